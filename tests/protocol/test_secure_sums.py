@@ -378,3 +378,11 @@ def test_totals_of_a_constant_column_have_no_variance_and_false_ones_are_refused
     for broken in (vector + np.uint64(1), np.roll(vector, 1), vector[::-1]):
         with pytest.raises(SumError):
             totals.report_of(broken, ("a",), 1, within=False)
+
+
+@pytest.mark.parametrize("held", [0, -1, 8])
+def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
+    sums = [Fraction(k) for k in (7, held, 3, 9)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    with pytest.raises(SumError, match="the column 'a' has"):
+        totals.report_of(total, ("a",), 1, within=False)

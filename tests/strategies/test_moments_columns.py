@@ -7,6 +7,7 @@ from flwr.app import Array, Error, Message
 
 from flwr_causal import simulate
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol.products.plan import Plan
 
 NAMES = ("age", "dose", "pressure", "risk", "cost", "days")
 
@@ -304,6 +305,42 @@ def test_a_reply_that_was_altered_is_noticed(table):
             row_id="patient",
             wrap_grid=lambda grid: Altering(grid, change),
         )
+
+
+def test_no_number_that_a_party_sends_is_without_a_mask(table):
+    seen = []
+
+    def look(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        if exchange_of(messages) == "products":
+            seen.extend(reply.content["arrays"] for reply in replies)
+        return replies
+
+    simulate(
+        "moments",
+        vertical(table, 3),
+        row_id="patient",
+        wrap_grid=lambda grid: Altering(grid, look),
+    )
+    assert len(seen) == 3
+    for name in ("products", "sums", "ones"):
+        words = np.array([arrays[name].numpy().view(np.uint64) for arrays in seen])
+        # Without masks most are 0, and none of the others is near 2^64 / 2.
+        assert (np.minimum(words, -words) > 2**40).all()
+
+
+def test_a_party_refuses_a_plan_in_which_too_few_rows_know_two_columns(table, monkeypatch):
+    parties = [table[["patient", "age"]][:160], table[["patient", "dose"]][140:]]
+    real, calls = Plan.check, []
+
+    def check(plan, names, least):
+        calls.append(least)
+        if len(calls) > 1:  # the first one is the server
+            real(plan, names, least)
+
+    monkeypatch.setattr(Plan, "check", check)
+    with pytest.raises((DataError, FederationError), match=r"party \d.* both known of 20 rows"):
+        simulate("moments", parties, row_id="patient", minimum_count=21)
 
 
 @pytest.mark.parametrize("where", ["align", "masked tables", "products"])

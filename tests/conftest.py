@@ -7,10 +7,10 @@ import os
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 import pytest
-from federations import make_federation
+from federations import SpyGrid, make_federation
 from hypothesis import settings
 
-from flwr_causal.simulations import simulate
+from flwr_causal.simulations import engines, simulate
 
 # `--hypothesis-profile=many` looks further. Both draw the same examples every time.
 settings.register_profile("few", deadline=None, max_examples=25, derandomize=True)
@@ -34,3 +34,16 @@ def admm_run(federation):
 def moments_run(federation):
     """A finished run of the moments method over it; read only."""
     return simulate("moments", federation.tables, truth=federation.truth)
+
+
+@pytest.fixture
+def grids(monkeypatch):
+    """The grids that ``simulate`` makes, watched."""
+    made = []
+
+    def watched(app, num_nodes, **options):
+        made.append(SpyGrid(app, num_nodes, **options))
+        return made[-1]
+
+    monkeypatch.setattr(engines, "LocalGrid", watched)
+    return made

@@ -6,11 +6,11 @@ No message of training may have been sent by then.
 import numpy as np
 import pandas as pd
 import pytest
-from federations import SpyGrid, make_federation
+from federations import make_federation
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.simulations import engines, simulate
+from flwr_causal.simulations import simulate
 
 FED = make_federation(d=4, n=60, parties=3)
 METHODS = ["notears-admm", "moments"]
@@ -31,19 +31,6 @@ ANYONES = [
     "one dimension",
     "no parties",
 ]
-
-
-@pytest.fixture
-def grids(monkeypatch):
-    """The grids that ``simulate`` makes, watched."""
-    made = []
-
-    def watched(app, num_nodes):
-        made.append(SpyGrid(app, num_nodes))
-        return made[-1]
-
-    monkeypatch.setattr(engines, "LocalGrid", watched)
-    return made
 
 
 def with_second(change):

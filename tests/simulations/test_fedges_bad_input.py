@@ -4,29 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from category_federations import make_tables
-from federations import SpyGrid
 
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.simulations import engines, simulate
+from flwr_causal.simulations import simulate
 
 TABLES, _ = make_tables(d=4, n=90, parties=3, seed=0)
 NUMBERS, _ = federated_linear(4, 300, 3, seed=0)
 MODES = ["scores", "exact", "fusion"]
-
-
-@pytest.fixture
-def grids(monkeypatch):
-    """The grids that ``simulate`` makes, watched."""
-    made = []
-
-    def watched(app, num_nodes):
-        made.append(SpyGrid(app, num_nodes))
-        return made[-1]
-
-    monkeypatch.setattr(engines, "LocalGrid", watched)
-    return made
 
 
 def with_second(change):

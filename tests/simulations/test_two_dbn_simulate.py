@@ -13,23 +13,10 @@ from flwr_causal.client_app import app as nodes
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
-from flwr_causal.simulations import engines, simulate
+from flwr_causal.simulations import simulate
 
 PARTIES, TRUTH = federated_dynamic(4, 180, 3, seed=0)
 SECOND = "party 1"
-
-
-@pytest.fixture
-def grids(monkeypatch):
-    """The grids that ``simulate`` makes, watched."""
-    made = []
-
-    def watched(app, num_nodes):
-        made.append(SpyGrid(app, num_nodes))
-        return made[-1]
-
-    monkeypatch.setattr(engines, "LocalGrid", watched)
-    return made
 
 
 def test_arrays_frames_and_lists_are_the_same():

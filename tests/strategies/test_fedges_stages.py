@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from category_federations import alike, coded, in_order, make_tables
-from federations import SpyGrid, spy
+from federations import spy
 
 from flwr_causal.clients.base import answers
 from flwr_causal.clients.fedges import FedGESClient
@@ -18,7 +18,7 @@ from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import records
 from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
-from flwr_causal.simulations import engines, simulate
+from flwr_causal.simulations import simulate
 from flwr_causal.strategies.fedges.fedges import DRIVEN
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
 from flwr_causal.strategies.fedges.stages import FitStage, Found, small_cells
@@ -97,19 +97,6 @@ def driven_loop(plain, shares, patience=3, limit=10, begin=NOTHING):
         since = 0 if totals[index] > best + 1e-6 else since + 1
         best = max(best, totals[index])
         yield [matrix_of(edges, plain.d) for edges, _ in proposed], totals
-
-
-@pytest.fixture
-def grids(monkeypatch):
-    """The grids that ``simulate`` makes, watched."""
-    made = []
-
-    def watched(app, num_nodes):
-        made.append(SpyGrid(app, num_nodes))
-        return made[-1]
-
-    monkeypatch.setattr(engines, "LocalGrid", watched)
-    return made
 
 
 def is_class_of(graph, dag):

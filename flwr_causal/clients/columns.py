@@ -23,7 +23,9 @@ from flwr_causal.protocol.products.tables import (
 from flwr_causal.protocol.secure.unmasking import new_seed
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.protocol.products.plan import Plan
 
 
@@ -76,7 +78,7 @@ class ColumnsClient(RowIdClient):
         weightings, draw = int(asked["weightings"]), int(asked["draw"])
         weights = plan.weights(weightings - 1, draw)
         numbers = plan.numbers(plan.patterns_of(place))
-        check_size(self._values(asked), weights[:, numbers], self.setup.num_rows)
+        check_size(self._product_values(asked), weights[:, numbers], self.setup.num_rows)
         products, sums = table.sums(weights, bytes.fromhex(str(memory.numbers["seed"])), received)
         words = np.concatenate([products.ravel(), sums.ravel(), np.ones(1, dtype=np.uint64)])
         purpose = f"{self.setup.exchange} {weightings} {draw} ".encode() + plan.digest
@@ -87,7 +89,7 @@ class ColumnsClient(RowIdClient):
             "ones": words[-1:],
         }
 
-    def _values(self, asked: Asked) -> FloatArray:
+    def _product_values(self, asked: Asked) -> FloatArray:
         """Return the party's rows in the order of the plan, centred and scaled, shape (n, d).
 
         Columns that it does not hold are 0.
@@ -99,6 +101,11 @@ class ColumnsClient(RowIdClient):
         values[:, held] = (own - setup.mean[held]) / np.sqrt(setup.variance[held])
         return values
 
+    def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
+        """Return the name of each column of the plan, and whether the party holds it."""
+        names = self.setup.names
+        return names, np.array([name in self.held_names for name in names])
+
     def _planned(self, plan: Plan, place: int, asked: Asked) -> PartyTable:
         """Return the party's table as the plan has it.
 
@@ -109,11 +116,13 @@ class ColumnsClient(RowIdClient):
         """
         rows = asked["rows"]
         own = len(plan.numbers(plan.patterns_of(place)))
-        held = np.array([name in self.held_names for name in self.setup.names])
+        names, held = self._product_columns(asked)
         once = len(rows) == len(np.unique(rows)) == own and rows.min(initial=0) >= 0
-        if not once or (plan.presence[place] != held).any():
+        if not once or not np.array_equal(plan.presence[place], held):
             raise FederationError("The plan is not that of this party's rows and columns.")
-        plan.check(self.setup.names, self.setup.small.minimum)
+        plan.check(names, self.setup.small.minimum)
         bits = fraction_bits(self.setup.num_rows, self.setup.num_clients)
-        words = self.once(f"words {plan.digest.hex()}", lambda: fixed(self._values(asked), bits))
+        words = self.once(
+            f"words {plan.digest.hex()}", lambda: fixed(self._product_values(asked), bits)
+        )
         return PartyTable(plan, place, words)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
-from flwr_causal.clients.row_ids import RowIdClient
+from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import Task
@@ -20,6 +20,7 @@ from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.learners.by_name import learner_class, learner_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
+from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.data.check.party_table import complete_rows, describe
 from flwr_causal.data.check.row_ids import keyed_normals
@@ -41,6 +42,7 @@ from flwr_causal.protocol.fedpc import (
     SUMS,
     domain_of,
     own_domain,
+    pairs_plan_of,
     plan_of,
 )
 
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
     from flwr_causal.core.circuits.domain import Domain
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract
 
 
-class FedPCClient(RowIdClient):
+class FedPCClient(ColumnsClient):
     """Computes sums over the party's rows, or trains circuits and answers queries from them.
 
     **What leaves the party**: :mod:`flwr_causal.protocol.fedpc` declares it.
@@ -215,6 +217,17 @@ class FedPCClient(RowIdClient):
         values = party_answers.filled(circuits, _asked_rows(asked), chosen, rng)
         known = ~np.isnan(values)
         return {"values": np.where(known, values, 0.0), "known": known.astype(np.uint8)}
+
+    def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
+        """Return the variable of each mark of a state, and whether the party holds it."""
+        columns = owners(pairs_plan_of(self.setup, asked.values))
+        names, own = self._domain(asked).names, self._own_domain(asked).names
+        return [names[j] for j in columns], np.array([names[j] in own for j in columns])
+
+    def _product_values(self, asked: Asked) -> FloatArray:
+        """Return the marks of states of the party's rows, in the order of the plan."""
+        values = self._domain(asked).encode(self._kept_rows())[asked["rows"]]
+        return marks(values, pairs_plan_of(self.setup, asked.values))
 
     @property
     def _options(self) -> LearnerOptions:

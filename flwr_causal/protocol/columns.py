@@ -16,9 +16,11 @@ from flwr_causal.protocol.secure.keys import KEY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flwr_causal.protocol.setup import Setup
+
 _WHEN = "parties with ids and a secret hold different columns"
 _PLAN = (
-    Sent("presence", "1 where a party holds a column", ("parties", "d")),
+    Sent("presence", "1 where a party holds a column, in fedpc a state", ("parties", "columns")),
     Sent("patterns", "1 where a party has the rows of a pattern", ("patterns", "parties")),
     Sent("pattern-rows", "how many rows have each pattern", ("patterns",)),
     Sent(
@@ -26,7 +28,13 @@ _PLAN = (
         "the positions of the party's rows in its table, in the order of patterns and hashes",
         ("own",),
     ),
+    Sent("domain", "of fedpc: the variables, once cut points have changed them", optional=True),
 )
+
+
+def _columns(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+    return {"columns": np.asarray(sent["presence"]).shape[1]}
+
 
 MASKED_TABLES = Exchange(
     "masked tables",
@@ -52,7 +60,8 @@ MASKED_TABLES = Exchange(
 
 PRODUCTS = Exchange(
     "products",
-    "the second moments of all rows; the server learns the sum over all parties alone",
+    "the second moments of all rows, or how many rows have each pair of states; the server learns "
+    "the sum over all parties alone",
     sends=(
         *_PLAN,
         Sent("boxes", "what the other parties have encrypted for this one", ("*",)),
@@ -62,16 +71,17 @@ PRODUCTS = Exchange(
     returns=(
         Disclosure(
             "products",
-            "the party's parts of the sums of products of centred and scaled columns over the rows "
-            "that know both, and over those of each replicate; behind masks that cancel in the sum",
-            ("weightings", "d", "d"),
+            "the party's parts of the sums of products of columns over the rows that know both, "
+            "and over those of each replicate; behind masks that cancel in the sum. Columns are "
+            "centred and scaled; in fedpc they mark the states of each variable",
+            ("weightings", "columns", "columns"),
             "ring",
             "sum",
         ),
         Disclosure(
             "sums",
             "the same of the sums of column i over the rows that know i and j",
-            ("weightings", "d", "d"),
+            ("weightings", "columns", "columns"),
             "ring",
             "sum",
         ),
@@ -81,6 +91,7 @@ PRODUCTS = Exchange(
     when=_WHEN,
     same_parties=True,
     kept=False,
+    derived=_columns,
 )
 
 

@@ -15,6 +15,7 @@ from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.errors import CausalError
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.row_ids import ALIGN
@@ -60,6 +61,17 @@ def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
     target, seed, least = options["target"], options["seed"], setup.small.minimum
     text = str(options["settings"])
     return _plan(learner, str(target), text, domain_of(setup, sent), int(seed), int(least))
+
+
+def pairs_plan_of(setup: Setup, sent: Mapping[str, Any]) -> Plan:
+    """Return the settings of a tree from counts of pairs, the same at the server and all parties.
+
+    Its class is one that all parties know.
+    """
+    options = setup.options
+    within, seed, least = options["within"], options["seed"], setup.small.minimum
+    text = str(options["settings"])
+    return _plan("trees", str(within), text, domain_of(setup, sent), int(seed), int(least))
 
 
 @lru_cache(maxsize=8)
@@ -395,6 +407,8 @@ CONTRACT = Contract(
         *SUMS.values(),
         ALIGN,
         DEPENDENCE,
+        MASKED_TABLES,
+        PRODUCTS,
         *LOCAL.values(),
         JOINT_START,
         JOINT_PRODUCTS,

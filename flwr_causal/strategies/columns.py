@@ -239,17 +239,24 @@ class JoinedMoments:
         return {"rows": self.plan.num_rows, "complete_rows": int(self.plan.counts[complete].sum())}
 
     @property
-    def warnings(self) -> list[str]:
-        """What follows from rows that only some parties have."""
+    def lacking(self) -> list[str]:
+        """The warning that some rows lack columns, if they do."""
         if self.complete:
             return []
         names, counts = self.holders.names, self.counts[0]
         one, other = (int(k) for k in np.unravel_index(counts.argmin(), counts.shape))
-        found = [
+        return [
             f"Only {self.info['complete_rows']} of {self.info['rows']} rows have all columns. Each "
             "moment is that of the rows that have its two columns, at least "
             f"{counts.min()} ({names[one]!r} and {names[other]!r})"
         ]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What follows from rows that only some parties have."""
+        found, counts = self.lacking, self.counts[0]
+        if not found:
+            return []
         values = np.linalg.eigvalsh(pairwise(self.products[0], self.sums[0], counts)[1])
         if values[0] <= 0:
             raised = int((values < 1 / counts.min()).sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import ClassCond
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
+from flwr_causal.core.circuits.learners.trees.pair_tables import owners, trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
@@ -23,6 +24,7 @@ from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import CONTRACT, SUMS
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines, CausalStrategy
+from flwr_causal.strategies.columns import Aligning, Holders, JoinedMoments, Masking
 from flwr_causal.strategies.cut_points import CutStage
 from flwr_causal.strategies.fedpc.holdings import (
     Holdings,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
@@ -62,7 +65,17 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.method import Request
     from flwr_causal.strategies.base import RunAlone
 
-Stage = CutStage | SumsStage | AlignStage | DependenceStage | LocalStage | JointStage | RecallStage
+Stage = (
+    CutStage
+    | SumsStage
+    | AlignStage
+    | Aligning
+    | Masking
+    | DependenceStage
+    | LocalStage
+    | JointStage
+    | RecallStage
+)
 
 
 #: Learners of which parties with different columns can train components together.
@@ -134,6 +147,9 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
 
     - ``training="sums"``: parties send sums over their rows, and the circuit is that of the pooled
       rows, whoever holds which. The default where it is possible.
+    - ``training="pairs"``: parties hold different columns and ids. One tree over all columns (one
+      for each class, if all know it) from counts of pairs of states, which parties compute together
+      from masked tables: that of the joined rows, and no party learns which rows are alike.
     - ``training="one-pass"``: the paper's. Parties train circuits of their own, which are composed
       by Algorithm 1.
 
@@ -144,12 +160,13 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     row_id : str, default ""
         The column of ids: rows of different parties with the same id describe the same person or
         thing. It is no variable. Empty: the column ``row_id``, if there is one.
-    training : {"auto", "sums", "one-pass"}, default "auto"
+    training : {"auto", "sums", "pairs", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
         columns of numbers and all or none of them the target; otherwise "one-pass". With different
         columns and ids, random projections of the common rows measure the dependence between
         columns of different parties. If much of it is not linear (y = x^2) and there is no target,
-        the run continues in one pass with weights "em".
+        the run continues in one pass with weights "em". "pairs" is "sums" where the parties hold
+        the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -210,7 +227,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     max_rounds: int = 60
     target: str = ""
     row_id: str = ""
-    training: Literal["auto", "sums", "one-pass"] = "auto"
+    training: Literal["auto", "sums", "pairs", "one-pass"] = "auto"
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )
@@ -226,6 +243,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     unshared_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    columns_differ: bool = field(default=False, init=False, repr=False)
 
     def validate(self) -> None:
         """Check the options' values."""
@@ -270,12 +288,17 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         """Which options fit secure sums; rows with missing values are counted by party."""
         return {
             **super().with_secure_aggregation,
-            "training": (self.training != "one-pass", "'sums'"),
+            "training": (self.training in ("auto", "sums"), "'sums'"),
             "weights": (self.weights == "auto", "'auto'"),
             "trained": (not self.trained, "left out"),
             "groups": (self.groups == 1, "1"),
             "missing_values": (self.missing_values != "keep", "'fail' or 'drop'"),
         }
+
+    @property
+    def joins_columns(self) -> bool:  # type: ignore[override]
+        """Whether parties compute products of their columns with those of others."""
+        return self.training == "pairs"
 
     @property
     def num_bins(self) -> int:
@@ -316,6 +339,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             self._target = ""
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
+        self.columns_differ = self.joins_columns and not self._holdings.presence.all()
         self._start = _started(self, agreement, self._holdings, self._target)
         return agreement
 
@@ -337,6 +361,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         return {
             "domain": json.dumps(self._start.domain.to_plain()),
             "target": self._target,
+            "within": _class_of_all(self._start) or "",
             "seed": self.seed,
             "learner": self._start.learner,
             "clusters": self.clusters,
@@ -352,6 +377,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         if state.stage is not None:
             return None
         how = "by sums" if state.sums else f"in one pass, weights by {state.weights}"
+        if state.weights == "pairs":
+            how = "by counts of pairs"
         return f"{state.reason} ({state.holdings.setting}, {state.learner} circuits {how})"
 
     def request(self, state: FedPCRun) -> Request:
@@ -487,6 +514,8 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
         return replace(state, stage=SumsStage(stage.learner, following)), info
     if isinstance(stage, AlignStage):
         return _aligned(method, state, stage.matched(replies))
+    if isinstance(stage, Aligning | Masking):
+        return _by_pairs(method, state, stage.close(replies))
     if isinstance(stage, DependenceStage):
         state = replace(state, dependence=stage.dependence(replies))
         return _measured(method, state)
@@ -507,6 +536,8 @@ def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
 
 def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run at the first exchange after the variables are known."""
+    if state.weights == "pairs":
+        return replace(state, stage=_pairs(method, state))
     asked = method.weights != "auto" and not state.sums
     if state.weights not in ALIGNED_WEIGHTS and (asked or not state.holdings.apart.any()):
         return _training(method, state)
@@ -555,9 +586,49 @@ def _aligned(
     if state.weights == "em" or (state.weights == "aligned" and method.weights != "auto"):
         return _training(method, state), info
     assert isinstance(matched, Matched)
-    within = state.target if state.target and state.holdings.all_hold(state.target) else None
-    stage = DependenceStage(state.domain, state.holdings, matched.common, within)
+    stage = DependenceStage(state.domain, state.holdings, matched.common, _class_of_all(state))
     return replace(state, stage=stage), info
+
+
+def _class_of_all(state: FedPCRun) -> str | None:
+    """Return the target if all parties hold it."""
+    return state.target if state.target and state.holdings.all_hold(state.target) else None
+
+
+def _pairs_plan(method: FedPC, state: FedPCRun) -> Plan:
+    """Return the settings of a tree from counts of pairs; the parties' are those of the setup."""
+    training = training_of("trees", _class_of_all(state), method)
+    return training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
+
+
+def _pairs(method: FedPC, state: FedPCRun) -> Aligning:
+    """Return the first exchange of counts of pairs of states."""
+    holdings, columns = state.holdings, owners(_pairs_plan(method, state))
+    holders = Holders(
+        holdings.parties,
+        tuple(holdings.names[j] for j in columns),
+        holdings.presence[:, columns],
+        state.agreement.n,
+        method.minimum_count,
+        replicates=0,
+        seed=method.seed,
+    )
+    return Aligning(holders)
+
+
+def _by_pairs(
+    method: FedPC, state: FedPCRun, following: Masking | JoinedMoments
+) -> tuple[FedPCRun, dict[str, Any]]:
+    """Return the run after an exchange of counts of pairs of states."""
+    if not isinstance(following, JoinedMoments):
+        return replace(state, stage=following), {}
+    # Products of whole numbers are exact; those of rounded ones are none.
+    found = trained(_pairs_plan(method, state), following.products[0])
+    model = replace(found.model(state.domain), target=state.target)
+    matched = Matched({}, following.plan.num_rows, "")
+    warnings = (*state.warnings, *following.lacking)
+    state = replace(state, matched=matched, warnings=warnings)
+    return _complete(state, model), following.info
 
 
 def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
@@ -698,12 +769,16 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         )
     if method.learner != "auto":
         return method.learner
+    if method.training == "pairs":
+        return "trees"
     complete = not holdings.missing.any()
     return "class-conditional" if is_continuous(agreement, target) and complete else "trees"
 
 
 def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
     """Whether the circuit is trained by sums over rows."""
+    if method.training == "pairs":
+        return bool(holdings.presence.all())
     if method.training == "one-pass":
         return False
     if method.training == "auto" and method.weights != "auto":
@@ -725,10 +800,36 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     return possible
 
 
+def _check_pairs(method: FedPC, holdings: Holdings) -> None:
+    """Raise a ConfigError if there are no ids, or options that counts of pairs do not fit."""
+    if not holdings.ids:
+        raise ConfigError(
+            "training='pairs' needs rows that are matched by ids: give every party's table a "
+            "column of ids of its rows, 'row_id' or the one that the option row_id names"
+        )
+    wanted = {
+        "learner": (method.learner in ("auto", "trees"), "'trees'"),
+        "weights": (method.weights == "auto", "'auto'"),
+        "components": (method.components in (None, 1), "1"),
+        "head": (method.head is not True, "False"),
+        "decision": (method.decision == "most-probable", "'most-probable'"),
+        "trained": (not method.trained, "''"),
+    }
+    wrong = [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
+    if wrong:
+        raise ConfigError(
+            "training='pairs' over different columns is one tree for each class, without a head: "
+            f"set {', '.join(wrong)}"
+        )
+
+
 def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
     """Return how combinations of clusters are weighted."""
     if sums or holdings.presence.all():
         return "counts"
+    if method.training == "pairs":
+        _check_pairs(method, holdings)
+        return "pairs"
     labelled = bool(target) and holdings.all_hold(target)
     if method.weights != "auto":
         if method.weights == "classes" and not labelled:

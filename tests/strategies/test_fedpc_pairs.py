@@ -1,0 +1,170 @@
+"""FedPC by counts of pairs of states: the tree of the joined rows, over different columns."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import spy
+
+from flwr_causal import simulate
+from flwr_causal.clients.fedpc import FedPCClient
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.strategies import run
+from flwr_causal.strategies.fedpc.fedpc import FedPC
+
+NAMES = ["ward", "age", "dose", "outcome", "days"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    n = 400
+    ward = rng.integers(3, size=n)
+    age = 50 + 5 * ward + rng.normal(0, 4, n)
+    dose = (age + rng.normal(0, 4, n) > 55).astype(int) + (rng.random(n) < 0.1)
+    outcome = np.where(rng.random(n) < 0.2 + 0.3 * dose, "ill", "well")
+    days = 3 + 4 * (outcome == "ill") + rng.exponential(1.0, n)
+    values = (np.array(["a", "b", "c"])[ward], age, dose, outcome, days)
+    return pd.DataFrame({"row_id": np.arange(n)} | dict(zip(NAMES, values, strict=True)))
+
+
+def shuffled(frame, seed):
+    return frame.sample(frac=1, random_state=seed)
+
+
+def vertical(table, *groups):
+    return [shuffled(table[["row_id", *own]], k) for k, own in enumerate(groups)]
+
+
+def pairs(tables, **options):
+    return simulate("fedpc", tables, training="pairs", **options)
+
+
+def joined(table, **options):
+    plain = {"learner": "trees", "components": 1, "head": False}
+    return simulate("fedpc", [table], training="sums", **plain, **options)
+
+
+def alike(found, pooled, rows):
+    ours, theirs = (one.model.log_likelihood(rows) for one in (found, pooled))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert set(found.model.names) == set(pooled.model.names)
+
+
+@pytest.mark.parametrize("parties", [2, 3, 5])
+def test_the_tree_is_that_of_the_joined_rows(table, parties):
+    groups = [list(own) for own in np.array_split(np.array(NAMES), parties)]
+    found = pairs(vertical(table, *groups))
+    alike(found, joined(table), table)
+    assert found.num_rows == len(table)
+    assert found.warnings == []
+    # The dependence on a column of another party is there: of the wards' means 50, 55 and 60.
+    given = pd.DataFrame({"ward": ["a", "c"]})
+    low, high = found.model.moments("age", given)[0]
+    assert high - low > 7
+
+
+@pytest.mark.parametrize("holders", [1, 2])
+def test_a_class_that_all_know_has_a_tree_of_its_own_another_is_a_column(table, holders):
+    first, second = ["ward", "age", "outcome"], ["dose", "days"]
+    if holders == 2:
+        second.append("outcome")
+    found = pairs(vertical(table, first, second), target="outcome")
+    alike(found, joined(table, target="outcome" if holders == 2 else ""), table)
+    rows = table[["days"]]
+    assert (found.model.predict(rows) == table["outcome"]).mean() > 0.9
+
+
+def test_overlapping_rows_and_columns_count_once(table):
+    top, bottom = table[:250], table[250:]
+    tables = [
+        *vertical(top, ["ward", "age", "dose"], ["dose", "outcome", "days"]),
+        *vertical(bottom, ["days", "age"], ["ward", "dose", "outcome"]),
+        *vertical(table[200:300], ["age", "outcome"]),
+    ]
+    # The parties' cut points count a row at each holder: columns of few values have none.
+    tables = [one.round({"age": -1, "days": 0}) for one in tables]
+    found = pairs(tables)
+    alike(found, joined(table.round({"age": -1, "days": 0})), table.round({"age": -1, "days": 0}))
+    assert found.num_rows == 400
+
+
+def test_rows_that_some_parties_lack_are_reported(table):
+    whole, half = vertical(table, ["ward", "age"], ["outcome", "days"])
+    found = pairs([whole, half[:150]])
+    assert any("Only 150 of 400 rows have all columns" in one for one in found.warnings)
+    assert found.num_rows == 400
+    share = np.exp(found.model.log_likelihood(pd.DataFrame({"ward": ["a"]})))
+    assert share == pytest.approx((table["ward"] == "a").mean(), abs=0.02)
+
+
+def test_missing_values_are_states(table):
+    holes = table.copy()
+    holes.loc[::4, "ward"] = None
+    tables = vertical(holes, ["ward", "age"], ["outcome", "days"])
+    found = pairs(tables, missing_values="keep")
+    pooled = joined(holes.drop(columns="dose"), missing_values="keep")
+    alike(found, pooled, holes)
+
+
+def test_classes_of_few_rows_leave_no_party(table):
+    rare = table.assign(outcome=["rare"] * 3 + table["outcome"].tolist()[3:])
+    tables = vertical(rare, ["ward", "outcome"], ["dose", "outcome"])
+    kept = pairs(tables, target="outcome", minimum_count=3).model
+    left_out = pairs(tables, target="outcome", minimum_count=4).model
+    row = pd.DataFrame({"outcome": ["rare"]})
+    assert kept.log_likelihood(row) == pytest.approx(np.log(3 / 400), abs=1e-9)
+    assert left_out.log_likelihood(row) == -np.inf
+
+
+def test_replies_are_masked_and_parties_learn_nothing_of_single_rows(table):
+    """Words of plain sums would be multiples of the square of the step, 2^20 and more."""
+    words = []
+    for _ in range(2):
+        grid = spy(vertical(table, ["ward", "dose"], ["outcome"]), {"fedpc": FedPCClient})
+        assert run(FedPC(training="pairs"), grid).rounds == 3
+        arrays = [reply.content["arrays"] for reply in grid.replies if "arrays" in reply.content]
+        replies = [one for one in arrays if "products" in one]
+        words += [np.append(one["products"].numpy(), one["sums"].numpy()) for one in replies]
+        sent = {name for one in grid.training_messages for name in one.content.get("arrays", {})}
+        # Positions of the party's own rows, and tables that are masked for it.
+        assert sent == {"presence", "patterns", "pattern-rows", "rows", "boxes"}
+    assert len(words) == 4
+    for one in words:
+        assert np.count_nonzero(one.view(np.uint64) % np.uint64(2**16) == 0) < 3
+    assert not (words[0] == words[2]).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learner": "spn"}, "set learner='trees'"),
+        ({"weights": "em"}, "set weights='auto'"),
+        ({"components": 4}, "set components=1"),
+        ({"head": True}, "set head=False"),
+        ({"decision": "macro-f1"}, "set decision='most-probable'"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit_are_named(table, options, message):
+    with pytest.raises(ConfigError, match=message):
+        pairs(vertical(table, ["ward", "dose"], ["outcome"]), **options)
+
+
+def test_ids_are_needed(table):
+    tables = [one.drop(columns="row_id") for one in vertical(table, ["ward"], ["outcome"])]
+    with pytest.raises(ConfigError, match="training='pairs' needs rows that are matched by ids"):
+        pairs(tables)
+
+
+def test_a_pair_of_columns_without_common_rows_is_named(table):
+    one, other = vertical(table, ["ward"], ["outcome"])
+    other["row_id"] += 1000
+    with pytest.raises(DataError, match=r"'outcome' and 'ward'|'ward' and 'outcome'"):
+        pairs([one, other])
+
+
+def test_equal_columns_are_trained_by_sums(table):
+    frame = table[["ward", "outcome"]]
+    found = pairs([frame[:200], frame[200:]])
+    sums = simulate("fedpc", [frame], training="sums", learner="trees")
+    alike(found, sums, frame)

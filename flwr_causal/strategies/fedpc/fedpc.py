@@ -692,7 +692,8 @@ def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> l
         f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
         f"of all between {holdings.where(one)} and {holdings.where(other)} with a correlation of "
         f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
-        "keeps more, but all parties learn which rows are similar"
+        "keeps more, but all parties learn which rows are similar; training='pairs' has one tree "
+        "over all columns, and does not show that"
     ]
 
 

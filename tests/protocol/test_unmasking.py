@@ -223,6 +223,18 @@ def test_sums_of_too_few_or_of_others_are_not_unmasked():
         parties.answer(server, 0)
 
 
+def test_of_many_parties_enough_neighbours_must_be_in_the_sum():
+    parties = Parties(200, quorum=0.7)
+    parties.masked(0)
+    holders, shares = parties.circle.holders(0), parties.circle.shares
+    marks = np.ones(200, dtype=np.uint8)
+    marks[[k for k in holders if k != 0][: len(holders) - shares + 1]] = 0
+    assert parties.setup.least_parties[0] <= marks.sum()
+    boxes = np.zeros((len(holders), 48), dtype=np.uint8)
+    with pytest.raises(FederationError, match=f"and {shares} of {len(holders)} neighbours"):
+        secure.unmasked(parties.contexts[0], parties.setup, 1, marks, boxes)
+
+
 def test_altered_shares_and_those_of_another_sum_are_refused():
     parties, server = unmasked_once()
     for row, byte in ((1, 0), (4, 47)):

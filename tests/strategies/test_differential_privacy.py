@@ -492,6 +492,37 @@ def test_what_is_lost_is_not_drawn_again(tmp_path, draws):
     assert draws == ["products_of"] * 8
 
 
+def test_an_answer_whose_state_was_lost_is_not_drawn_again(tmp_path, draws):
+    grid = nodes_of(tmp_path)
+    watched = Stops(grid, None)
+    run(Moments(min_available_nodes=4, epsilon=1.0), watched)
+    node = grid.get_node_ids()[0]
+    own = [one for one in watched.messages if one.metadata.dst_node_id == node]
+    drawn = list(draws)
+    (file,) = (tmp_path / "site 0" / "releases").iterdir()
+    kept = file.read_bytes()
+    # The last answer has left, and the node did not keep what it had drawn for it.
+    for name in privacy.OF_RELEASE[1:]:
+        del grid.context(node).state[name]
+    last = own[-1]
+    again = Message(
+        last.content, dst_node_id=node, message_type=last.metadata.message_type, ttl=60.0
+    )
+    (reply,) = grid.send_and_receive([again])
+    assert not reply.has_error()
+    assert draws == drawn
+    lines = PartyRecord(tmp_path / "site 0" / "record.jsonl").lines()
+    assert lines[-1]["digest"] == lines[-2]["digest"]
+    assert file.read_bytes() == kept
+
+
+def test_what_is_kept_later_is_kept_beside_the_rest(tmp_path):
+    file = releases.ReleaseFile(tmp_path / "release.json")
+    file.add({"private-octaves": {"drawn": [1]}})
+    file.add({"private-release": {"drawn": [2]}})
+    assert file.read() == {"private-octaves": {"drawn": [1]}, "private-release": {"drawn": [2]}}
+
+
 def test_without_room_for_its_release_a_party_sends_none(tmp_path, monkeypatch):
     grid = nodes_of(tmp_path)
     monkeypatch.setattr(releases.os, "fsync", raising_no_space)

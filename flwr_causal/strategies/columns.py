@@ -22,7 +22,7 @@ from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.method import Request, StateT
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import other_names, renamed
-from flwr_causal.strategies.row_ids import hashes_of
+from flwr_causal.strategies.row_ids import check_all, hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -273,12 +273,7 @@ Stage = Aligning | Masking | Multiplying | JoinedMoments
 
 
 def _check_all(holders: Holders, replies: Replies) -> None:
-    absent = [name for name in holders.parties if name not in replies.parties]
-    if absent:
-        raise FederationError(
-            f"{', '.join(absent)} did not answer: without them there are no products of the "
-            "columns that they alone hold. Start the run again once they are back."
-        )
+    check_all(holders.parties, replies, lacking="are no products")
 
 
 @dataclass(kw_only=True, eq=False)

@@ -302,15 +302,22 @@ class Moments(
         }
 
     @property
-    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns: rows without time, linear."""
+    def _of_rows_alone(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit one array of second moments of rows without time and interventions."""
         return {
-            **super().with_different_columns,
             "kind": (self.kind == "linear", "'linear'"),
             "order": (self.order == 0, "0"),
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+        }
+
+    @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit parties that hold different columns: rows without time, linear."""
+        return {
+            **super().with_different_columns,
+            **self._of_rows_alone,
         }
 
     @property
@@ -323,11 +330,7 @@ class Moments(
         """Which options fit differential privacy: rows of a table, in one sum."""
         return {
             **super().with_privacy,
-            "kind": (self.kind == "linear", "'linear'"),
-            "order": (self.order == 0, "0"),
-            "interventions": (self.interventions is None, "left out"),
-            "intervention_column": (not self.intervention_column, "left out"),
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            **self._of_rows_alone,
         }
 
     @property

@@ -1,13 +1,39 @@
-"""The hashes of ids by which rows of different parties are matched."""
+"""What methods share whose parties hold different columns of rows that are matched by ids."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr_causal.errors import FederationError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.protocol.replies import Replies
+
+
+def check_all(parties: Sequence[str], replies: Replies, *, lacking: str) -> None:
+    """Check that every party has replied.
+
+    Parameters
+    ----------
+    parties : sequence of str
+        That were asked.
+    replies : Replies
+    lacking : str
+        What cannot be had without one of them, in words.
+
+    Raises
+    ------
+    FederationError
+        Naming the parties that have not.
+    """
+    absent = [name for name in parties if name not in replies.parties]
+    if absent:
+        raise FederationError(
+            f"{', '.join(absent)} did not answer: without them there {lacking} of the columns that "
+            "they alone hold. Start the run again once they are back."
+        )
 
 
 def hashes_of(parties: Sequence[str], replies: Replies) -> list[list[bytes]] | str:

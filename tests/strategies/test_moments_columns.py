@@ -238,6 +238,12 @@ class Altering:
         return self.change(self.grid, list(messages), timeout)
 
 
+def altered_run(parties, change):
+    return simulate(
+        "moments", parties, row_id="patient", wrap_grid=lambda grid: Altering(grid, change)
+    )
+
+
 def exchange_of(messages):
     return str(dict(messages[0].content.get("config", {})).get("exchange", ""))
 
@@ -264,12 +270,7 @@ def test_a_masked_table_that_the_server_alters_is_noticed(table):
         return grid.send_and_receive(messages, timeout=timeout)
 
     with pytest.raises(FederationError, match="was altered"):
-        simulate(
-            "moments",
-            vertical(table, 2),
-            row_id="patient",
-            wrap_grid=lambda grid: Altering(grid, change),
-        )
+        altered_run(vertical(table, 2), change)
 
 
 def test_a_party_refuses_a_plan_that_counts_a_row_of_it_twice(table):
@@ -282,12 +283,7 @@ def test_a_party_refuses_a_plan_that_counts_a_row_of_it_twice(table):
         return grid.send_and_receive(messages, timeout=timeout)
 
     with pytest.raises(FederationError, match="not that of this party's rows"):
-        simulate(
-            "moments",
-            vertical(table, 2),
-            row_id="patient",
-            wrap_grid=lambda grid: Altering(grid, change),
-        )
+        altered_run(vertical(table, 2), change)
 
 
 def test_a_reply_that_was_altered_is_noticed(table):
@@ -299,12 +295,7 @@ def test_a_reply_that_was_altered_is_noticed(table):
         return replies
 
     with pytest.raises(FederationError, match="do not cancel"):
-        simulate(
-            "moments",
-            vertical(table, 2),
-            row_id="patient",
-            wrap_grid=lambda grid: Altering(grid, change),
-        )
+        altered_run(vertical(table, 2), change)
 
 
 def test_no_number_that_a_party_sends_is_without_a_mask(table):
@@ -316,12 +307,7 @@ def test_no_number_that_a_party_sends_is_without_a_mask(table):
             seen.extend(reply.content["arrays"] for reply in replies)
         return replies
 
-    simulate(
-        "moments",
-        vertical(table, 3),
-        row_id="patient",
-        wrap_grid=lambda grid: Altering(grid, look),
-    )
+    altered_run(vertical(table, 3), look)
     assert len(seen) == 3
     for name in ("products", "sums", "ones"):
         words = np.array([arrays[name].numpy().view(np.uint64) for arrays in seen])

@@ -46,7 +46,7 @@ from flwr_causal.protocol.fedpc import (
 )
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.row_ids import hashes_of
+from flwr_causal.strategies.row_ids import check_all, hashes_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +104,7 @@ class AlignStage:
         DataError
             If ids repeat.
         """
-        check_all(self.holdings, replies)
+        _check_all(self.holdings, replies)
         ids = hashes_of(self.holdings.parties, replies)
         if isinstance(ids, str):
             return ids
@@ -153,7 +153,7 @@ class DependenceStage:
         FederationError
             If a party did not answer, or answered for other columns or rows.
         """
-        check_all(self.holdings, replies)
+        _check_all(self.holdings, replies)
         given = [
             Projections(one["counts"], one["linear"], one["nonlinear"])
             for one in replies.by_party.values()
@@ -217,7 +217,7 @@ class LocalStage:
         held = np.array([name in replies.parties for name in self.holdings.parties])
         presence = self.holdings.presence[held]
         if not presence.all():
-            check_all(self.holdings, replies)
+            _check_all(self.holdings, replies)
         returned = list(replies.by_party.values())
         composition = self._composed(presence, returned)
         if self.central:
@@ -323,14 +323,8 @@ class RecallStage:
         return {"kept": len(replies.parties)}
 
 
-def check_all(holdings: Holdings, replies: Replies) -> None:
-    """Raise a FederationError if a party has not replied."""
-    absent = [name for name in holdings.parties if name not in replies.parties]
-    if absent:
-        raise FederationError(
-            f"{', '.join(absent)} did not answer: without them there is no circuit of the columns "
-            "that they alone hold. Start the run again once they are back."
-        )
+def _check_all(holdings: Holdings, replies: Replies) -> None:
+    check_all(holdings.parties, replies, lacking="is no circuit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,7 +409,7 @@ class JointStage:
         FederationError
             If a party did not answer.
         """
-        check_all(self.holdings, replies)
+        _check_all(self.holdings, replies)
         known = self.shared
         weights = equal_weights(self.components) if known is None else known.log_weights
         shared = responsibilities(replies.list("densities"), weights)
@@ -424,7 +418,7 @@ class JointStage:
     def model(self, replies: Replies, target: str | None) -> CircuitModel:
         """Return the mixture of products of the parties' trees."""
         assert self.shared is not None
-        check_all(self.holdings, replies)
+        _check_all(self.holdings, replies)
         holdings = self.holdings
         columns = [np.flatnonzero(held).tolist() for held in holdings.presence]
         composition = composed(self.domain, columns, self.shared)

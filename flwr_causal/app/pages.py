@@ -1,7 +1,8 @@
 """The pages that are written from the code: lists of options, and what leaves a party.
 
 ``python -m flwr_causal.app.pages`` in the repository writes the keys in ``pyproject.toml`` and
-docs/options.md, from the options' fields, and the tables of docs/privacy.md, from the contracts.
+docs/options.md, from the options' fields, and the tables of docs/privacy.md and docs/privacy/, from
+the contracts.
 For an app directory of another method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes
 the keys of this method.
 """
@@ -37,8 +38,7 @@ TABLE = "[tool.flwr.app.config]"
 COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
 # Between these lines of docs/options.md stands what is written here.
 BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
-PRIVACY = "docs/privacy.md"
-# In docs/privacy.md: which table stands between a line and the end.
+# On the pages of `privacy_pages`: which table stands between a line and the end.
 MARKED = re.compile(
     r"<!-- (report|agreement|rows|(leaves|sent) ([\w-]+)) -->\n.*?<!-- end -->\n", re.S
 )
@@ -150,8 +150,13 @@ def with_options(text: str) -> str:
     return before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + after
 
 
+def privacy_pages(root: Path) -> list[Path]:
+    """Return the pages of a copy of the repository that say what leaves a party."""
+    return [root / "docs/privacy.md", *sorted(root.glob("docs/privacy/*.md"))]
+
+
 def with_contracts(text: str) -> str:
-    """Return the text of docs/privacy.md with its tables written anew."""
+    """Return the text of a page on privacy with its tables written anew."""
     contracts = {one: methods.find(one).strategy.contract for one in sorted(methods.OWN_METHODS)}
 
     def written(found: re.Match[str]) -> str:
@@ -239,7 +244,8 @@ def main(arguments: list[str]) -> int:
     for name in APPS:
         Path(name).write_text(with_config(Path(name).read_text()))
     Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
-    Path(PRIVACY).write_text(with_contracts(Path(PRIVACY).read_text()))
+    for page in privacy_pages(Path()):
+        page.write_text(with_contracts(page.read_text()))
     return 0
 
 

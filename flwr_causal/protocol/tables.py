@@ -1,4 +1,4 @@
-"""The tables of docs/privacy.md: everything that a contract lets pass, in Markdown."""
+"""The tables of the pages on privacy: everything that a contract lets pass, in Markdown."""
 
 from __future__ import annotations
 
@@ -40,19 +40,20 @@ def row_entries(contracts: Iterable[Contract]) -> str:
 
 
 def is_sent(contract: Contract) -> str:
-    """Return the table of what a party is sent, a row for each exchange."""
-    return _table(
-        ("Exchange", "What it is for", "A party is sent"),
-        [
-            (
-                f"`{exchange.name}`",
-                exchange.meaning,
-                "; ".join(f"{_thing(item)}{_in_brackets(item)}" for item in exchange.sends)
-                or "nothing",
-            )
-            for exchange in contract.exchanges
-        ],
-    )
+    """Return the table of what a party is sent, a row for each exchange.
+
+    A thing that is sent in several exchanges has its meaning at the first one, then its name only.
+    """
+    known: set[Sent] = set()
+    rows = []
+    for exchange in contract.exchanges:
+        things = [
+            f"`{item.name}`" if item in known else f"{_thing(item)}{_in_brackets(item)}"
+            for item in exchange.sends
+        ]
+        known.update(exchange.sends)
+        rows.append((f"`{exchange.name}`", exchange.meaning, "; ".join(things) or "nothing"))
+    return _table(("Exchange", "What it is for", "A party is sent"), rows)
 
 
 def report(contracts: Iterable[Contract]) -> str:

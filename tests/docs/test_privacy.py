@@ -1,4 +1,4 @@
-"""docs/privacy.md says what the contracts declare, no more and no less."""
+"""docs/privacy.md and docs/privacy/ say what the contracts declare, no more and no less."""
 
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from flwr_causal.app import pages
 from flwr_causal.app.methods import OWN_METHODS, find
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, tables
 
-TEXT = (Path(__file__).parents[2] / pages.PRIVACY).read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = "".join(page.read_text(encoding="utf-8") for page in pages.privacy_pages(ROOT))
 
 
 def test_the_tables_are_those_of_the_code():
@@ -60,17 +61,21 @@ def _repeated():
     return len(found) - len(set(found))
 
 
+START = Sent("start", "a | b", ("*", 2))
+
+
 def test_a_table_says_how_replies_are_combined():
     mean = Exchange(
         "mean",
         "an average",
-        sends=(Sent("start", "a | b", ("*", 2)), Sent("step", "a number")),
+        sends=(START, Sent("step", "a number")),
         returns=(Disclosure("mean", "of x", ("d", "d"), combine="mean"),),
         when="always",
     )
     rest = Exchange(
         "rest",
         "the rest",
+        sends=(START, Sent("step", "another number")),
         returns=(
             Disclosure("sum", "of y", (), combine="sum", optional=True),
             Disclosure("labels", "of z", ("n",), "index", rows="each row"),
@@ -85,5 +90,5 @@ def test_a_table_says_how_replies_are_combined():
     ]
     assert tables.is_sent(contract).splitlines()[2:] == [
         f"| `mean` | an average | `start`: a \\| b (any {times} 2); `step`: a number |",
-        "| `rest` | the rest | nothing |",
+        "| `rest` | the rest | `start`; `step`: another number |",
     ]

@@ -1,6 +1,6 @@
 """Replies that look possible: refused, seen by their influence, or outvoted by the median.
 
-docs/privacy.md has the table; here each of its cells is run.
+docs/how_to/false_parties.md has the table; here each of its cells is run.
 """
 
 import numpy as np

@@ -204,9 +204,12 @@ def check(
         for row in columns:
             table.add_row(*(_shown(value) for value in row.values()))
         Console().print(table)
+        alike: dict[tuple[str, ...], list[str]] = {}
         for one, verdict in verdicts.items():
-            typer.secho(f"{one}: {'usable' if verdict['usable'] else 'not usable'}", bold=True)
-            for text in (verdict["error"], *verdict["warnings"]):
+            alike.setdefault((verdict["error"], *verdict["warnings"]), []).append(one)
+        for texts, some in alike.items():
+            typer.secho(f"{', '.join(some)}: {'not usable' if texts[0] else 'usable'}", bold=True)
+            for text in texts:
                 _wrapped(text, "  ")
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
@@ -288,10 +291,13 @@ def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def _with_files(error: CausalError, data: Sequence[Path]) -> str:
-    """Return an error's words, and which files the parties in it are."""
+    """Return an error's words, which files the parties in it are, and how options are given."""
     text = str(error)
     named = [k for k in range(len(data)) if re.search(rf"\bparty {k}\b", text)]
-    return "\n".join([text, *(f"party {k} is {data[k]}" for k in named)])
+    lines = [text, *(f"party {k} is {data[k]}" for k in named)]
+    if option := re.search(r"\b([a-z_]+)='([a-z]+)'", text):
+        lines.append(f"Options are given as -o {option[1]}={option[2]}")
+    return "\n".join(lines)
 
 
 @app.command()

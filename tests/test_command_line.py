@@ -181,13 +181,15 @@ def test_check_says_what_each_method_would_say(files):
     assert found["methods"]["moments"]["usable"]
     assert found["methods"]["moments"]["columns"] == ["x", "y", "z"]
     text = call("check", *files, "-m", "moments", "-m", "lingam").stdout
-    assert "moments: usable" in text
-    assert "lingam: usable" in text
+    assert "moments, lingam: usable" in text
     files[1].write_text("x,y,z\n1,one,2\n3,two,4\n")
     shown = call("check", *files, "-m", "moments")
     assert shown.exit_code == 2
     assert "not usable" in shown.stdout
     assert "column 'y'" in shown.stdout
+    files[1].write_text("x,y,z\n1,,2\n3,4,4\n5,6,7\n")
+    shown = call("check", *files, "-m", "moments").stdout
+    assert shown.endswith("Options are given as -o missing_values=drop\n")
 
 
 def test_compare_names_the_edges_that_differ(tmp_path):

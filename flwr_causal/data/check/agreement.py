@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from flwr_causal.core.discrete import cut_points
-from flwr_causal.data.check.checks import Findings, check_repetition, examine, have_states
+from flwr_causal.data.check.checks import Findings, check_repetition, examine, have_states, in_words
 from flwr_causal.data.check.columns import interval_names
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import Targets, agreed_targets
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
+    from flwr_causal.data.check.checks import Problem
     from flwr_causal.data.check.report import Kind, States, TableReport
 
 T = TypeVar("T")
@@ -286,11 +287,12 @@ def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
     return kinds[0]
 
 
-def _listed(problems: Sequence[str]) -> str:
-    shown = list(problems[:LONGEST_LIST])
-    if len(problems) > LONGEST_LIST:
-        shown.append(f"... and {len(problems) - LONGEST_LIST} more")
-    heading = f"the parties' tables have {len(problems)} problem{'s' * (len(problems) > 1)}:"
+def _listed(problems: Sequence[Problem]) -> str:
+    lines = in_words(problems)
+    shown = lines[:LONGEST_LIST]
+    if len(lines) > LONGEST_LIST:
+        shown.append(f"... and {len(lines) - LONGEST_LIST} more")
+    heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}:"
     return "\n  ".join([heading, *shown])
 
 

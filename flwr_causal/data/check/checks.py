@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import ColumnReport, TableReport
@@ -31,14 +31,35 @@ NAMED_PARTIES, NAMED_COLUMNS = 3, 5
 SUGGESTED_BINS = 5
 
 
+class Problem(NamedTuple):
+    """Why a table cannot be used.
+
+    Parameters
+    ----------
+    party : str or None
+        None: all parties together.
+    name : str or None
+        The column; None: all columns.
+    text : str
+    remedy : str
+    amount : int or None, default None
+        How many of what `text` names; written before it.
+    """
+
+    party: str | None
+    name: str | None
+    text: str
+    remedy: str
+    amount: int | None = None
+
+
 @dataclass
 class Findings:
     """The results of the checks so far.
 
     Parameters
     ----------
-    problems : list of str
-        One line each: party, column, problem and remedy.
+    problems : list of Problem
     warnings : list of str
         What is unusual but allowed.
     dropped : dict of str to str
@@ -51,17 +72,51 @@ class Findings:
         The agreed columns; meaningful if there are no problems.
     """
 
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
     states: dict[str, tuple[str, ...]] = field(default_factory=dict)
     continuous: dict[str, bool] = field(default_factory=dict)
     names: tuple[str, ...] = ()
 
-    def add(self, party: str | None, name: str, problem: str, remedy: str) -> None:
+    def add(
+        self,
+        party: str | None,
+        name: str | None,
+        problem: str,
+        remedy: str,
+        amount: int | None = None,
+    ) -> None:
         """Add a problem of a column at one party, or at all of them together (None)."""
-        where = "all parties" if party is None else f"party {party!r}"
-        self.problems.append(f"{where}, column {name!r}: {problem}; {remedy}")
+        self.problems.append(Problem(party, name, problem, remedy, amount))
+
+
+def in_words(problems: Sequence[Problem]) -> list[str]:
+    """Return a line for each problem: parties, columns, what is wrong, and the remedy.
+
+    What several parties have in common is one line, and so is what several columns have in common,
+    except for amounts.
+    """
+    by_column: dict[tuple[str | None, str, str, bool], list[Problem]] = {}
+    for one in problems:
+        key = (one.name, one.text, one.remedy, one.party is None)
+        by_column.setdefault(key, []).append(one)
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for (name, text, remedy, together), alike in by_column.items():
+        where = "all parties" if together else some_parties(str(one.party) for one in alike)
+        amounts = [str(one.amount) for one in alike if one.amount is not None]
+        if amounts:
+            text = f"{some(amounts, NAMED_PARTIES)} {text}{'s' * (amounts != ['1'])}"
+        columns = lines.setdefault((where, f"{text}; {remedy}", str(name) * bool(amounts)), [])
+        if name is not None:
+            columns.append(repr(name))
+    return [f"{where}, {_columns(columns)}: {text}" for (where, text, _), columns in lines.items()]
+
+
+def _columns(names: Sequence[str]) -> str:
+    if not names:
+        return "all columns"
+    return f"column{'s' * (len(names) > 1)} {some(names)}"
 
 
 def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
@@ -114,11 +169,9 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
         used = {name: found.states[name] for name in found.names if name in found.states}
         _warn_of_single_states(columns, used, found)
     if not found.names and not found.problems:
-        found.problems.append(
-            "no column is left to train on: "
-            + "; ".join(f"{name!r} is {why}" for name, why in found.dropped.items())
-            + "; give the parties columns of the same names with numbers in them"
-        )
+        dropped = "; ".join(f"{name!r} is {why}" for name, why in found.dropped.items())
+        remedy = "give the parties columns of the same names with numbers in them"
+        found.add(None, None, f"no column is left to train on: {dropped}", remedy)
     return found
 
 
@@ -139,7 +192,7 @@ def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
             _check_values(column.name, {party: column}, policy, found)
-    return found.problems
+    return in_words(found.problems)
 
 
 def have_states(reports: Mapping[str, TableReport]) -> bool:
@@ -195,20 +248,16 @@ def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findi
                 f"at least {policy.min_rows} are needed: fill values in, or remove the column",
             )
         else:
-            found.problems.append(
-                f"party {party!r}, all columns: the table has {count}; at least {policy.min_rows} "
-                "are needed: add rows, or leave this party out"
-            )
+            remedy = f"at least {policy.min_rows} are needed: add rows, or leave this party out"
+            found.add(party, None, f"the table has {count}", remedy)
 
 
 def _check_levels(reports: Mapping[str, TableReport], found: Findings) -> None:
     """Check that at least one party has rows from which to report the columns' means."""
     sizes = [report.rows_of_means for report in reports.values() if report.rows > 0]
     if sizes and not any(sizes):
-        found.problems.append(
-            "all parties, all columns: all steps are under a perturbation, so that the level "
-            "without one is unknown; give unperturbed steps too, or use center='series'"
-        )
+        problem = "all steps are under a perturbation, so that the level without one is unknown"
+        found.add(None, None, problem, "give unperturbed steps too, or use center='series'")
 
 
 def _check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) -> None:
@@ -228,6 +277,7 @@ def _check_shared(
     found: Findings,
 ) -> None:
     """Find columns that some parties lack; the smaller group of parties gets the problem."""
+    renamed = set()  # by the remedy of a name that more parties have
     for name, holders in columns.items():
         lacking = [party for party in reports if party not in holders]
         if not lacking or policy.unshared_columns == "keep":
@@ -243,10 +293,13 @@ def _check_shared(
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))
                 hint = f"rename its column {similar!r}" if similar else "add it"
+                renamed.add((party, similar))
                 problem = f"missing, but there at {some_parties(holders)}"
                 found.add(party, name, problem, f"{hint}, {remedy}")
         else:
             for party in holders:
+                if (party, name) in renamed:
+                    continue
                 similar = _similar(name, reports[lacking[0]], columns, len(reports))
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
                 problem = f"not in the table of {some_parties(lacking)}"
@@ -297,9 +350,8 @@ def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) 
         for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
             allowed = policy.missing_values == "keep" and word == "missing"
             if count and policy.missing_values != "drop" and not allowed:
-                problem = f"{count} {word} value{'s' * (count > 1)}"
                 remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
-                found.add(party, name, problem, remedy)
+                found.add(party, name, f"{word} value", remedy, count)
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
             found.add(party, name, problem, "give the column a larger unit")

@@ -222,18 +222,20 @@ def test_a_column_that_one_party_has_on_top():
 
 
 def test_a_misspelt_column_is_recognised():
-    lines = problems({"A": table(), "B": table(1), "C": table(2).rename(columns={"b": " B_"})})
-    assert "party 'C', column 'b': missing" in lines[0]
-    assert "rename its column ' B_'" in lines[0]
+    misspelt = table(2).rename(columns={"b": " B_"})
+    line = single_problem({"A": table(), "B": table(1), "C": misspelt})
+    assert line.startswith("party 'C', column 'b': missing")
+    assert "rename its column ' B_'" in line
+    lines = problems({"A": table(), "B": misspelt})
+    assert "party 'A', column 'b': not in" in lines[0]
     assert "rename it to 'b'" in lines[1]
 
 
 def test_text_columns():
     A, B = table().assign(t=list("xyzxyz")), table(1).assign(t=list("xyzxyz"))
-    lines = problems({"A": A, "B": B})
-    for party, line in zip("AB", lines, strict=True):
-        for part in (f"party '{party}'", "column 't'", "not numeric", "text_columns='drop'"):
-            assert part in line
+    line = single_problem({"A": A, "B": B})
+    assert line.startswith("parties 'A', 'B', column 't': not numeric, it holds text")
+    assert line.endswith("text_columns='drop'")
     for how, names in (("drop", "abc"), ("keep", "abct")):
         policy = Policy(text_columns=how)
         agreement = agree(reports({"A": A, "B": B}, policy), policy)
@@ -359,17 +361,26 @@ def test_all_problems_at_once_up_to_twenty():
     bad.loc[0, "a"] = np.nan
     lines = problems({"A": table().assign(t="x"), "B": bad.assign(t="x"), "C": table(0, 1)})
     found = [
-        ("C", "1 row"),
-        ("C", "missing"),
-        ("B", "1 missing value"),
-        ("A", "text"),
-        ("B", "text"),
+        ("party 'C'", "1 row"),
+        ("party 'C'", "missing"),
+        ("party 'B'", "1 missing value"),
+        ("parties 'A', 'B'", "text"),
     ]
     assert len(lines) == len(found)
-    for line, (party, word) in zip(lines, found, strict=True):
-        assert line.startswith(f"party '{party}'")
+    for line, (where, word) in zip(lines, found, strict=True):
+        assert line.startswith(f"{where}, ")
         assert word in line
-    many = {f"p{k}": bad.drop(columns="c") if k else table() for k in range(30)}
+    many = {f"p{k}": table(k).rename(columns={"c": f"c{k}"}) for k in range(30)}
     lines = problems(many)
     assert len(lines) == 21
     assert lines[-1] == "... and 10 more"
+
+
+def test_what_parties_and_columns_have_in_common_is_one_line():
+    tables = {name: table(k).assign(t="x", u="y") for k, name in enumerate("ABCDE")}
+    for k, frame in enumerate(tables.values()):
+        frame.loc[: k - 1, "a"] = np.nan
+    missing, text = problems(tables)
+    assert missing.startswith("parties 'B', 'C', 'D' and 1 more, column 'a': 1, 2, 3 and 1 more ")
+    assert " 1 more missing values; fill in" in missing
+    assert text.startswith("parties 'A', 'B', 'C' and 2 more, columns 't', 'u': not numeric")

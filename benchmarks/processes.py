@@ -88,15 +88,28 @@ def ray_rounds(setup):
         pairs = []
         for _ in setup.seeds:  # alternating, so that both have the same load from other work
             one = [in_new_process("rounds", which, parties) for which in ("fedavg", "notears-admm")]
-            pairs.append([np.median(found["seconds"][1:]) for found in one])
-        ratios = ", ".join(f"{ours / theirs:.2f}" for theirs, ours in pairs)
-        rows.append((parties, *(f"{x:.2f}" for x in np.median(pairs, axis=0)), ratios))
+            pairs.append([[found[key] for key in ("wall", "cpu", "peak")] for found in one])
+        ratios = ", ".join(f"{ours[1] / theirs[1]:.2f}" for theirs, ours in pairs)
+        theirs, ours = np.median(pairs, axis=0)
+        cells = [
+            f"{one[k]:.{digits}f}" for k, digits in enumerate((2, 2, 0)) for one in (theirs, ours)
+        ]
+        rows.append((parties, *cells[:4], ratios, *cells[4:]))
     note = (
         f"Virtual parties with {RAY_SHAPE[0]} rows of {RAY_SHAPE[1]} columns on one machine: "
-        f"NOTEARS-ADMM beside FedAvg with arrays of that size, {ROUNDS} exchanges each; medians "
-        "over exchanges but the first, which starts Ray's workers, and over alternating pairs."
+        f"NOTEARS-ADMM beside FedAvg with arrays of that size, {ROUNDS} exchanges each, without "
+        "the first, which starts Ray's workers; medians over alternating pairs. CPU seconds of all "
+        "processes together; the memory is the peak of the server's process."
     )
-    return Table(("parties", "FedAvg, s", "`notears-admm`, s", "ratio of each pair"), rows, (note,))
+    columns = (
+        "parties",
+        "FedAvg, s",
+        "`notears-admm`, s",
+        "FedAvg, CPU s",
+        "`notears-admm`, CPU s",
+    )
+    memory = ("FedAvg, MB", "`notears-admm`, MB")
+    return Table((*columns, "ratio of CPU s of each pair", *memory), rows, (note,))
 
 
 def in_new_process(*arguments):
@@ -197,33 +210,39 @@ def on_ray(which, parties):
 
 
 class TimedGrid:
-    """A grid that notes the wall seconds of each exchange."""
+    """A grid that notes when each exchange ends, by the clock and in CPU seconds of all processes.
 
-    def __init__(self, grid, seconds):
-        self.grid, self.seconds = grid, seconds
+    A round of FedAvg also has an exchange without messages, of the evaluation by no party.
+    """
+
+    def __init__(self, grid, ends):
+        self.grid, self.ends = grid, ends
 
     def __getattr__(self, name):
         return getattr(self.grid, name)
 
     def send_and_receive(self, messages, *, timeout=None):
-        start = time.perf_counter()
+        messages = list(messages)
         replies = list(self.grid.send_and_receive(messages, timeout=timeout))
-        self.seconds.append(time.perf_counter() - start)
+        if messages:
+            self.ends.append((time.perf_counter(), sum(descendants(os.getpid()).values())))
         return replies
 
 
 def rounds(which, parties):
-    """Return the wall seconds of each exchange of a run on Ray."""
-    seconds = []
+    """Return wall and CPU seconds of an exchange on Ray, and the peak memory of the server."""
+    ends = []
     if which == "fedavg":
-        fedavg(parties, ROUNDS, lambda grid: TimedGrid(grid, seconds), RAY_SHAPE[1])
+        fedavg(parties, ROUNDS, lambda grid: TimedGrid(grid, ends), RAY_SHAPE[1])
     else:
         from flwr_causal import simulate
 
         tables, _ = linear_parties(RAY_SHAPE[1], RAY_SHAPE[0] * parties, parties, 0)
-        wrap = {"wrap_grid": lambda grid: TimedGrid(grid, seconds), "early_stop": False}
+        wrap = {"wrap_grid": lambda grid: TimedGrid(grid, ends), "early_stop": False}
         simulate(which, tables, engine="ray", max_rounds=ROUNDS, search=False, **wrap)
-    return {"seconds": seconds}
+    ends = ends[-ROUNDS:]  # without the schema exchange
+    wall, seconds = (np.subtract(ends[-1], ends[0]) / (ROUNDS - 1)).tolist()
+    return {"wall": wall, "cpu": seconds, "peak": peak()}
 
 
 def fedavg(parties, exchanges=EXCHANGES, wrap=lambda grid: grid, size=RAY_SHAPE[1] + 1):

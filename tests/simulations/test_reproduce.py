@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flwr_causal.command_line import app
+from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
 from flwr_causal.simulations.scenarios import baselines, hard, scenario, tables
 from flwr_causal.simulations.scenarios.reproduce import prepared, reproduce
@@ -158,8 +159,23 @@ def test_scale_shrinks_rows_and_lists_and_keeps_rows_for_all_parties():
     assert prepared("ng2022-clients", scale=0.01).data_at({"num_parties": 2})["num_rows"] == 8
     rows = prepared("ng2022-variables", scale=0.01).data_at({"num_variables": 20})
     assert rows["rows_per_variable"] * 20 == 40  # ten parties
+    uneven = prepared("yang2024-uneven", scale=0.2)  # ten parties with packages of 50 rows
+    assert uneven.data_at(uneven.grid[0])["num_rows"] == 10 * PACKAGE_ROWS
+    sizes = [len(party) for party in world_of(uneven, uneven.grid[0], 0, None).parties]
+    assert sizes == [PACKAGE_ROWS] * 10
+    assert "scale 0.2 (at least 50 rows a party)" in tables.heading(uneven, 1)
+    assert tables.heading(scenario.find("yang2024-uneven"), 1).endswith("scale 1")
     with pytest.raises(ConfigError, match="--scale is 2"):
         small.scaled(2)
+
+
+def test_points_whose_rows_do_not_suffice_are_listed_and_the_others_run(tiny, tmp_path):
+    tiny.write_text(TINY.replace("[2, 3]", "[2, 61]"))
+    found = reproduce(str(tiny), output_dir=tmp_path / "out", methods=["sort-by-variance"])
+    assert found.failed == 0
+    (reason,) = (note for note in found.notes if note.startswith("skipped"))
+    assert "num_parties = 61: 60 rows are too few for 61 parties" in reason
+    assert set(pd.read_csv(tmp_path / "out" / "results.csv")["num_parties"]) == {2}
 
 
 def test_missing_data_are_listed_and_skipped(tmp_path):

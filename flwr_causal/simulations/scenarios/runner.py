@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from threadpoolctl import threadpool_limits
 
 from flwr_causal.app import methods
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations.engines import simulate
 from flwr_causal.simulations.scenarios.baselines import BASELINES
 from flwr_causal.simulations.scenarios.files import MissingDataError
@@ -154,7 +154,8 @@ def compute(sweep: Sweep, jobs: int, progress: Callable[[int, int], None]) -> li
     Returns
     -------
     list of str
-        Data that are not at hand, with where to get them; their cells are left out.
+        Data that are not at hand, with where to get them, and points whose data cannot be made or
+        dealt to parties, with the reason; their cells are left out.
     """
     (sweep.directory / CELLS).mkdir(parents=True, exist_ok=True)
     groups = sweep.groups()
@@ -201,12 +202,15 @@ def work(sweep: Sweep, group: Group) -> str:
     Returns
     -------
     str
-        Why the data are not at hand; empty if they are.
+        Why there are no data; empty if there are.
     """
     try:
         world = world_of(sweep.scenario, group.point, group.run, sweep.data_dir)
     except MissingDataError as error:
         return str(error)
+    except DataError as error:  # such as too few rows for so many parties
+        at = ", ".join(f"{key} = {value}" for key, value in group.point.items())
+        return f"{at}: {error}"
     for line in group.lines:
         record = _cell(sweep, line, group, world)
         _write(sweep.path_of(line, group.point, group.run), record)

@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
 
 Point = Mapping[str, Any]
@@ -157,13 +158,18 @@ class Scenario:
         """The coordinates, in the order in which points first have them."""
         return tuple(dict.fromkeys(key for point in self.grid for key in point))
 
+    @property
+    def least_rows(self) -> int:
+        """Rows that every party keeps whatever the scale: uneven sizes are dealt in packages."""
+        return PACKAGE_ROWS if self.data.get("sizes") == "uneven" else LEAST_ROWS_OF_A_PARTY
+
     def data_at(self, point: Point) -> dict[str, Any]:
         """Return the arguments of the data at a point, scaled; ``name`` is not among them."""
         given = {key: value for key, value in self.data.items() if key != "name"}
         given |= {k: v for k, v in point.items() if self.split is None or k not in DEALING}
         if self.scale == 1:
             return given
-        rows = LEAST_ROWS_OF_A_PARTY * int(self.parties_at(point) or 1)
+        rows = self.least_rows * int(self.parties_at(point) or 1)
         least = {"num_rows": rows, "rows_per_variable": rows / given.get("num_variables", 1)}
         for key in ROW_COUNTS & given.keys():
             scaled = max(given[key] * self.scale, least.get(key, 0))

@@ -169,7 +169,8 @@ def heading(scenario: Scenario, runs: int) -> str:
     words = [scenario.title]
     if scenario.paper:
         words.append(f"{scenario.paper}{', ' + scenario.table if scenario.table else ''}")
-    words.append(f"{runs} run{'s' * (runs != 1)}, scale {scenario.scale:g}")
+    least = f" (at least {scenario.least_rows} rows a party)" if scenario.scale < 1 else ""
+    words.append(f"{runs} run{'s' * (runs != 1)}, scale {scenario.scale:g}{least}")
     return "; ".join(words)
 
 

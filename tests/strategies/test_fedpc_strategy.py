@@ -294,3 +294,18 @@ def test_classes_are_predicted_as_well_as_by_a_pooled_logistic_regression():
             plain.append(right - (without.model.predict(numbers) == labels).mean())
         assert np.mean(gains) > least
         assert np.mean(plain) >= (0.005 if load is load_breast_cancer else 0.0)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, bool, float])
+def test_numbers_of_two_values_have_probabilities(kind):
+    rng = np.random.default_rng(7)
+    first = rng.random(600) < 0.3
+    both = np.column_stack((first, first ^ (rng.random(600) < 0.1), rng.random(600) < 0.5))
+    texts = pd.DataFrame(both.astype(int).astype(str), columns=["a", "b", "c"])
+    frame = pd.DataFrame(both.astype(kind), columns=["a", "b", "c"])
+    settings = {"target": "", "learner": "spn", "training": "one-pass"}
+    model = found(split(frame, 2), **settings).model
+    expected = found(split(texts, 2), **settings).model.log_likelihood(texts)
+    np.testing.assert_allclose(model.log_likelihood(frame), expected, atol=1e-12)
+    cells = frame.drop_duplicates()
+    assert np.exp(model.log_likelihood(cells)).sum() <= 1 + 1e-9

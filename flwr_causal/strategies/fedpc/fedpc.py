@@ -80,6 +80,8 @@ Stage = (
 
 #: Learners of which parties with different columns can train components together.
 TRAINED_TOGETHER = ("trees", "class-conditional")
+#: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
+FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
 #: Dependence that clusters lose is reported above this share of it.
 LEAST_LOST_SHARE = 0.2
 #: Weights of combinations of clusters that follow from common rows.
@@ -170,8 +172,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
-        decision trees. "auto", the default, is class-conditional where all columns but the target
-        are numbers, else trees.
+        decision trees; the last three take numbers with two values for categories. "auto", the
+        default, is class-conditional where all columns but the target are numbers, else trees.
     weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
@@ -453,8 +455,8 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         If a party has too few rows for one pass.
     """
     learner = _learner(method, agreement, holdings, target)
-    numbers = learner != "trees"
-    domain = domain_of(agreement, target, holdings.missing, numbers=numbers)
+    fewest = FEWEST_NUMBERS.get(learner, 3)
+    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
     sums = _by_sums(method, holdings, learner, target)
     weights = _weights(method, holdings, sums, target)
     state = FedPCRun(agreement, holdings, domain, target or None, sums, learner, weights)
@@ -471,7 +473,7 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         _check_rows(agreement, method.minimum_count)
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
-    if not numbers and agreement.continuous:
+    if learner == "trees" and agreement.continuous:
         present = None if method.secure_aggregation else _present(state)
         stage = CutStage.of(agreement, method.num_bins, present, spreading=True)
         return replace(state, stage=stage)

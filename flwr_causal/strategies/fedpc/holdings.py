@@ -157,7 +157,7 @@ def check_target(agreement: Agreement, target: str) -> None:
         )
 
 
-def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, numbers: bool) -> Domain:
+def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, fewest: float) -> Domain:
     """Return the variables of the agreed columns.
 
     Parameters
@@ -168,14 +168,14 @@ def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, numbers:
         A category whatever it holds; empty: there is none.
     missing : ndarray of bool, shape (columns,)
         Where values are missing. A missing value is a state of its own of a category.
-    numbers : bool
-        Whether columns of numbers are numbers. Otherwise columns of few different values are
-        categories, and the other columns are to be cut into intervals.
+    fewest : float
+        A column of numbers is a category if its values were agreed on as states and are fewer than
+        this. The density of a number with two values would have no bound.
     """
     columns = zip(agreement.names, agreement.kinds, agreement.states, missing, strict=True)
     variables = []
     for name, kind, states, lacks in columns:
-        number = not states or (numbers and kind in NUMBERS and name != target)
+        number = not states or (kind in NUMBERS and len(states) >= fewest and name != target)
         labels = None if number else tuple(label_of(state, kind) for state in states)
         own_state = bool(lacks) and labels is not None and name != target
         variables.append(Variable(name, labels, missing_state=own_state))

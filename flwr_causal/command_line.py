@@ -39,7 +39,7 @@ from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import forget as forgotten
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
-from flwr_causal.strategies.options import check_names, other_names
+from flwr_causal.strategies.options import check_names, public_names
 from flwr_causal.testing import check_method as checks_of
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def options(method: MethodId, as_json: Json = False) -> None:
     from flwr_causal.app.pages import options_of, values_in_words
 
     strategy = registry.find(method).strategy
-    called = {field: other for other, field in other_names(strategy).items()}
+    called = public_names(strategy)
     rows = [
         {
             "name": option.key,

@@ -15,7 +15,7 @@ from flwr_causal.command_line import app
 from flwr_causal.reports.differences import compared
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations.engines import agreement_of
-from flwr_causal.strategies.options import other_names
+from flwr_causal.strategies.options import public_names
 from flwr_causal.testing import report
 
 
@@ -65,7 +65,7 @@ def test_methods_say_what_docstrings_and_contracts_say():
 @pytest.mark.parametrize("method", methods.OWN_METHODS)
 def test_options_are_the_fields_of_the_dataclass(method):
     strategy = methods.find(method).strategy
-    called = {field: other for other, field in other_names(strategy).items()}
+    called = public_names(strategy)
     rows = json.loads(call("options", method, "--json").stdout)
     assert {row["name"]: row["default"] for row in rows} == {
         called.get(one.name, one.name): one.default for one in fields(strategy) if one.init

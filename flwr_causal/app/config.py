@@ -24,7 +24,7 @@ from flwr_causal.app import methods
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.strategies.options import checked, option_types, other_names, renamed, require
+from flwr_causal.strategies.options import checked, option_types, public_names, renamed, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -144,8 +144,8 @@ def key_of(method: str, name: str) -> str:
     """Return the key of a method's option; ``name`` is that of the field."""
     if name in shared_options():
         return kebab(name)
-    other = {field: other for other, field in other_names(methods.find(method).strategy).items()}
-    return f"{method}.{kebab(other.get(name, name))}"
+    called = public_names(methods.find(method).strategy)
+    return f"{method}.{kebab(called.get(name, name))}"
 
 
 def options_by_key(method: str) -> dict[str, str]:
@@ -232,7 +232,7 @@ def in_keys(text: str, method: str) -> str:
     """Return a message with options by their keys and booleans as in TOML."""
     strategy = methods.find(method).strategy
     keys = {name: key_of(method, name) for name in option_types(strategy)}
-    keys |= {other: keys[name] for other, name in other_names(strategy).items()}
+    keys |= {public: keys[name] for name, public in public_names(strategy).items()}
     return re.sub(r"=(True|False)\b", lambda found: found[0].lower(), renamed(text, keys))
 
 

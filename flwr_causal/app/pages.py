@@ -25,7 +25,7 @@ from flwr_causal.protocol import tables
 from flwr_causal.protocol.secure.unmasking import SECURE_SUMS
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.strategies import LinearStrategy
-from flwr_causal.strategies.options import option_types, other_names
+from flwr_causal.strategies.options import option_types, public_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -181,7 +181,7 @@ def _agreement() -> str:
 
 def meaning(owner: type, name: str) -> str:
     """Return a field's description in the docstring of a dataclass or its bases, in Markdown."""
-    called = {field: other for other, field in other_names(owner).items()}.get(name, name)
+    called = public_names(owner).get(name, name)
     for base in owner.__mro__:
         said = _documented(base)
         text = said.get(name) or said.get(called) or ""

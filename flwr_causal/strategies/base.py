@@ -23,7 +23,14 @@ from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime.loop import start
 from flwr_causal.runtime.method import Method, StateT
-from flwr_causal.strategies.options import MOST, check_options, other_names, refuse_ignored, require
+from flwr_causal.strategies.options import (
+    MOST,
+    check_options,
+    public_names,
+    refuse_ignored,
+    require,
+    require_fitting,
+)
 from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
@@ -256,8 +263,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
         groups = self.groups
         known = groups == "auto" or 1 <= groups <= MOST
         require(known, "groups", groups, f"'auto' or from 1 to {MOST}")
-        for name, (fits, needed) in self.with_secure_aggregation.items():
-            require(fits, name, getattr(self, name), f"{needed} with secure_aggregation=True")
+        require_fitting(self, self.with_secure_aggregation, "secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
         reason = next(filter(None, reasons), "")
         if reason:
@@ -283,7 +289,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     @property
     def options(self) -> dict[str, Any]:
         """The options as plain values, by the names that users give."""
-        called = {field: other for other, field in other_names(type(self)).items()}
+        called = public_names(type(self))
         return {called.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.init}
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
 from flwr_causal.data.roles import ROW_ID
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
 from flwr_causal.protocol.products.plan import Plan
@@ -21,7 +21,7 @@ from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, sp
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.method import Request, StateT
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import other_names, renamed
+from flwr_causal.strategies.options import refuse_unfitting
 from flwr_causal.strategies.row_ids import check_all, hashes_of
 
 if TYPE_CHECKING:
@@ -340,19 +340,12 @@ class ColumnsStrategy(LinearStrategy[StateT]):
             differ and ids and self.joins_columns and self.unshared_columns == "fail"
         )
         if self.columns_differ:
-            wrong = {
-                name: needed
-                for name, (fits, needed) in self.with_different_columns.items()
-                if not fits
-            }
-            if wrong:
-                remedies = ", ".join(f"{name}={needed}" for name, needed in wrong.items())
-                message = (
-                    "The parties hold different columns, which these options do not allow: set "
-                    f"{remedies}, or use the columns that all share (unshared_columns='drop')."
-                )
-                public = {name: other for other, name in other_names(type(self)).items()}
-                raise ConfigError(renamed(message, public))
+            refuse_unfitting(
+                self,
+                self.with_different_columns,
+                "The parties hold different columns, which these options do not allow: set "
+                "{remedies}, or use the columns that all share (unshared_columns='drop').",
+            )
         self._columns = columns
         return super().agree(reports)
 

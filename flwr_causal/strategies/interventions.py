@@ -10,7 +10,7 @@ from flwr_causal.data.interventions import by_party
 from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import other_names, renamed, require
+from flwr_causal.strategies.options import refuse_unfitting, require_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,7 @@ class InterventionStrategy(LinearStrategy[StateT]):
         stated = by_party(self.interventions)
         self.interventions = json.dumps(stated) if stated else None
         if self.states_interventions:
-            for name, (fits, needed) in self.with_interventions.items():
-                require(fits, name, getattr(self, name), f"{needed} with interventions")
+            require_fitting(self, self.with_interventions, "interventions")
         super().validate()
 
     @property
@@ -104,18 +103,13 @@ class InterventionStrategy(LinearStrategy[StateT]):
                     f"{', '.join(reports)}."
                 )
         agreement = super().agree(reports)
-        remedies = [
-            f"{name}={needed}"
-            for name, (fits, needed) in self.with_interventions.items()
-            if not fits
-        ]
-        if agreement.targets and remedies:
-            message = (
-                "Some nodes state interventions, which this run does not use: set "
-                f"{', '.join(remedies)}, or take 'interventions' out of their node configs."
+        if agreement.targets:
+            refuse_unfitting(
+                self,
+                self.with_interventions,
+                "Some nodes state interventions, which this run does not use: set {remedies}, or "
+                "take 'interventions' out of their node configs.",
             )
-            public = {name: other for other, name in other_names(type(self)).items()}
-            raise ConfigError(renamed(message, public))
         return agreement
 
     @property

@@ -13,6 +13,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -41,6 +42,9 @@ ELSEWHERE = {
 }
 
 StrategyT = TypeVar("StrategyT")
+
+#: By option, whether its value fits a setting, and what it must be, in words.
+Needs: TypeAlias = "Mapping[str, tuple[bool, str]]"
 
 #: The largest whole number that travels to the parties.
 LARGEST = 2**63 - 1
@@ -103,15 +107,16 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
                 raise
 
         strategy.__init__ = renaming_init  # type: ignore[method-assign,assignment]
-        strategy.other_names = names  # type: ignore[attr-defined]
+        fields_called = {name: other for other, name in names.items()}
+        strategy.public_names = fields_called  # type: ignore[attr-defined]
         return strategy
 
     return decorate
 
 
-def other_names(strategy: type) -> Mapping[str, str]:
-    """Return the second names of a strategy's options, each with the name of its field."""
-    names: Mapping[str, str] = vars(strategy).get("other_names", {})
+def public_names(strategy: type) -> Mapping[str, str]:
+    """Return the second names of a strategy's options, by the names of their fields."""
+    names: Mapping[str, str] = vars(strategy).get("public_names", {})
     return names
 
 
@@ -142,7 +147,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 def check_names(strategy: type, given: Mapping[str, object]) -> None:
     """Raise a ConfigError for an option that the strategy does not have, with the nearest name."""
-    known = {**option_types(strategy), **other_names(strategy)}
+    known = {*option_types(strategy), *public_names(strategy).values()}
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -211,6 +216,19 @@ def require(holds: bool, name: str, value: object, allowed: str) -> None:
     """Raise a ConfigError that names the option, its value and the possible values."""
     if not holds:
         raise _refusal(name, value, allowed)
+
+
+def require_fitting(method: Any, needs: Needs, setting: str) -> None:
+    """Raise a ConfigError for an option that does not fit a setting."""
+    for name, (fits, needed) in needs.items():
+        require(fits, name, getattr(method, name), f"{needed} with {setting}")
+
+
+def refuse_unfitting(method: Any, needs: Needs, message: str) -> None:
+    """Raise a ConfigError for all that do not fit; the message says by {remedies} what to set."""
+    remedies = ", ".join(f"{name}={needed}" for name, (fits, needed) in needs.items() if not fits)
+    if remedies:
+        raise ConfigError(renamed(message.format(remedies=remedies), public_names(type(method))))
 
 
 def _refusal(name: str, value: object, allowed: str) -> ConfigError:

@@ -15,7 +15,7 @@ from flwr_causal.data.check.checks import some
 from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import refuse_ignored, require
+from flwr_causal.strategies.options import refuse_ignored, require, require_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,8 +83,7 @@ class PrivateStrategy(LinearStrategy[StateT]):
             require(
                 _LEAST_DELTA <= self.used_delta < 1, "delta", self.delta, "from 1e-15 to below 1"
             )
-            for name, (fits, needed) in self.with_privacy.items():
-                require(fits, name, getattr(self, name), f"{needed} with epsilon")
+            require_fitting(self, self.with_privacy, "epsilon")
             refuse_ignored(self, dict.fromkeys(OF_REPORTS, "runs without epsilon"))
         super().validate()
 

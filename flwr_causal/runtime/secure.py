@@ -27,7 +27,7 @@ from flwr_causal.protocol.secure.keys import KEY_BYTES, LEAST_PARTIES
 from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
 from flwr_causal.protocol.secure.ring import Layout, SumError
 from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
-from flwr_causal.protocol.secure.words import added
+from flwr_causal.protocol.secure.words import WordSum, added
 from flwr_causal.runtime.combining import combined_groups
 from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
 
@@ -411,19 +411,21 @@ def _unmask(
     federation = asking.federation
     keys = [bytes.fromhex(key) for key in federation.setup.keys]
     pending: dict[int, Unmasking] = {}
-    size_of = {}
+    masked: dict[int, WordSum] = {}
     for group in groups:
         own = group.among(vectors)
-        size = size_of[group.number] = sizes[own[0]]
-        total = added((vectors[name][: size.words] for name in own), size)
+        size = sizes[own[0]]
+        total = WordSum(size)
+        for name in own:
+            total.add(vectors[name][: size.words])
         boxes = {
             group.places[name]: vectors[name][size.words :].view(np.uint8).reshape(-1, BOX_BYTES)
             for name in own
         }
         if group.circle.all_must_reply:
-            collected.totals[group.number] = total
+            collected.totals[group.number] = total.total()
         elif group.circle.connected(boxes):
-            collected.totals[group.number] = total
+            masked[group.number] = total
             pending[group.number] = Unmasking(group.circle, keys, boxes)
         else:
             lost = [name for name, place in group.places.items() if place not in boxes]
@@ -463,10 +465,10 @@ def _unmask(
             continue
         if unmasking.enough(given):
             own_given = {place: given[place] for place in unmasking.boxes if place in given}
-            size, total = size_of[group.number], collected.totals[group.number]
-            collected.totals[group.number] = added([total], size, unmasking.masks(own_given, size))
+            total = masked[group.number]
+            total.subtract(unmasking.masks(own_given, total.size))
+            collected.totals[group.number] = total.total()
             continue
-        del collected.totals[group.number]
         silent = [
             name
             for name, place in group.places.items()

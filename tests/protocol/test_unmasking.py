@@ -16,10 +16,19 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.secure import neighbours, shamir, unmasking
 from flwr_causal.protocol.secure.keys import PairKey, pair_keys
 from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
-from flwr_causal.protocol.secure.words import Size, added
+from flwr_causal.protocol.secure.words import Size, WordSum
 
 WORDS = 5
 SIZE = Size(2, 3)
+
+
+def added(vectors, size, less=None):
+    total = WordSum(size)
+    for vector in vectors:
+        total.add(vector)
+    if less is not None:
+        total.subtract(less)
+    return total.total()
 
 
 def test_shares_are_those_of_a_published_example():

@@ -45,7 +45,7 @@ class WordSum:
     """
 
     def __init__(self, size: Size) -> None:
-        self._size = size
+        self.size = size
         self._words = np.zeros(size.words, dtype=np.uint64)
         # What each wide word carries to the next one: all of them are carried once, at the end.
         self._carries = np.zeros(size.wide, dtype=np.int32)
@@ -54,19 +54,19 @@ class WordSum:
         """Add the words of a vector from a place on."""
         words = self._words[start : start + len(piece)]
         words += piece
-        first = max(self._size.single - start, 0)
+        first = max(self.size.single - start, 0)
         self._carried(start, len(piece))[:] += words[first:] < piece[first:]
 
     def subtract(self, piece: NDArray[np.uint64], start: int = 0) -> None:
         """Subtract the words of a vector from a place on."""
         words = self._words[start : start + len(piece)]
         words -= piece
-        first = max(self._size.single - start, 0)
+        first = max(self.size.single - start, 0)
         self._carried(start, len(piece))[:] -= words[first:] > ~piece[first:]
 
     def total(self) -> NDArray[np.uint64]:
         """Return the sum, shape (words,)."""
-        single, wide = self._size
+        single, wide = self.size
         carried, borrowed = np.maximum(self._carries, 0), np.maximum(-self._carries, 0)
         number = _number(carried) - _number(borrowed) << 8 * WORD_BYTES
         number += _number(self._words[single:])
@@ -77,28 +77,15 @@ class WordSum:
 
     def _carried(self, start: int, length: int) -> NDArray[np.int32]:
         """Return what the wide words among some words carry."""
-        single = self._size.single
+        single = self.size.single
         return self._carries[max(start - single, 0) : max(start + length - single, 0)]
 
 
-def added(
-    vectors: Iterable[NDArray[np.uint64]], size: Size, less: NDArray[np.uint64] | None = None
-) -> NDArray[np.uint64]:
-    """Return the sum of vectors.
-
-    Parameters
-    ----------
-    vectors : iterable of ndarray of uint64, shape (words,)
-    size : Size
-        Of each.
-    less : ndarray of uint64, optional
-        A vector to subtract.
-    """
+def added(vectors: Iterable[NDArray[np.uint64]], size: Size) -> NDArray[np.uint64]:
+    """Return the sum of vectors, each of the given size."""
     total = WordSum(size)
     for vector in vectors:
         total.add(vector)
-    if less is not None:
-        total.subtract(less)
     return total.total()
 
 

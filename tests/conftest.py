@@ -10,7 +10,11 @@ import pytest
 from federations import SpyGrid, make_federation
 from hypothesis import settings
 
+from flwr_causal.runtime import loop
 from flwr_causal.simulations import engines, simulate
+
+# The nodes of a test are there when a run starts.
+loop.SETTLE_SECONDS = 0.0
 
 # `--hypothesis-profile=many` looks further. Both draw the same examples every time.
 settings.register_profile("few", deadline=None, max_examples=25, derandomize=True)

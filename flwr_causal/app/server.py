@@ -21,6 +21,7 @@ from flwr_causal.errors import CausalError
 from flwr_causal.reports.graph_files import read_edges
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
+from flwr_causal.runtime import loop
 from flwr_causal.runtime.checkpoint import mark_stopped
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from flwr_causal.app.config import DataConfig, JobConfig
     from flwr_causal.strategies import CausalStrategy
 
-# Nodes of a simulation register one after the other, within milliseconds.
-SETTLE_SECONDS = 1.0
 METRICS = (
     *("shd", "tpr", "fdr", "cpdag_shd", "smhd"),
     *("log_likelihood", "accuracy", "macro_f1", "auroc"),
@@ -78,7 +77,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
         strategy,
         grid,
         config={**vars(data), "truth": job.truth},
-        settle=SETTLE_SECONDS,
+        settle=loop.SETTLE_SECONDS,
         on_round=lambda record: log(INFO, _round_line(record, strategy)),
     )
     try:

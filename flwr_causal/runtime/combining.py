@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,15 +13,58 @@ from flwr_causal.protocol.bundle import Bundle, joined
 from flwr_causal.protocol.replies import Fold, Replies, Summed, mean_of, median_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from flwr.app import Message
+    from flwr.serverapp import Grid
 
     from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival
+    from flwr_causal.runtime.federation import Arrival, Collected, Find
     from flwr_causal.runtime.method import Method
 
 # Of fewer replies none can be told to be the false one.
 LEAST_FOR_MEDIAN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class SingleReplies:
+    """An exchange whose replies the server sees one by one; see also ``SecureSum``.
+
+    Parameters
+    ----------
+    method : Method
+    strategy : Method or Strategy
+        The method, or the privacy wrapper around it.
+    exchange : Exchange
+    server_round : int
+        The number of the exchange.
+    """
+
+    method: Method[Any]
+    strategy: Any
+    exchange: Exchange
+    server_round: int
+
+    def ask(self, grid: Grid, messages: Iterable[Message], timeout: float, find: Find) -> Collected:
+        """Send the messages; return the replies, see ``Federation.exchange``."""
+        assert self.method.federation is not None
+        return self.method.federation.exchange(
+            grid,
+            self.exchange,
+            messages,
+            server_round=self.server_round,
+            timeout=timeout,
+            find=find,
+        )
+
+    def arrivals(self, collected: Collected) -> Sequence[Arrival]:
+        """Return the replies, by which the parties can be compared."""
+        return collected.replies
+
+    def combined(self, collected: Collected, arrivals: Sequence[Arrival]) -> Replies:
+        """Return the replies combined as the exchange declares."""
+        return combined(self.method, self.strategy, self.exchange, self.server_round, arrivals)
 
 
 def combined(

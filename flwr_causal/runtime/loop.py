@@ -6,10 +6,9 @@ import secrets
 import time
 from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from flwr.serverapp.strategy import Result
+from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
 from flwr_causal.errors import CausalError, ConfigError, FederationError
@@ -17,47 +16,34 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
-from flwr_causal.runtime.combining import combined, of_part
+from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
-    Deferred,
     LeaveOneOut,
     influence_warnings,
     known_influence,
 )
 from flwr_causal.runtime.method import Method, StateT
+from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.secure import SecureSum
 from flwr_causal.runtime.server_work import server_work
 from flwr_causal.runtime.trainings import Trainings
+from flwr_causal.runtime.wrappers import check_composes, check_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    import numpy as np
-    from flwr.app import Message
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
-    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
-    from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import (
-        Arrival,
-        Collected,
-        Failure,
-        Federation,
-        Find,
-        Found,
-        Party,
-    )
+    from flwr_causal.runtime.federation import Arrival, Federation, Found, Party
     from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.outcome import Record
 
-    Record = dict[str, Any]
     OnRound = Callable[[Record], None]
 
 # How often a training starts again without a party that was lost, before the run is given up.
@@ -65,103 +51,9 @@ MAX_RESTARTS = 3
 # What the server keeps in memory to send it to a node that was restarted. Beyond it, such a node
 # goes on without what it remembered.
 MOST_REMEMBERED = 2**28
-
-
-@dataclass
-class Outcome(Generic[StateT]):
-    """The result of a run; after an error, the result up to the last exchange.
-
-    Parameters
-    ----------
-    history : list of dict
-        One record an exchange: ``round`` (its number), ``exchange`` (its name), ``seconds``,
-        ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics. By
-        party's name there are ``party_bytes_sent``, ``party_bytes_received`` (a number if it is the
-        same for all that were asked, or that replied) and ``party_seconds`` until the reply.
-    stop_reason : str
-        Why the run ended, in words.
-    num_rows : int or None
-        Rows of all parties together, where that is not the sum of their numbers of rows.
-    groups : dict of str to list of str
-        By name, the parties of each group that adds up securely by itself; empty without groups.
-    answered : dict of str to int
-        By party, in how many exchanges its reply was used since the training last started.
-    schema_bytes : int
-        Bytes of the schema exchange, both ways, of the agreement that is sent with a party's first
-        message, and of the earlier requests that parties are sent when a run is resumed.
-    status : {"running", "completed", "failed", "stopped"}
-        "failed" after an error, "stopped" where the process was interrupted.
-    influence : dict of str to Change
-        The change of the graph when one party's reply is left out, by party; computed when it is
-        first read. See :class:`flwr_causal.runtime.influence.Change`. Empty where it is not known:
-        in runs of more than one exchange, or under a privacy wrapper.
-    """
-
-    history: list[Record] = field(default_factory=list)
-    stop_reason: str = ""
-    schema_bytes: int = 0
-    seconds: float = 0.0
-    graph: CausalGraph | None = None
-    model: Any = None
-    scores: NDArray[np.float64] | None = None
-    heterogeneity: Heterogeneity | None = None
-    state: StateT | None = None
-    agreement: Agreement | None = None
-    parties: tuple[Party, ...] = ()
-    num_rows: int | None = None
-    groups: dict[str, list[str]] = field(default_factory=dict)
-    answered: dict[str, int] = field(default_factory=dict)
-    failures: tuple[Failure, ...] = ()
-    warnings: list[str] = field(default_factory=list)
-    privacy: dict[str, Any] = field(default_factory=dict)
-    error: str = ""
-    status: Literal["running", "completed", "failed", "stopped"] = "running"
-    influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
-
-    @property
-    def rounds(self) -> int:
-        """Exchanges after the schema exchange."""
-        return len(self.history)
-
-    @property
-    def restarts(self) -> int:
-        """How often the training has started again."""
-        return sum("started_again" in record for record in self.history)
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes from the server to the parties, all together, schema exchange excluded."""
-        return sum(record["bytes_sent"] for record in self.history)
-
-    @property
-    def bytes_received(self) -> int:
-        """Bytes from the parties to the server, all together, schema exchange excluded."""
-        return sum(record["bytes_received"] for record in self.history)
-
-    def summary(self) -> dict[str, Any]:
-        """Return status, traffic, parties, failures and warnings, as plain values."""
-        traffic = ("rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds")
-        return {
-            **{
-                name: getattr(self, name)
-                for name in (
-                    "status",
-                    *traffic,
-                    "stop_reason",
-                    "num_rows",
-                    "privacy",
-                    "warnings",
-                    "error",
-                )
-            },
-            "parties": {party.name: party.num_rows for party in self.parties},
-            "groups": self.groups,
-            "answered": self.answered,
-            "failures": [
-                {"round": one.server_round, "party": one.party, "reason": one.reason}
-                for one in self.failures
-            ],
-        }
+# For how long the number of connected nodes must stay the same before a run starts: those of a
+# simulation register one after the other, within milliseconds.
+SETTLE_SECONDS = 1.0
 
 
 def run(
@@ -213,7 +105,7 @@ def run(
     session = _Session(method, strategy or method, grid, outcome, config or {})
     try:
         if strategy is not None:
-            _check_wrapper(method, strategy)
+            check_wrapper(method, strategy)
         session.begin(settle, state)
         while (reason := method.finished(session.state)) is None:
             record = session.exchange()
@@ -362,7 +254,7 @@ class _Session(Generic[StateT]):
         exchange = request.exchange
         common, _ = records.split(request.values)
         if self.strategy is not method:
-            _check_composes(method, self.strategy, exchange, list(common))
+            check_composes(method, self.strategy, exchange, list(common))
         messages = self.strategy.configure_train(
             number,
             records.pack_arrays(common, method.precision, exchange.exact),
@@ -372,7 +264,7 @@ class _Session(Generic[StateT]):
         asking = (
             SecureSum.of(method, exchange, messages, number, self._fix)
             if method.secure_aggregation and not exchange.open
-            else _SingleReplies(method, self.strategy, exchange, number)
+            else SingleReplies(method, self.strategy, exchange, number)
         )
         collected = asking.ask(self.grid, messages, method.round_timeout, self._find)
         changed = collected.changed if method.changed_tables == "restart" else ()
@@ -775,124 +667,6 @@ class _Session(Generic[StateT]):
         method.release = ""
 
 
-@dataclass(frozen=True, eq=False)
-class _SingleReplies:
-    """An exchange whose replies the server sees one by one; see also ``SecureSum``.
-
-    Parameters
-    ----------
-    method : Method
-    strategy : Method or Strategy
-        The method, or the privacy wrapper around it.
-    exchange : Exchange
-    server_round : int
-        The number of the exchange.
-    """
-
-    method: Method[Any]
-    strategy: Any
-    exchange: Exchange
-    server_round: int
-
-    def ask(self, grid: Grid, messages: Iterable[Message], timeout: float, find: Find) -> Collected:
-        """Send the messages; return the replies, see ``Federation.exchange``."""
-        assert self.method.federation is not None
-        return self.method.federation.exchange(
-            grid,
-            self.exchange,
-            messages,
-            server_round=self.server_round,
-            timeout=timeout,
-            find=find,
-        )
-
-    def arrivals(self, collected: Collected) -> Sequence[Arrival]:
-        """Return the replies, by which the parties can be compared."""
-        return collected.replies
-
-    def combined(self, collected: Collected, arrivals: Sequence[Arrival]) -> Replies:
-        """Return the replies combined as the exchange declares."""
-        return combined(self.method, self.strategy, self.exchange, self.server_round, arrivals)
-
-
-def _check_composes(
-    method: object, strategy: object, exchange: Exchange, names: Sequence[str]
-) -> None:
-    """Refuse a privacy wrapper around an exchange to which it cannot add its noise.
-
-    Parameters
-    ----------
-    method : Method
-    strategy : Strategy
-        The wrapper.
-    exchange : Exchange
-    names : sequence of str
-        The arrays that every party is sent, in their order.
-
-    Raises
-    ------
-    ConfigError
-        Naming wrapper, exchange and method.
-    """
-    name, wrapper = type(method).__name__, type(strategy).__name__
-    if not exchange.averaged:
-        raise ConfigError(
-            f"{wrapper} adds noise to a mean, but the exchange '{exchange.name}' of {name} is not "
-            "averaged. Run it without the wrapper, or without the option that needs this exchange."
-        )
-    clips = f"{wrapper} clips what a party changes in the arrays that it was sent, but"
-    if not names:
-        raise ConfigError(f"{clips} {name} sends none. Run it without the wrapper.")
-    shapes = {item.name: item.shape for item in exchange.sends}
-    sent = [shapes[name] for name in names]
-    returned = [item.shape for item in exchange.returns]
-    if sent != returned:
-        raise ConfigError(
-            f"{clips} the exchange '{exchange.name}' of {name} returns other arrays, of the shapes "
-            f"{returned} for {sent}. Run it without the wrapper, or without the option that needs "
-            "this exchange."
-        )
-
-
-def _check_wrapper(method: Method[Any], strategy: Strategy) -> None:
-    """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
-    inner: object = strategy
-    if inner is method:
-        return
-    while inner is not None and inner is not method:
-        inner = getattr(inner, "strategy", None)
-    if inner is None:
-        raise ConfigError(
-            f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
-            "around the very object that is given as 'method'."
-        )
-    if method.leave_one_out:
-        raise ConfigError(
-            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
-            f"'leave_one_out' of {type(method).__name__} asks for a mean without each party: leave "
-            "the option out, or run without the wrapper."
-        )
-    if method.replicates:
-        raise ConfigError(
-            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
-            f"'replicates' of {type(method).__name__} is {method.replicates}, and each replicate "
-            "sends means of its own: leave the option out, or run without the wrapper."
-        )
-    if method.secure_aggregation:
-        raise ConfigError(
-            f"{type(strategy).__name__} clips single replies, which secure_aggregation hides: run "
-            "it without one of the two."
-        )
-    if method.aggregation == "median":
-        raise ConfigError(
-            f"{type(strategy).__name__} adds noise to a mean, but the option 'aggregation' of "
-            f"{type(method).__name__} is 'median': use 'mean', or run it without the wrapper."
-        )
-    for exchange in method.later_exchanges:
-        sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
-        _check_composes(method, strategy, exchange, sent)
-
-
 def plain_options(method: Method[Any]) -> dict[str, Any]:
     """Return the method's id and its options as plain values."""
     options = {
@@ -900,61 +674,3 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
         for name, value in method.options.items()
     }
     return {"method": method.method, **options}
-
-
-SETTLE_SECONDS = 1.0
-
-
-@dataclass(repr=False)
-class CausalResult(Result):
-    """Flower's ``Result`` with the outcome of the run beside it.
-
-    Parameters
-    ----------
-    arrays : ArrayRecord
-        The weights of the graph; empty where the method has none.
-    train_metrics_clientapp : dict of int to MetricRecord
-        The numbers of the history, by round.
-    evaluate_metrics_serverapp : dict of int to MetricRecord
-        What ``evaluate_fn`` returned, by round.
-    outcome : Outcome
-        Graph, history, stop reason and the rest.
-    """
-
-    outcome: Outcome[Any] = field(default_factory=Outcome)
-
-
-def start(
-    method: Method[Any],
-    grid: Grid,
-    *,
-    train_config: ConfigRecord | None = None,
-    evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
-) -> CausalResult:
-    """Run the method and return a ``Result`` of Flower's; see ``CausalStrategy.start``."""
-    result = CausalResult()
-
-    def on_round(record: dict[str, Any]) -> None:
-        numbers: dict[str, records.Number] = {
-            name: value for name, value in record.items() if isinstance(value, int | float)
-        }
-        result.train_metrics_clientapp[record["round"]] = MetricRecord(numbers)
-        if evaluate_fn is None:
-            return
-        metrics = evaluate_fn(record["round"], _weights(method.graph(method.state)))
-        if metrics is not None:
-            result.evaluate_metrics_serverapp[record["round"]] = metrics
-
-    result.outcome = run(
-        method,
-        grid,
-        config=dict(train_config or {}),
-        settle=SETTLE_SECONDS,
-        on_round=on_round,
-    )
-    result.arrays = _weights(result.outcome.graph)
-    return result
-
-
-def _weights(graph: CausalGraph | None) -> ArrayRecord:
-    return records.pack_arrays({} if graph is None else {"weights": graph.weights})

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
-    from flwr_causal.runtime.loop import Outcome, run
+    from flwr_causal.runtime.loop import run
     from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.outcome import Outcome
     from flwr_causal.strategies.base import CausalStrategy
     from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges.fedges import FedGES
@@ -41,7 +42,7 @@ _HOMES = {
     "Lingam": "flwr_causal.strategies.lingam",
     "Moments": "flwr_causal.strategies.moments",
     "NotearsADMM": "flwr_causal.strategies.notears_admm",
-    "Outcome": "flwr_causal.runtime.loop",
+    "Outcome": "flwr_causal.runtime.outcome",
     "Request": "flwr_causal.runtime.method",
     "TwoDBN": "flwr_causal.strategies.two_dbn",
     "run": "flwr_causal.runtime.loop",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.data.check.agreement import Agreement, agree
@@ -21,8 +22,9 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
-from flwr_causal.runtime.loop import start
+from flwr_causal.runtime import loop
 from flwr_causal.runtime.method import Method, StateT
+from flwr_causal.runtime.outcome import CausalResult
 from flwr_causal.strategies.options import (
     MOST,
     check_options,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-    from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+    from flwr.app import ConfigRecord, Message
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
 
@@ -450,4 +452,30 @@ class CausalStrategy(FedAvg, Method[StateT]):
         self.max_rounds = self.max_rounds if num_rounds is None else num_rounds
         self.round_timeout = self.round_timeout if timeout is None else timeout
         self.validate()
-        return start(self, grid, train_config=train_config, evaluate_fn=evaluate_fn)
+        result = CausalResult()
+
+        def on_round(record: dict[str, Any]) -> None:
+            number: int = record["round"]
+            numbers: dict[str, records.Number] = {
+                name: value for name, value in record.items() if isinstance(value, int | float)
+            }
+            result.train_metrics_clientapp[number] = MetricRecord(numbers)
+            if evaluate_fn is None:
+                return
+            metrics = evaluate_fn(number, _weights(self.graph(self._running)))
+            if metrics is not None:
+                result.evaluate_metrics_serverapp[number] = metrics
+
+        result.outcome = loop.run(
+            self,
+            grid,
+            config=dict(train_config or {}),
+            settle=loop.SETTLE_SECONDS,
+            on_round=on_round,
+        )
+        result.arrays = _weights(result.outcome.graph)
+        return result
+
+
+def _weights(graph: CausalGraph | None) -> ArrayRecord:
+    return records.pack_arrays({} if graph is None else {"weights": graph.weights})

@@ -9,7 +9,6 @@ from category_federations import coded, make_tables, pooled
 from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app import server
 from flwr_causal.app.comparison import baselines
 from flwr_causal.app.methods import METHODS
 from flwr_causal.app.server import server_app
@@ -122,11 +121,6 @@ def test_a_strangers_method_is_compared_with_itself_alone(caplog):
 
 
 # The app.
-
-
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch):
-    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture

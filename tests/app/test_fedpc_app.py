@@ -8,7 +8,6 @@ import pytest
 from federations import SpyGrid
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app import server
 from flwr_causal.app.comparison import calibration, circuit_scores, query_table
 from flwr_causal.app.server import server_app
 from flwr_causal.client_app import app as nodes
@@ -21,11 +20,6 @@ COLUMNS = ["mean radius", "mean texture", "mean smoothness", "mean symmetry", "a
 SCORES = {"log_likelihood", "accuracy", "majority", "macro_f1", "auroc"}
 # Those in the log, and in its last line.
 SHOWN = SCORES - {"majority"}
-
-
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch):
-    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")

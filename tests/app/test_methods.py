@@ -166,10 +166,9 @@ def test_a_method_of_another_package_is_one_of_the_methods(installed):
         methods.find("ges")
 
 
-def test_a_method_of_another_package_runs_as_an_app(installed, monkeypatch, tmp_path):
+def test_a_method_of_another_package_runs_as_an_app(installed, tmp_path):
     """As under ``flwr run`` and on real nodes; its options are keys behind its id."""
     installed("their-package", {"mine": "METHOD"})
-    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
     def run(num_nodes=3, nodes=None, **further):
         config = {"method": "mine", "variables": 4, "rows": 120, **further}

@@ -9,7 +9,6 @@ from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
 from flwr.supercore.exit.exit_handler import trigger_exit_handlers
 
-from flwr_causal.app import server
 from flwr_causal.app.job import execute
 from flwr_causal.app.server import server_app
 from flwr_causal.client_app import app as nodes
@@ -21,11 +20,6 @@ from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM
 
 SMALL = {"variables": 5, "rows": 150, "seed": 1, "max-rounds": 10}
-
-
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch):
-    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -34,9 +34,8 @@ def test_a_single_party():
 
 
 @pytest.fixture
-def job(caplog, monkeypatch):
+def job(caplog):
     """A ServerApp run on nodes that make their own data, as `flwr run` has it."""
-    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
     nodes = client_app(CLIENTS, source_of)
 
     def start(num_nodes=4, **config):

@@ -176,9 +176,7 @@ def test_other_methods_refuse_lists_of_series(method, grids):
 
 
 @pytest.fixture
-def job(caplog, monkeypatch):
-    monkeypatch.setattr(server, "SETTLE_SECONDS", 0.0)
-
+def job(caplog):
     def start(num_nodes=3, **config):
         config = {"method": "2dbn", **{k.replace("_", "-"): v for k, v in config.items()}}
         grid = SpyGrid(nodes, num_nodes, run_config=config)

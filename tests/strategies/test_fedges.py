@@ -257,8 +257,7 @@ def test_the_order_in_which_replies_come_does_not_matter(mode, whole):
 # Flower's ways in.
 
 
-def test_start_returns_flowers_result(monkeypatch):
-    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.0)
+def test_start_returns_flowers_result():
     seen = []
 
     def watch(server_round, arrays):

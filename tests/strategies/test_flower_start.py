@@ -17,18 +17,12 @@ from flwr.serverapp.strategy import (
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
-from flwr_causal.runtime import loop
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
 TABLES = FED.tables
 TRUE = FED.weights != 0
-
-
-@pytest.fixture(autouse=True)
-def _fast(monkeypatch):
-    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.0)
 
 
 def admm(**options):

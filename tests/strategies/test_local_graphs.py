@@ -16,7 +16,6 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.fedcausal import LOCAL
-from flwr_causal.runtime import loop
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedcausal import FedCausal
 
@@ -116,8 +115,7 @@ def test_one_more_exchange_and_the_same_common_graph(options):
     assert not own.adjacency[NAMES.index("x3"), NAMES.index("x2")]
 
 
-def test_by_flowers_own_start(outcome, monkeypatch):
-    monkeypatch.setattr(loop, "SETTLE_SECONDS", 0.0)
+def test_by_flowers_own_start(outcome):
     started = FedCausal(local_graphs=True, min_available_nodes=5).start(grid=spy(PARTIES))
     weights = records.unpack_arrays(started.arrays)["weights"]
     np.testing.assert_array_equal(weights, outcome.graph.weights)

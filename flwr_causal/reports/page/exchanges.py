@@ -22,7 +22,7 @@ DRAWN = {
 }
 #: A curve needs so many points.
 LEAST_POINTS = 3
-#: What the history says by party, see :class:`flwr_causal.runtime.loop.Outcome`.
+#: What the history says by party, see :class:`flwr_causal.runtime.outcome.Outcome`.
 SENT, RECEIVED, SECONDS = "party_bytes_sent", "party_bytes_received", "party_seconds"
 NAMES = {
     "round": "number",

@@ -1,0 +1,138 @@
+"""What a run returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from flwr.serverapp.strategy import Result
+
+from flwr_causal.runtime.influence import Deferred
+from flwr_causal.runtime.method import StateT
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.runtime.federation import Failure, Party
+
+    Record = dict[str, Any]
+
+
+@dataclass
+class Outcome(Generic[StateT]):
+    """The result of a run; after an error, the result up to the last exchange.
+
+    Parameters
+    ----------
+    history : list of dict
+        One record an exchange: ``round`` (its number), ``exchange`` (its name), ``seconds``,
+        ``parties``, ``bytes_sent``, ``bytes_received`` and the method's own diagnostics. By
+        party's name there are ``party_bytes_sent``, ``party_bytes_received`` (a number if it is the
+        same for all that were asked, or that replied) and ``party_seconds`` until the reply.
+    stop_reason : str
+        Why the run ended, in words.
+    num_rows : int or None
+        Rows of all parties together, where that is not the sum of their numbers of rows.
+    groups : dict of str to list of str
+        By name, the parties of each group that adds up securely by itself; empty without groups.
+    answered : dict of str to int
+        By party, in how many exchanges its reply was used since the training last started.
+    schema_bytes : int
+        Bytes of the schema exchange, both ways, of the agreement that is sent with a party's first
+        message, and of the earlier requests that parties are sent when a run is resumed.
+    status : {"running", "completed", "failed", "stopped"}
+        "failed" after an error, "stopped" where the process was interrupted.
+    influence : dict of str to Change
+        The change of the graph when one party's reply is left out, by party; computed when it is
+        first read. See :class:`flwr_causal.runtime.influence.Change`. Empty where it is not known:
+        in runs of more than one exchange, or under a privacy wrapper.
+    """
+
+    history: list[Record] = field(default_factory=list)
+    stop_reason: str = ""
+    schema_bytes: int = 0
+    seconds: float = 0.0
+    graph: CausalGraph | None = None
+    model: Any = None
+    scores: NDArray[np.float64] | None = None
+    heterogeneity: Heterogeneity | None = None
+    state: StateT | None = None
+    agreement: Agreement | None = None
+    parties: tuple[Party, ...] = ()
+    num_rows: int | None = None
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    answered: dict[str, int] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+    privacy: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    status: Literal["running", "completed", "failed", "stopped"] = "running"
+    influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
+
+    @property
+    def rounds(self) -> int:
+        """Exchanges after the schema exchange."""
+        return len(self.history)
+
+    @property
+    def restarts(self) -> int:
+        """How often the training has started again."""
+        return sum("started_again" in record for record in self.history)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes from the server to the parties, all together, schema exchange excluded."""
+        return sum(record["bytes_sent"] for record in self.history)
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes from the parties to the server, all together, schema exchange excluded."""
+        return sum(record["bytes_received"] for record in self.history)
+
+    def summary(self) -> dict[str, Any]:
+        """Return status, traffic, parties, failures and warnings, as plain values."""
+        traffic = ("rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds")
+        return {
+            **{
+                name: getattr(self, name)
+                for name in (
+                    "status",
+                    *traffic,
+                    "stop_reason",
+                    "num_rows",
+                    "privacy",
+                    "warnings",
+                    "error",
+                )
+            },
+            "parties": {party.name: party.num_rows for party in self.parties},
+            "groups": self.groups,
+            "answered": self.answered,
+            "failures": [
+                {"round": one.server_round, "party": one.party, "reason": one.reason}
+                for one in self.failures
+            ],
+        }
+
+
+@dataclass(repr=False)
+class CausalResult(Result):
+    """Flower's ``Result`` with the outcome of the run beside it.
+
+    Parameters
+    ----------
+    arrays : ArrayRecord
+        The weights of the graph; empty where the method has none.
+    train_metrics_clientapp : dict of int to MetricRecord
+        The numbers of the history, by round.
+    evaluate_metrics_serverapp : dict of int to MetricRecord
+        What ``evaluate_fn`` returned, by round.
+    outcome : Outcome
+        Graph, history, stop reason and the rest.
+    """
+
+    outcome: Outcome[Any] = field(default_factory=Outcome)

@@ -1,0 +1,93 @@
+"""Flower's differential-privacy wrappers around a method: which methods and exchanges they fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr.serverapp.strategy import Strategy
+
+    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.runtime.method import Method
+
+
+def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
+    """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
+    inner: object = strategy
+    if inner is method:
+        return
+    while inner is not None and inner is not method:
+        inner = getattr(inner, "strategy", None)
+    if inner is None:
+        raise ConfigError(
+            f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
+            "around the very object that is given as 'method'."
+        )
+    if method.leave_one_out:
+        raise ConfigError(
+            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
+            f"'leave_one_out' of {type(method).__name__} asks for a mean without each party: leave "
+            "the option out, or run without the wrapper."
+        )
+    if method.replicates:
+        raise ConfigError(
+            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
+            f"'replicates' of {type(method).__name__} is {method.replicates}, and each replicate "
+            "sends means of its own: leave the option out, or run without the wrapper."
+        )
+    if method.secure_aggregation:
+        raise ConfigError(
+            f"{type(strategy).__name__} clips single replies, which secure_aggregation hides: run "
+            "it without one of the two."
+        )
+    if method.aggregation == "median":
+        raise ConfigError(
+            f"{type(strategy).__name__} adds noise to a mean, but the option 'aggregation' of "
+            f"{type(method).__name__} is 'median': use 'mean', or run it without the wrapper."
+        )
+    for exchange in method.later_exchanges:
+        sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
+        check_composes(method, strategy, exchange, sent)
+
+
+def check_composes(
+    method: object, strategy: object, exchange: Exchange, names: Sequence[str]
+) -> None:
+    """Refuse a privacy wrapper around an exchange to which it cannot add its noise.
+
+    Parameters
+    ----------
+    method : Method
+    strategy : Strategy
+        The wrapper.
+    exchange : Exchange
+    names : sequence of str
+        The arrays that every party is sent, in their order.
+
+    Raises
+    ------
+    ConfigError
+        Naming wrapper, exchange and method.
+    """
+    name, wrapper = type(method).__name__, type(strategy).__name__
+    if not exchange.averaged:
+        raise ConfigError(
+            f"{wrapper} adds noise to a mean, but the exchange '{exchange.name}' of {name} is not "
+            "averaged. Run it without the wrapper, or without the option that needs this exchange."
+        )
+    clips = f"{wrapper} clips what a party changes in the arrays that it was sent, but"
+    if not names:
+        raise ConfigError(f"{clips} {name} sends none. Run it without the wrapper.")
+    shapes = {item.name: item.shape for item in exchange.sends}
+    sent = [shapes[name] for name in names]
+    returned = [item.shape for item in exchange.returns]
+    if sent != returned:
+        raise ConfigError(
+            f"{clips} the exchange '{exchange.name}' of {name} returns other arrays, of the shapes "
+            f"{returned} for {sent}. Run it without the wrapper, or without the option that needs "
+            "this exchange."
+        )

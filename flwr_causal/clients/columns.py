@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +39,7 @@ class ColumnsClient(RowIdClient):
 
         Seed and nonce are new in each answer, so that no mask is used twice.
         """
-        plan, peers = plan_of(asked.values), peers_of(self.context, self.setup)
+        plan, peers = self._plan(asked), peers_of(self.context, self.setup)
         table = self._planned(plan, peers.place, asked)
         seed, nonce = new_seed(), new_seed()
         own, digest = peers.keys[peers.place], plan.digest
@@ -46,7 +47,8 @@ class ColumnsClient(RowIdClient):
             sealed(words, peers.pairs[place], own, nonce, digest)
             for place, words in table.masked(seed).items()
         ]
-        self.remember({}, seed=seed.hex(), nonce=nonce.hex())
+        about = _digest(plan, asked)
+        self.remember({}, seed=seed.hex(), nonce=nonce.hex(), about=about)
         return {
             "boxes": np.frombuffer(b"".join(boxes), dtype=np.uint8),
             "seed": np.frombuffer(seed, dtype=np.uint8),
@@ -59,14 +61,20 @@ class ColumnsClient(RowIdClient):
         Raises
         ------
         FederationError
-            If the party has lost the seed of its masks, or a table was altered on its way.
+            If the party has lost the seed of its masks, a table was altered on its way, or the
+            question is about another table than the one that was masked: its words would be hidden
+            by the same stream.
         """
-        plan, peers = plan_of(asked.values), peers_of(self.context, self.setup)
+        plan, peers = self._plan(asked), peers_of(self.context, self.setup)
         table, memory, place = self._planned(plan, peers.place, asked), self.recall(), peers.place
         if memory is None or "seed" not in memory.numbers:
             raise FederationError(
                 "This party has lost the masks of its table: its node was restarted. Start the run "
                 "again."
+            )
+        if memory.numbers["about"] != _digest(plan, asked):
+            raise FederationError(
+                "The plan, or the order of rows, is not that of the masked table."
             )
         shapes = {other: box_sizes(plan, other)[place] for other in peers.pairs}
         parts = split_boxes(asked["boxes"].tobytes(), shapes)
@@ -88,6 +96,10 @@ class ColumnsClient(RowIdClient):
             "sums": words[products.size : -1].reshape(sums.shape),
             "ones": words[-1:],
         }
+
+    def _plan(self, asked: Asked) -> Plan:
+        """Return the plan that the party was sent."""
+        return plan_of(asked.values)
 
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the party's rows in the order of the plan, centred and scaled, shape (n, d).
@@ -126,3 +138,9 @@ class ColumnsClient(RowIdClient):
             f"words {plan.digest.hex()}", lambda: fixed(self._product_values(asked), bits)
         )
         return PartyTable(plan, place, words)
+
+
+def _digest(plan: Plan, asked: Asked) -> str:
+    """Return what a masked table is of: plan and rows."""
+    rows = np.asarray(asked["rows"]).astype("<i8").tobytes()
+    return hashlib.blake2b(plan.digest + rows, digest_size=32).hexdigest()

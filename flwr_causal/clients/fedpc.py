@@ -40,9 +40,10 @@ from flwr_causal.protocol.fedpc import (
     PEAKS,
     RECALL,
     SUMS,
+    columns_of,
     domain_of,
+    marked,
     own_domain,
-    pairs_plan_of,
     plan_of,
 )
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.products.plan import Plan
 
 
 class FedPCClient(ColumnsClient):
@@ -218,16 +220,21 @@ class FedPCClient(ColumnsClient):
         known = ~np.isnan(values)
         return {"values": np.where(known, values, 0.0), "known": known.astype(np.uint8)}
 
+    def _plan(self, asked: Asked) -> Plan:
+        """Return the plan of marks."""
+        columns = columns_of(self._domain(asked), *marked(self.setup, asked.values))
+        return replace(super()._plan(asked), columns=columns)
+
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
-        """Return the variable of each mark of a state, and whether the party holds it."""
-        columns = owners(pairs_plan_of(self.setup, asked.values))
+        """Return the variable of each mark, and whether the party holds it."""
+        columns = owners(*marked(self.setup, asked.values))
         names, own = self._domain(asked).names, self._own_domain(asked).names
         return [names[j] for j in columns], np.array([names[j] in own for j in columns])
 
     def _product_values(self, asked: Asked) -> FloatArray:
-        """Return the marks of states of the party's rows, in the order of the plan."""
+        """Return the marks of the party's rows, in the order of the plan."""
         values = self._domain(asked).encode(self._kept_rows())[asked["rows"]]
-        return marks(values, pairs_plan_of(self.setup, asked.values))
+        return marks(values, *marked(self.setup, asked.values))
 
     @property
     def _options(self) -> LearnerOptions:

@@ -14,14 +14,17 @@ from flwr_causal.core.circuits.composed.dependence import score_columns
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
+from flwr_causal.core.circuits.learners.trees.pair_tables import wanted
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.products.plan import Columns
 from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import Plan, Step
@@ -63,15 +66,26 @@ def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
     return _plan(learner, str(target), text, domain_of(setup, sent), int(seed), int(least))
 
 
-def pairs_plan_of(setup: Setup, sent: Mapping[str, Any]) -> Plan:
-    """Return the settings of a tree from counts of pairs, the same at the server and all parties.
+def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[Plan, Joints | None]:
+    """Return what is marked for counts of pairs and triples, the same at server and parties.
 
-    Its class is one that all parties know.
+    The class of the plan is one that all parties know.
     """
-    options = setup.options
+    options, domain = setup.options, domain_of(setup, sent)
     within, seed, least = options["within"], options["seed"], setup.small.minimum
     text = str(options["settings"])
-    return _plan("trees", str(within), text, domain_of(setup, sent), int(seed), int(least))
+    plan = _plan("trees", str(within), text, domain, int(seed), int(least))
+    return plan, joints_of(domain, plan, json.loads(str(options["holders"])))
+
+
+def joints_of(domain: Domain, plan: Plan, holders: Sequence[int]) -> Joints | None:
+    """Return which pairs of states are marked; None without ``holders`` of the columns."""
+    return Joints.of(domain, plan, holders) if holders else None
+
+
+def columns_of(domain: Domain, plan: Plan, joints: Joints | None) -> Columns:
+    """Return what the marks are: masks are bound to states and intervals."""
+    return Columns(json.dumps(domain.to_plain()), wanted(plan, joints))
 
 
 @lru_cache(maxsize=8)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.products.plan import Columns
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
 
@@ -56,6 +57,8 @@ class Holders:
     replicates : int
     seed : int
         From which the rows of replicates are drawn.
+    columns : Columns, optional
+        What the columns are, where they are not the agreed ones.
     """
 
     parties: tuple[str, ...]
@@ -65,6 +68,7 @@ class Holders:
     least: int
     replicates: int
     seed: int
+    columns: Columns | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +94,7 @@ class Aligning:
         ids = hashes_of(holders.parties, replies)
         if isinstance(ids, str):
             raise DataError(f"rows of different parties cannot be matched: {ids}")
-        plan, rows = Plan.of(holders.presence, ids)
+        plan, rows = Plan.of(holders.presence, ids, holders.columns)
         plan.check(holders.names, holders.least)
         return Masking(holders, plan, dict(zip(holders.parties, rows, strict=True)))
 

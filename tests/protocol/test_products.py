@@ -16,7 +16,7 @@ from flwr_causal.protocol.products.matrices import (
     fraction_bits,
     weighted_products,
 )
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import Columns, Plan
 from flwr_causal.protocol.products.tables import (
     PartyTable,
     box_sizes,
@@ -32,10 +32,10 @@ from flwr_causal.protocol.secure.keys import new_private_key, pair_keys, public_
 class Federation:
     """Parties with some rows and columns of a table, and their parts of the sums."""
 
-    def __init__(self, table, presence, held, replicates=0, seeds=None):
+    def __init__(self, table, presence, held, replicates=0, seeds=None, columns=None):
         self.table, self.presence = table, presence
         ids = [[b"%06d" % row for row in own] for own in held]
-        self.plan, order = Plan.of(presence, ids)
+        self.plan, order = Plan.of(presence, ids, columns)
         self.weights = self.plan.weights(replicates, 5)
         parties = len(held)
         self.bits = fraction_bits(len(table) * parties, parties)
@@ -101,6 +101,32 @@ def test_sums_are_those_of_the_joined_table_with_each_row_and_pair_once(
         assert product == pytest.approx(values.T @ (weights[:, None] * values), abs=1e-5)
         assert first == pytest.approx(values.T @ weighed, abs=1e-5)
         assert (count == known.T @ weighed).all()
+
+
+def test_products_that_are_not_wanted_are_in_no_partys_part():
+    rng = np.random.default_rng(3)
+    presence = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]], dtype=bool)
+    wanted = np.ones((5, 5), dtype=bool)
+    for one, other in ((0, 1), (1, 4), (3, 4)):  # of one party, of both, of the other
+        wanted[one, other] = wanted[other, one] = False
+    table, held = rng.standard_normal((30, 5)), [np.arange(30), np.arange(4, 30)]
+    federation = Federation(table, presence, held, columns=Columns("", wanted))
+    every = Federation(table, presence, held).totals()[0]
+    np.testing.assert_allclose(federation.totals()[0], every * wanted, atol=1e-9)
+    for products, _ in federation.replies():
+        assert not products[0][~wanted].any()
+
+
+def test_masks_are_bound_to_what_columns_mean():
+    presence, wanted = np.eye(2, dtype=bool), np.ones((2, 2), dtype=bool)
+    columns = [
+        None,
+        Columns("up to 3", wanted),
+        Columns("up to 4", wanted),
+        Columns("up to 3", np.eye(2, dtype=bool)),
+    ]
+    digests = {Plan.of(presence, [[b"1"], [b"1"]], one)[0].digest for one in columns}
+    assert len(digests) == len(columns)
 
 
 def test_products_of_any_words_are_exact_modulo_two_to_the_64():

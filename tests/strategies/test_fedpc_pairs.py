@@ -1,4 +1,4 @@
-"""FedPC by counts of pairs of states: the tree of the joined rows, over different columns."""
+"""FedPC by counts of pairs and triples of states: the joined rows', over different columns."""
 
 import numpy as np
 import pandas as pd
@@ -7,6 +7,10 @@ from federations import spy
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
+from flwr_causal.core.circuits.learners.by_name import training_of
+from flwr_causal.core.circuits.learners.options import LearnerOptions
+from flwr_causal.core.circuits.learners.trees.pair_tables import marks, trained, wanted
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies import run
 from flwr_causal.strategies.fedpc.fedpc import FedPC
@@ -35,8 +39,8 @@ def vertical(table, *groups):
     return [shuffled(table[["row_id", *own]], k) for k, own in enumerate(groups)]
 
 
-def pairs(tables, **options):
-    return simulate("fedpc", tables, training="pairs", **options)
+def pairs(tables, training="pairs", **options):
+    return simulate("fedpc", tables, training=training, **options)
 
 
 def joined(table, **options):
@@ -72,6 +76,51 @@ def test_a_class_that_all_know_has_a_tree_of_its_own_another_is_a_column(table, 
     alike(found, joined(table, target="outcome" if holders == 2 else ""), table)
     rows = table[["days"]]
     assert (found.model.predict(rows) == table["outcome"]).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("groups", "target"),
+    [
+        ([["ward", "age", "dose"], ["outcome", "days"]], ""),
+        ([["ward", "age"], ["dose", "days"], ["outcome"]], ""),
+        ([["ward", "age", "outcome"], ["dose", "days", "outcome"]], "outcome"),
+    ],
+)
+def test_triples_are_those_of_the_joined_rows(table, groups, target):
+    found = pairs(vertical(table, *groups), "triples", target=target)
+    names = list(found.model.names)
+    domain = found.model.density.domain
+    plan = training_of("trees", target or None, LearnerOptions()).plan(domain, seed=0, min_rows=2)
+    joints = Joints.of(domain, plan, [[name in own for own in groups] for name in names])
+    rows = marks(domain.encode(table), plan, joints)
+    whole = trained(domain, plan, joints, (rows.T @ rows) * wanted(plan, joints))
+    ours, theirs = (one.log_likelihood(table) for one in (found.model, whole))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert found.stop_reason.endswith("trees circuits by counts of triples)")
+    assert (found.model.predict(table[["days"]], "outcome") == table["outcome"]).mean() > 0.9
+
+
+def test_what_depends_on_columns_of_two_parties_together_is_there():
+    rng = np.random.default_rng(1)
+    first, second, noise = rng.integers(2, size=(3, 500))
+    either = np.where(rng.random(500) < 0.9, first ^ second, noise)
+    values = {"row_id": np.arange(500), "a": first, "b": second, "c": either}
+    frame = pd.DataFrame(values).replace({0: "no", 1: "yes"})
+    frame["row_id"] = np.arange(500)
+    tables = vertical(frame, ["a", "c"], ["b"])
+    rows = pd.DataFrame({"a": ["no", "no"], "b": ["no", "yes"]})
+    found = pairs(tables, "triples").model
+    assert found.predict_proba(rows, "c")[:, 1] == pytest.approx([0.05, 0.95], abs=0.06)
+    assert pairs(tables).model.predict_proba(rows, "c")[:, 1] == pytest.approx(0.5, abs=0.1)
+
+
+def test_triples_of_rows_that_overlap(table):
+    """Columns are marked together where the same parties hold them; each row counts once."""
+    whole = table.round({"age": -1, "days": 0})
+    groups = ["ward", "age"], ["dose", "outcome", "days"]
+    apart = pairs(vertical(whole, *groups), "triples")
+    more = [*vertical(whole[:250], *groups), *vertical(whole[200:], *groups)]
+    alike(pairs(more, "triples"), apart, whole)
 
 
 def test_overlapping_rows_and_columns_count_once(table):

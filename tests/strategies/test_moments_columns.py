@@ -286,6 +286,23 @@ def test_a_party_refuses_a_plan_that_counts_a_row_of_it_twice(table):
         altered_run(vertical(table, 2), change)
 
 
+def test_a_party_refuses_products_of_other_rows_than_it_has_masked(table):
+    """The same stream would hide both."""
+    altered = {}  # the same in the second attempt
+
+    def change(grid, messages, timeout):
+        if exchange_of(messages) == "products":
+            record = messages[0].content["arrays"]
+            rows = altered.setdefault(
+                messages[0].metadata.dst_node_id, record["rows"].numpy()[::-1]
+            )
+            with_array(record, "rows", rows.copy())
+        return grid.send_and_receive(messages, timeout=timeout)
+
+    with pytest.raises(FederationError, match="not that of the masked table"):
+        altered_run(vertical(table, 2), change)
+
+
 def test_a_reply_that_was_altered_is_noticed(table):
     def change(grid, messages, timeout):
         replies = list(grid.send_and_receive(messages, timeout=timeout))

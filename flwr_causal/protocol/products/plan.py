@@ -50,6 +50,21 @@ class Block(NamedTuple):
     counted: BoolArray
 
 
+class Columns(NamedTuple):
+    """What the columns of a plan are, where values follow from more than the agreement.
+
+    Parameters
+    ----------
+    meaning : str
+        Masks and seals are bound to it: no mask serves columns of another meaning.
+    wanted : ndarray of bool, shape (d, d)
+        Which pairs of columns are multiplied, symmetric. The sums of other pairs are 0.
+    """
+
+    meaning: str
+    wanted: BoolArray
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Who has which rows and columns.
@@ -62,14 +77,22 @@ class Plan:
         Which parties have the rows of each pattern.
     counts : ndarray of int64, shape (patterns,)
         How many rows each pattern has. Rows are numbered by patterns.
+    columns : Columns, optional
+        What the columns are, where they are not those of the agreement.
     """
 
     presence: BoolArray
     patterns: BoolArray
     counts: IntArray
+    columns: Columns | None = None
 
     @classmethod
-    def of(cls, presence: BoolArray, ids: Sequence[Sequence[bytes]]) -> tuple[Plan, list[IntArray]]:
+    def of(
+        cls,
+        presence: BoolArray,
+        ids: Sequence[Sequence[bytes]],
+        columns: Columns | None = None,
+    ) -> tuple[Plan, list[IntArray]]:
         """Match rows by their hashed ids.
 
         Parameters
@@ -77,6 +100,7 @@ class Plan:
         presence : ndarray of bool, shape (parties, d)
         ids : sequence of sequence of bytes
             By party, the hash of each of its rows; none twice.
+        columns : Columns, optional
 
         Returns
         -------
@@ -93,7 +117,7 @@ class Plan:
         )
         places = places[np.argsort(pattern_of.ravel(), kind="stable")]
         rows = [column[column >= 0] for column in places.T]
-        return cls(presence, patterns, counts.astype(np.int64)), rows
+        return cls(presence, patterns, counts.astype(np.int64), columns), rows
 
     @property
     def num_rows(self) -> int:
@@ -115,9 +139,15 @@ class Plan:
             np.where(both.any(axis=1), both.argmax(axis=1), -1),
         )
 
+    @cached_property
+    def _wanted(self) -> BoolArray:
+        """Which pairs of columns are multiplied, shape (d, d)."""
+        every = np.ones((self.num_columns,) * 2, dtype=np.bool_)
+        return every if self.columns is None else self.columns.wanted
+
     def alone(self, party: int) -> BoolArray:
         """Return which pairs of columns a party gives alone, shape (patterns, d, d)."""
-        return np.asarray(self._givers[1] == party)
+        return np.asarray((self._givers[1] == party) & self._wanted)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
@@ -126,7 +156,7 @@ class Plan:
         blocks = []
         for one, other in combinations(range(len(self.presence)), 2):
             of_one, of_other = first == one, first == other
-            counted = (pair < 0) & of_one[:, :, None] & of_other[:, None, :]
+            counted = (pair < 0) & of_one[:, :, None] & of_other[:, None, :] & self._wanted
             patterns = np.flatnonzero(counted.any(axis=(1, 2)))
             columns = np.flatnonzero(counted.any(axis=(0, 2)))
             others = np.flatnonzero(counted.any(axis=(0, 1)))
@@ -213,6 +243,10 @@ class Plan:
     def digest(self) -> bytes:
         """What masks and seals are bound to: 32 bytes that differ between plans."""
         hashed = hashlib.blake2b(digest_size=32)
-        for array in self.to_arrays().values():
+        arrays = self.to_arrays()
+        if self.columns is not None:
+            hashed.update(self.columns.meaning.encode())
+            arrays["wanted"] = self.columns.wanted.astype(np.uint8)
+        for array in arrays.values():
             hashed.update(repr(array.shape).encode() + array.astype("<i8").tobytes())
         return hashed.digest()

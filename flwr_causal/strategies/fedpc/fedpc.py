@@ -16,12 +16,13 @@ from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.learners.trees.pair_tables import owners, trained
+from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.fedpc import CONTRACT, SUMS
+from flwr_causal.protocol.fedpc import CONTRACT, SUMS, columns_of, joints_of
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.columns import Aligning, Holders, JoinedMoments, Masking
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Plan
-    from flwr_causal.core.circuits.model import CircuitModel
+    from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -84,6 +85,8 @@ TRAINED_TOGETHER = ("trees", "class-conditional")
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
 #: Dependence that clusters lose is reported above this share of it.
 LEAST_LOST_SHARE = 0.2
+#: Trainings by counts of states, which also stand for the weights of a run.
+COUNTS = ("pairs", "triples")
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
 
@@ -152,6 +155,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     - ``training="pairs"``: parties hold different columns and ids. One tree over all columns (one
       for each class, if all know it) from counts of pairs of states, which parties compute together
       from masked tables: that of the joined rows, and no party learns which rows are alike.
+    - ``training="triples"``: the same, with counts of triples of states of which one party holds
+      two. A variable then depends on up to two others, and several such trees are averaged.
     - ``training="one-pass"``: the paper's. Parties train circuits of their own, which are composed
       by Algorithm 1.
 
@@ -162,13 +167,13 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     row_id : str, default ""
         The column of ids: rows of different parties with the same id describe the same person or
         thing. It is no variable. Empty: the column ``row_id``, if there is one.
-    training : {"auto", "sums", "pairs", "one-pass"}, default "auto"
+    training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
         columns of numbers and all or none of them the target; otherwise "one-pass". With different
         columns and ids, random projections of the common rows measure the dependence between
         columns of different parties. If much of it is not linear (y = x^2) and there is no target,
-        the run continues in one pass with weights "em". "pairs" is "sums" where the parties hold
-        the same columns.
+        the run continues in one pass with weights "em". "pairs" and "triples" are "sums" where the
+        parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -229,7 +234,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     max_rounds: int = 60
     target: str = ""
     row_id: str = ""
-    training: Literal["auto", "sums", "pairs", "one-pass"] = "auto"
+    training: Literal["auto", "sums", "pairs", "triples", "one-pass"] = "auto"
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )
@@ -300,7 +305,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
         """Whether parties compute products of their columns with those of others."""
-        return self.training == "pairs"
+        return self.training in COUNTS
 
     @property
     def num_bins(self) -> int:
@@ -364,6 +369,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "domain": json.dumps(self._start.domain.to_plain()),
             "target": self._target,
             "within": _class_of_all(self._start) or "",
+            "holders": json.dumps(_holders(self, self._start)),
             "seed": self.seed,
             "learner": self._start.learner,
             "clusters": self.clusters,
@@ -379,8 +385,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         if state.stage is not None:
             return None
         how = "by sums" if state.sums else f"in one pass, weights by {state.weights}"
-        if state.weights == "pairs":
-            how = "by counts of pairs"
+        if state.weights in COUNTS:
+            how = f"by counts of {state.weights}"
         return f"{state.reason} ({state.holdings.setting}, {state.learner} circuits {how})"
 
     def request(self, state: FedPCRun) -> Request:
@@ -517,7 +523,7 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
     if isinstance(stage, AlignStage):
         return _aligned(method, state, stage.matched(replies))
     if isinstance(stage, Aligning | Masking):
-        return _by_pairs(method, state, stage.close(replies))
+        return _by_counts(method, state, stage.close(replies))
     if isinstance(stage, DependenceStage):
         state = replace(state, dependence=stage.dependence(replies))
         return _measured(method, state)
@@ -538,8 +544,8 @@ def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
 
 def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run at the first exchange after the variables are known."""
-    if state.weights == "pairs":
-        return replace(state, stage=_pairs(method, state))
+    if state.weights in COUNTS:
+        return replace(state, stage=_counting(method, state))
     asked = method.weights != "auto" and not state.sums
     if state.weights not in ALIGNED_WEIGHTS and (asked or not state.holdings.apart.any()):
         return _training(method, state)
@@ -597,15 +603,25 @@ def _class_of_all(state: FedPCRun) -> str | None:
     return state.target if state.target and state.holdings.all_hold(state.target) else None
 
 
-def _pairs_plan(method: FedPC, state: FedPCRun) -> Plan:
-    """Return the settings of a tree from counts of pairs; the parties' are those of the setup."""
+def _holders(method: FedPC, state: FedPCRun) -> list[int]:
+    """Return by column a number for its set of holders, if states are counted in triples."""
+    if state.weights != "triples":
+        return []
+    same = np.unique(state.holdings.presence, axis=1, return_inverse=True)[1]
+    return [int(one) for one in same.ravel()]
+
+
+def _marked(method: FedPC, state: FedPCRun) -> tuple[Plan, Joints | None]:
+    """Return which marks are counted; the parties' are those of the setup."""
     training = training_of("trees", _class_of_all(state), method)
-    return training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
+    plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
+    return plan, joints_of(state.domain, plan, _holders(method, state))
 
 
-def _pairs(method: FedPC, state: FedPCRun) -> Aligning:
-    """Return the first exchange of counts of pairs of states."""
-    holdings, columns = state.holdings, owners(_pairs_plan(method, state))
+def _counting(method: FedPC, state: FedPCRun) -> Aligning:
+    """Return the first exchange of counts of pairs and triples of states."""
+    holdings, (plan, joints) = state.holdings, _marked(method, state)
+    columns = owners(plan, joints)
     holders = Holders(
         holdings.parties,
         tuple(holdings.names[j] for j in columns),
@@ -614,23 +630,23 @@ def _pairs(method: FedPC, state: FedPCRun) -> Aligning:
         method.minimum_count,
         replicates=0,
         seed=method.seed,
+        columns=columns_of(state.domain, plan, joints),
     )
     return Aligning(holders)
 
 
-def _by_pairs(
+def _by_counts(
     method: FedPC, state: FedPCRun, following: Masking | JoinedMoments
 ) -> tuple[FedPCRun, dict[str, Any]]:
-    """Return the run after an exchange of counts of pairs of states."""
+    """Return the run after an exchange of counts of pairs and triples of states."""
     if not isinstance(following, JoinedMoments):
         return replace(state, stage=following), {}
     # Products of whole numbers are exact; those of rounded ones are none.
-    found = trained(_pairs_plan(method, state), following.products[0])
-    model = replace(found.model(state.domain), target=state.target)
+    circuit = trained(state.domain, *_marked(method, state), following.products[0])
     matched = Matched({}, following.plan.num_rows, "")
     warnings = (*state.warnings, *following.lacking)
     state = replace(state, matched=matched, warnings=warnings)
-    return _complete(state, model), following.info
+    return _complete(state, CircuitModel(circuit, state.target)), following.info
 
 
 def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
@@ -772,7 +788,7 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         )
     if method.learner != "auto":
         return method.learner
-    if method.training == "pairs":
+    if method.training in COUNTS:
         return "trees"
     complete = not holdings.missing.any()
     return "class-conditional" if is_continuous(agreement, target) and complete else "trees"
@@ -780,7 +796,7 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
 
 def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
     """Whether the circuit is trained by sums over rows."""
-    if method.training == "pairs":
+    if method.training in COUNTS:
         return bool(holdings.presence.all())
     if method.training == "one-pass":
         return False
@@ -803,12 +819,12 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     return possible
 
 
-def _check_pairs(method: FedPC, holdings: Holdings) -> None:
-    """Raise a ConfigError if there are no ids, or options that counts of pairs do not fit."""
+def _check_counts(method: FedPC, holdings: Holdings) -> None:
+    """Raise a ConfigError if there are no ids, or options that counts do not fit."""
     if not holdings.ids:
         raise ConfigError(
-            "training='pairs' needs rows that are matched by ids: give every party's table a "
-            "column of ids of its rows, 'row_id' or the one that the option row_id names"
+            f"training={method.training!r} needs rows that are matched by ids: give every party's "
+            "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
         )
     wanted = {
         "learner": (method.learner in ("auto", "trees"), "'trees'"),
@@ -821,8 +837,8 @@ def _check_pairs(method: FedPC, holdings: Holdings) -> None:
     wrong = [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
     if wrong:
         raise ConfigError(
-            "training='pairs' over different columns is one tree for each class, without a head: "
-            f"set {', '.join(wrong)}"
+            f"training={method.training!r} over different columns has no mixtures of clusters and "
+            f"no head: set {', '.join(wrong)}"
         )
 
 
@@ -830,9 +846,9 @@ def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
     """Return how combinations of clusters are weighted."""
     if sums or holdings.presence.all():
         return "counts"
-    if method.training == "pairs":
-        _check_pairs(method, holdings)
-        return "pairs"
+    if method.training in COUNTS:
+        _check_counts(method, holdings)
+        return method.training
     labelled = bool(target) and holdings.all_hold(target)
     if method.weights != "auto":
         if method.weights == "classes" and not labelled:

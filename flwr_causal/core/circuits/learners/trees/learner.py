@@ -587,17 +587,23 @@ class TreesTrained(TrainedWithHead):
         return CircuitModel(density, target, posterior, self.threshold)
 
     def _density(self, domain: Domain) -> Circuit:
-        plan = self.plan
-        children: list[Node] = []
-        present = np.flatnonzero(self.rows > 0)
-        for c in map(int, present):
-            mixtures = self.mixtures[c]
-            weights = np.exp(mixtures.log_weights) / len(mixtures.log_weights)
-            node = mixed(tree_leaves(mixtures.trees, plan.columns), weights.ravel())
-            if plan.target is not None:
-                node = Product([node, Categorical(plan.target, np.eye(plan.num_classes)[c])])
-            children.append(node)
-        return Circuit(domain, mixed(children, self.rows[present]))
+        plan, nodes = self.plan, []
+        for own in self.mixtures:
+            weights = np.exp(own.log_weights) / len(own.log_weights)
+            nodes.append(mixed(tree_leaves(own.trees, plan.columns), weights.ravel()))
+        return class_mixture(domain, plan, self.rows, nodes)
+
+
+def class_mixture(domain: Domain, plan: Plan, rows: FloatArray, nodes: Sequence[Node]) -> Circuit:
+    """Return the mixture of the classes that have rows, with the class as a variable."""
+    present = np.flatnonzero(rows > 0)
+    if plan.target is None:
+        return Circuit(domain, nodes[0])
+    marked = [
+        Product([nodes[c], Categorical(plan.target, np.eye(plan.num_classes)[c])])
+        for c in map(int, present)
+    ]
+    return Circuit(domain, mixed(marked, rows[present]))
 
 
 def tree_leaves(trees: Trees, columns: Sequence[int]) -> list[ChowLiuTree]:

@@ -4,6 +4,9 @@ A party marks the state of each of its columns in each row. Products of the mark
 added up over their common rows, count the pairs of states (:mod:`flwr_causal.protocol.products`).
 Where all parties know the class, marks are those of a state within a class, and there is a tree for
 each class.
+
+Marks of pairs of states of a party's own variables count triples
+(:mod:`flwr_causal.core.circuits.learners.trees.triple_tables`).
 """
 
 from __future__ import annotations
@@ -12,23 +15,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.circuits.learners.trees.learner import TreesTrained
+from flwr_causal.core.circuits.learners.trees.learner import class_mixture, tree_leaves
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
-from flwr_causal.core.circuits.learners.trees.trees import Mixtures, prior_cells, shrunk_trees
+from flwr_causal.core.circuits.learners.trees.trees import prior_cells, shrunk_trees
+from flwr_causal.core.circuits.learners.trees.triple_tables import class_nodes
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.circuit import Circuit
+    from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.trees.trees import Trees
+    from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 
 
-def owners(plan: Plan) -> IntArray:
-    """Return the variable of each mark, shape (C total,): all states of a class, then the next."""
-    states = np.repeat(np.array(plan.columns, dtype=np.int64), plan.sizes)
-    return np.tile(states, plan.num_classes)
+def owners(plan: Plan, joints: Joints | None) -> IntArray:
+    """Return the variable of each mark, shape (C L,): all of a class, then those of the next.
+
+    A mark of a pair has the holders of its first variable, which are those of its second.
+    """
+    columns = np.array(plan.columns, dtype=np.int64)
+    own = np.repeat(columns, plan.sizes)
+    if joints is not None:
+        own = np.append(own, columns[joints.first_of_pairs])
+    return np.tile(own, plan.num_classes)
 
 
-def marks(values: FloatArray, plan: Plan) -> FloatArray:
+def wanted(plan: Plan, joints: Joints | None) -> BoolArray:
+    """Return which products of marks are needed, (C L, C L): of pairs with pairs none are."""
+    pairs = np.arange(len(owners(plan, joints)) // plan.num_classes) >= sum(plan.sizes)
+    return np.tile(~(pairs[:, None] & pairs), (plan.num_classes,) * 2)
+
+
+def marks(values: FloatArray, plan: Plan, joints: Joints | None) -> FloatArray:
     """Return 1 for the state of each variable within the class of each row, else 0.
 
     Classes of fewer rows than ``plan.min_rows`` have no marks.
@@ -38,25 +60,34 @@ def marks(values: FloatArray, plan: Plan) -> FloatArray:
     values : ndarray of float64, shape (n, number of variables)
         As ``Domain.encode`` makes them; a missing value has no mark.
     plan : Plan
+    joints : Joints or None
 
     Returns
     -------
-    ndarray of float64, shape (n, C total)
+    ndarray of float64, shape (n, C L)
+        Of L marks of a class the first are those of single states, the others those of pairs.
     """
     codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
-    states = Layout(plan.sizes, complete=False).design(codes)[:, 1:].astype(np.float64)
+    own = Layout(plan.sizes, complete=False).design(codes)[:, 1:]
+    if joints is not None:
+        own = np.hstack([own, joints.layout.design(joints.codes(codes))[:, 1:]])
     counted = np.bincount(classes, minlength=plan.num_classes) >= plan.min_rows
-    own = np.eye(plan.num_classes)[classes] * counted
-    return np.asarray((own[:, :, None] * states[:, None]).reshape(len(values), -1))
+    within = np.eye(plan.num_classes)[classes] * counted
+    return np.asarray((within[:, :, None] * own[:, None]).reshape(len(values), -1))
 
 
-def trained(plan: Plan, products: FloatArray) -> TreesTrained:
-    """Return the tree of each class, that of the learner "trees" with one component.
+def trained(domain: Domain, plan: Plan, joints: Joints | None, products: FloatArray) -> Circuit:
+    """Return the circuit of counts of pairs, or of triples.
+
+    Of pairs each class has the tree of the learner "trees" with one component.
 
     Parameters
     ----------
+    domain : Domain
     plan : Plan
-    products : ndarray of float, shape (C total, C total)
+    joints : Joints or None
+        None: the counts are those of pairs of states.
+    products : ndarray of float, shape (C L, C L)
         Of :func:`marks`. Each pair of variables may be counted in other rows.
 
     Raises
@@ -65,15 +96,25 @@ def trained(plan: Plan, products: FloatArray) -> TreesTrained:
         If no class has rows.
     """
     layout = Layout(plan.sizes, complete=False)
-    shape = (plan.num_classes, layout.total) * 2
-    counts = np.einsum("cicj->cij", products.reshape(shape))
-    states = np.diagonal(counts, axis1=1, axis2=2)
+    length = len(products) // plan.num_classes
+    counts = np.einsum("cicj->cij", products.reshape((plan.num_classes, length) * 2))
+    states = np.diagonal(counts, axis1=1, axis2=2)[:, : layout.total]
     rows = np.add.reduceat(states, layout.first, axis=1).max(axis=1)
     if not rows.any():
         raise DataError(f"no class has {plan.min_rows} rows: nothing to learn")
-    pooled, mixtures = counts.sum(axis=0), []
+    if joints is not None:
+        ordered = np.array([domain.variables[j].edges is not None for j in plan.columns])
+        nodes = class_nodes(joints, counts, ordered, plan.columns)
+    else:
+        trees = _trees(layout, counts, plan.learner.strengths)
+        nodes = [tree_leaves(own, plan.columns)[0] for own in trees]
+    return class_mixture(domain, plan, rows, nodes)
+
+
+def _trees(layout: Layout, counts: FloatArray, strengths: Sequence[float]) -> list[Trees]:
+    """Return the tree of each class."""
+    pooled, found = counts.sum(axis=0), []
     for own in counts:
         packed, cells = layout.packed_pairs(own)[None], prior_cells(layout, own, pooled)
-        trees = shrunk_trees(layout, packed, cells, plan.learner.strengths)
-        mixtures.append(Mixtures(trees, np.zeros((1, 1))))
-    return TreesTrained(plan, rows, tuple(mixtures))
+        found.append(shrunk_trees(layout, packed, cells, strengths))
+    return found

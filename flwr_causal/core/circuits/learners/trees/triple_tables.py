@@ -1,0 +1,487 @@
+"""Trees in which a variable has up to two parents, from counts of triples of states.
+
+A party also marks pairs of states of two of its own variables. Products of these marks with those
+of single states count triples: of three variables of which a party holds two. The variables are
+joined as in Chow and Liu's tree, one after the other; each depends on a variable that is there,
+and may depend on one of that variable's parents as well. So the graph is a partial 2-tree, and
+inference is that of a tree whose nodes are pairs of variables (`ChowLiuTree` with hidden ones).
+
+A table is the Dirichlet mean of its counts, and parents are chosen by the marginal likelihood of
+the counts (Heckerman, Geiger & Chickering 1995), which needs no held-out rows. A tree from each of
+several roots is grown; their mean is the density.
+
+References
+----------
+Heckerman, Geiger & Chickering: Learning Bayesian networks: the combination of knowledge and
+statistical data, Machine Learning 1995.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
+from flwr_causal.core.circuits.learners.trees.trees import PRIOR_STRENGTHS
+from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
+from flwr_causal.core.circuits.nodes import mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
+    from flwr_causal.core.circuits.nodes import Node
+
+#: Into how many groups the intervals of a number are merged in pairs of states: the largest number
+#: with which all pairs have at most `MOST_MARKS` marks.
+GROUPS = (8, 6, 5, 4, 3, 2)
+MOST_MARKS = 768
+#: Trees whose mean is the density of a class.
+MOST_TREES = 8
+#: Share of a prior from other tables that is replaced by the variable's distribution.
+SOFT = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Joints:
+    """Which pairs of variables are marked jointly, and in what groups of states.
+
+    Parameters
+    ----------
+    sizes : tuple of int, length d
+        Number of states of each variable.
+    groups : tuple of ndarray of int64
+        By variable, the group of each state; groups are numbered from 0.
+    pairs : tuple of (int, int)
+        Positions of the variables, ascending.
+    """
+
+    sizes: tuple[int, ...]
+    groups: tuple[IntArray, ...]
+    pairs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, domain: Domain, plan: Plan, holders: Sequence[int]) -> Joints:
+        """Return the pairs of variables with the same holders, as far as marks are to be had.
+
+        Parameters
+        ----------
+        domain : Domain
+            Intervals of a number are merged; states of a category are not.
+        plan : Plan
+        holders : sequence of int
+            By column of the domain; equal numbers are equal sets of parties.
+        """
+        columns = plan.columns
+        alike = [
+            (i, j)
+            for j, second in enumerate(columns)
+            for i, first in enumerate(columns[:j])
+            if holders[first] == holders[second]
+        ]
+        for most in GROUPS:
+            groups = tuple(_merged(domain, column, most) for column in columns)
+            counts = [int(own[-1]) + 1 for own in groups]
+            marks = np.array([counts[i] * counts[j] for i, j in alike]) * plan.num_classes
+            if marks.sum() <= MOST_MARKS:
+                return cls(plan.sizes, groups, tuple(alike))
+        # All pairs have too many marks even so: those of few states first.
+        order = np.argsort(marks, kind="stable")
+        kept = order[np.cumsum(marks[order]) <= MOST_MARKS]
+        return cls(plan.sizes, groups, tuple(alike[k] for k in np.sort(kept)))
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Number of groups of each variable."""
+        return tuple(int(own[-1]) + 1 for own in self.groups)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The order of the marks of pairs, those of a pair of variables side by side."""
+        return Layout(tuple(self.counts[i] * self.counts[j] for i, j in self.pairs), complete=False)
+
+    @cached_property
+    def starts(self) -> dict[tuple[int, int], int]:
+        """First mark of each pair of variables, after those of single states."""
+        first = (self.layout.first + sum(self.sizes)).tolist()
+        return dict(zip(self.pairs, first[: len(self.pairs)], strict=True))
+
+    @cached_property
+    def first_of_pairs(self) -> IntArray:
+        """The first variable of each mark of a pair."""
+        pairs = np.array([i for i, _ in self.pairs], dtype=np.int64)
+        return np.repeat(pairs, self.layout.states if self.pairs else 0)
+
+    def codes(self, codes: Codes) -> Codes:
+        """Return the marks of pairs, as states of one variable for each pair, shape (m, n).
+
+        Parameters
+        ----------
+        codes : ndarray of int32, shape (d, n)
+            -1 is missing, as is then each pair with this variable.
+        """
+        grouped = np.full(codes.shape, -1, dtype=np.int32)
+        for k, groups in enumerate(self.groups):
+            known = codes[k] >= 0
+            grouped[k, known] = groups[codes[k, known]]
+        result = np.full((len(self.pairs), codes.shape[1]), -1, dtype=np.int32)
+        for place, (i, j) in enumerate(self.pairs):
+            known = (grouped[i] >= 0) & (grouped[j] >= 0)
+            result[place, known] = grouped[i, known] * self.counts[j] + grouped[j, known]
+        return result
+
+
+def _merged(domain: Domain, column: int, most: int) -> IntArray:
+    """Return the group of each state; of intervals that follow each other, about as many each."""
+    variable = domain.variables[column]
+    size = variable.num_states
+    if variable.edges is None:
+        return np.arange(size)
+    intervals = size - variable.missing_state
+    groups = np.arange(intervals) * min(most, intervals) // intervals
+    missing = [groups[-1] + 1] if variable.missing_state else []
+    return np.append(groups, missing).astype(np.int64)
+
+
+class Estimate(NamedTuple):
+    """Conditional probabilities, and how probable the counts are.
+
+    Parameters
+    ----------
+    evidence : float
+        Log marginal likelihood of the counts.
+    table : ndarray of float, shape (..., states)
+    """
+
+    evidence: float
+    table: FloatArray
+
+
+def shrunk(counts: FloatArray, priors: Sequence[FloatArray]) -> Estimate:
+    """Return the Dirichlet mean under the prior and the strength of the largest evidence.
+
+    Parameters
+    ----------
+    counts : ndarray, shape (..., states)
+    priors : sequence of ndarray, broadcastable to ``counts``
+        Each with rows that sum to 1, and positive.
+    """
+    rows, seen = counts.sum(axis=-1), counts > 0
+    strengths = np.array(PRIOR_STRENGTHS)
+    most = -np.inf, 0.0, priors[0]
+    totals = (gammaln(rows[..., None] + strengths) - gammaln(strengths)).reshape(-1, len(strengths))
+    for prior in priors:
+        given = np.broadcast_to(prior, counts.shape)[seen][:, None] * strengths
+        evidence = (gammaln(counts[seen][:, None] + given) - gammaln(given)).sum(axis=0)
+        evidence -= totals.sum(axis=0)
+        best = int(evidence.argmax())
+        if evidence[best] > most[0]:
+            most = float(evidence[best]), float(strengths[best]), prior
+    evidence_of, strength, prior = most
+    cells = counts + strength * prior
+    return Estimate(evidence_of, cells / cells.sum(axis=-1, keepdims=True))
+
+
+class Tables:
+    """Estimates from the counts of one class.
+
+    Parameters
+    ----------
+    joints : Joints
+    counts : ndarray, shape (L, L)
+        Of single states and pairs; those of pairs with pairs are not read.
+    ordered : ndarray of bool, shape (d,)
+        Whether a variable's groups are of intervals that follow each other.
+    others : Tables, optional
+        Those of the other classes, towards which tables are shrunk.
+    """
+
+    def __init__(
+        self,
+        joints: Joints,
+        counts: FloatArray,
+        ordered: BoolArray,
+        others: Tables | None = None,
+    ) -> None:
+        self.joints, self.counts, self.ordered, self.others = joints, counts, ordered, others
+        self._layout = Layout(joints.sizes, complete=False)
+        self._known: dict[tuple[int, ...], Estimate | None] = {}
+
+    @property
+    def num_variables(self) -> int:
+        """Number of variables, d."""
+        return len(self.joints.sizes)
+
+    def estimate(self, variable: int, parents: tuple[int, ...] = ()) -> Estimate | None:
+        """Return the distribution of a variable given none, one or two others.
+
+        The table given one variable has its states as rows; given two it has their groups, shape
+        (groups of the first, groups of the second, states). None if the triple was not counted.
+        """
+        key = (variable, *parents)
+        if key not in self._known:
+            if len(parents) == 2:
+                self._known[key] = self._of_two(variable, *parents)
+            else:
+                self._known[key] = self._of_one(variable, *parents)
+        return self._known[key]
+
+    def gain(self, variable: int, parents: tuple[int, ...]) -> float:
+        """Return how much the parents raise the evidence; minus infinity if it is not known."""
+        found, alone = self.estimate(variable, parents), self.estimate(variable)
+        assert alone is not None
+        return -np.inf if found is None else found.evidence - alone.evidence
+
+    def _table(self, variable: int, *parents: int) -> FloatArray:
+        found = self.estimate(variable, parents)
+        assert found is not None
+        return found.table
+
+    def _of_one(self, variable: int, parent: int | None = None) -> Estimate:
+        own = self._states(variable)
+        if parent is None:
+            given: tuple[int, ...] = ()
+            seen = np.diagonal(self.counts)[own]
+            priors = [np.full(seen.shape, 1.0 / len(seen))]
+        else:
+            seen, given = self.counts[self._states(parent), own], (parent,)
+            priors = [self._table(variable)[None], *self._lifted(variable, parent, seen)]
+        if self.others is not None:
+            priors.append(self.others._table(variable, *given))
+        return shrunk(seen, priors)
+
+    def _lifted(self, variable: int, parent: int, seen: FloatArray) -> Iterator[FloatArray]:
+        """Yield the tables of groups of states, as those of the states in them."""
+        groups, own = self.joints.groups[parent], self.joints.groups[variable]
+        alone = self._table(variable)
+        for wide in (1, 2):
+            above = groups // (wide if self.ordered[parent] else 1)
+            below = own // (wide if self.ordered[variable] else 1)
+            grouped = _summed(_summed(seen, above, 0), below, 1)
+            if grouped.shape == seen.shape:
+                continue
+            share = _summed(alone, below, 0)
+            table = shrunk(grouped, [share]).table[above][:, below] * (alone / share[below])
+            yield (1.0 - SOFT) * table + SOFT * alone
+
+    def _of_two(self, variable: int, first: int, second: int) -> Estimate | None:
+        if first > second:
+            turned = self.estimate(variable, (second, first))
+            return turned and Estimate(turned.evidence, turned.table.swapaxes(0, 1))
+        seen = self._triple(first, second, variable)
+        if seen is None:
+            return None
+        groups = self.joints.groups[variable]
+        alone = _summed(self._table(variable), groups, 0)
+        priors = list(self._priors(seen, alone, first, second))
+        if self.others is not None and (found := self.others.estimate(variable, (first, second))):
+            priors.append(_summed(found.table, groups, 2))
+        coarse = shrunk(seen, priors)
+        if groups[-1] + 1 == len(groups):
+            return coarse
+        within, share = max(
+            (
+                (self._within(variable), np.s_[None, None]),
+                (self._within(variable, first), np.s_[:, None]),
+                (self._within(variable, second), np.s_[None]),
+            ),
+            key=lambda one: one[0].evidence,
+        )
+        table = coarse.table[:, :, groups] * within.table[share]
+        return Estimate(coarse.evidence + within.evidence, table)
+
+    def _priors(
+        self, seen: FloatArray, alone: FloatArray, first: int, second: int
+    ) -> Iterator[FloatArray]:
+        """Yield what tables of groups given two variables are shrunk to, (first, second, groups).
+
+        Parameters
+        ----------
+        seen : ndarray, shape (groups of the first, of the second, of the variable)
+        alone : ndarray
+            Probability of the variable's groups.
+        first, second : int
+        """
+        left = shrunk(seen.sum(axis=1), [alone]).table[:, None]
+        right = shrunk(seen.sum(axis=0), [alone]).table[None]
+        both = left * right / alone
+        yield (1.0 - SOFT) * both / both.sum(axis=-1, keepdims=True) + SOFT * alone
+        yield left
+        yield right
+        for wide in (2, 4):
+            axes = [
+                np.arange(size) // (wide if self.ordered[one] else 1)
+                for one, size in zip((first, second), seen.shape[:2], strict=True)
+            ]
+            merged = _summed(_summed(seen, axes[0], 0), axes[1], 1)
+            if merged.shape != seen.shape:
+                table = shrunk(merged, [alone]).table[axes[0]][:, axes[1]]
+                yield (1.0 - SOFT) * table + SOFT * alone
+
+    def _within(self, variable: int, *parents: int) -> Estimate:
+        """Return the distribution of states within their group, given a parent's group."""
+        key = (variable, -1, *parents)
+        if key not in self._known:
+            groups, alone = self.joints.groups[variable], self._table(variable)
+            seen = np.diagonal(self.counts)[self._states(variable)]
+            for parent in parents:
+                given = self.counts[self._states(parent), self._states(variable)]
+                seen = _summed(given, self.joints.groups[parent], 0)
+            evidence, table = 0.0, np.empty_like(seen)
+            for group in range(int(groups[-1]) + 1):
+                own = groups == group
+                found = shrunk(seen[..., own], [alone[own] / alone[own].sum()])
+                evidence, table[..., own] = evidence + found.evidence, found.table
+            self._known[key] = Estimate(evidence, table)
+        found_before = self._known[key]
+        assert found_before is not None
+        return found_before
+
+    def _triple(self, first: int, second: int, third: int) -> FloatArray | None:
+        """Return how many rows have each triple of groups, None if nobody has counted them."""
+        names = (first, second, third)
+        for place in range(3):
+            pair = tuple(sorted(names[:place] + names[place + 1 :]))
+            start = self.joints.starts.get((pair[0], pair[1]))
+            if start is None:
+                continue
+            single, shape = names[place], tuple(self.joints.counts[one] for one in pair)
+            marks = slice(start, start + shape[0] * shape[1])
+            counts = self.counts[marks, self._states(single)].reshape(*shape, -1)
+            counts = _summed(counts, self.joints.groups[single], 2)
+            order = (*pair, single)
+            return np.asarray(counts.transpose([order.index(one) for one in names]))
+        return None
+
+    def _states(self, variable: int) -> slice:
+        first = int(self._layout.first[variable])
+        return slice(first, first + self.joints.sizes[variable])
+
+
+class Member(NamedTuple):
+    """A variable of a tree.
+
+    Parameters
+    ----------
+    variable : int
+    parents : tuple of int
+        None, one, or two: the second is one of the parents of the first.
+    """
+
+    variable: int
+    parents: tuple[int, ...]
+
+
+def class_nodes(
+    joints: Joints, counts: FloatArray, ordered: BoolArray, columns: Sequence[int]
+) -> list[Node]:
+    """Return the distribution of each class, the mean of trees from several roots.
+
+    Parameters
+    ----------
+    joints : Joints
+    counts : ndarray, shape (C, L, L)
+        Of marks, by class.
+    ordered : ndarray of bool, shape (d,)
+        Which variables are numbers in intervals.
+    columns : sequence of int, length d
+        Of the variables in the domain, ascending.
+    """
+    nodes, everything = [], counts.sum(axis=0)
+    for own in counts:
+        others = Tables(joints, everything - own, ordered) if len(counts) > 1 else None
+        tables = Tables(joints, own, ordered, others)
+        trees = [grown(tables, root) for root in roots(len(columns))]
+        leaves = [tree_leaf(tables, members, columns) for members in trees]
+        nodes.append(mixed(leaves, np.ones(len(leaves))))
+    return nodes
+
+
+def grown(tables: Tables, root: int) -> list[Member]:
+    """Return a partial 2-tree, parents before their children.
+
+    The variable is next whose parents raise its evidence most. Below a variable with a second
+    parent this one is carried on: all its children have the same second parent, or none.
+    """
+    carried: dict[int, tuple[int, ...]] = {}
+    found, waiting = [Member(root, ())], set(range(tables.num_variables)) - {root}
+    heap: list[tuple[float, int, tuple[int, ...]]] = []
+    newest = found[0]
+    while waiting:
+        variable, parents = newest
+        carried[variable] = parents
+        for other in waiting:
+            for given in ((variable,), *((variable, one) for one in parents)):
+                gain = tables.gain(other, given)
+                if gain > -np.inf:
+                    heapq.heappush(heap, (-gain, other, given))
+        while True:
+            _, other, given = heapq.heappop(heap)
+            if other in waiting and all(one in carried[given[0]] for one in given[1:]):
+                break
+        if len(given) == 2:
+            carried[given[0]] = given[1:]
+        newest = Member(other, given)
+        found.append(newest)
+        waiting.remove(other)
+    return found
+
+
+def tree_leaf(tables: Tables, members: Sequence[Member], columns: Sequence[int]) -> ChowLiuTree:
+    """Return a partial 2-tree as a tree with hidden variables, over ascending columns.
+
+    A variable with children that have two parents has a hidden one, which determines it: its state
+    and the group of the second parent.
+    """
+    d, groups = tables.num_variables, tables.joints.groups
+    second = {one.parents[0]: one.parents[1] for one in members if len(one.parents) == 2}
+    hidden = {variable: d + place for place, variable in enumerate(second)}
+    parents = [-1] * (d + len(hidden))
+    rows: list[FloatArray] = [np.zeros((0, 0))] * len(parents)
+    for variable, given in members:
+        found = tables.estimate(variable, given)
+        assert found is not None
+        table, above = np.atleast_2d(found.table), -1
+        if given:
+            above = given[0]
+        if len(given) == 2:
+            above = hidden[given[0]]
+            table = table[groups[given[0]]].reshape(-1, table.shape[-1])
+        if variable not in hidden:
+            parents[variable], rows[variable] = above, table
+            continue
+        # Of the row of each parent's state: the group of the carried variable.
+        width = tables.joints.counts[second[variable]]
+        states = tables.joints.sizes[given[0]]
+        own = groups[given[0]]
+        if len(given) == 2:
+            carried = tables.joints.counts[given[1]]
+            own = np.repeat(own, carried)
+            if second[variable] == given[1]:
+                own = np.tile(np.arange(carried), states)
+        size = table.shape[-1]
+        both = table[:, :, None] * np.eye(width)[own][:, None]
+        place = hidden[variable]
+        parents[place], rows[place] = above, both.reshape(len(table), -1)
+        parents[variable], rows[variable] = place, np.repeat(np.eye(size), width, axis=0)
+    return ChowLiuTree(tuple(columns), tuple(parents), tuple(rows), len(hidden))
+
+
+def roots(num_variables: int) -> list[int]:
+    """Return the variables from which trees are grown, spread over all."""
+    few = min(num_variables, MOST_TREES)
+    return [int(one) for one in np.arange(few) * num_variables // few]
+
+
+def _summed(array: FloatArray, groups: IntArray, axis: int) -> FloatArray:
+    """Return sums over the entries of each group along an axis; groups ascend from 0."""
+    first = np.searchsorted(groups, np.arange(int(groups[-1]) + 1))
+    return np.asarray(np.add.reduceat(array, first, axis=axis))

@@ -1,0 +1,233 @@
+"""Trees with two parents, from counts of triples: brute force, closed form, what is learned."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.by_name import training_of
+from flwr_causal.core.circuits.learners.options import LearnerOptions
+from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners, trained, wanted
+from flwr_causal.core.circuits.learners.trees.triple_tables import (
+    MOST_MARKS,
+    Joints,
+    Tables,
+    grown,
+    roots,
+    shrunk,
+    tree_leaf,
+)
+
+
+def categories(*sizes):
+    return Domain(tuple(Variable(f"x{k}", tuple(range(size))) for k, size in enumerate(sizes)))
+
+
+def plan_of(domain, target=None, least=1):
+    training = training_of("trees", target, LearnerOptions())
+    return training.plan(domain, seed=0, min_rows=least)
+
+
+def counted(domain, values, holders, target=None):
+    """The plan, its joint marks, and the products of all marks that are wanted."""
+    plan = plan_of(domain, target)
+    joints = Joints.of(domain, plan, holders)
+    design = marks(values, plan, joints)
+    return plan, joints, (design.T @ design) * wanted(plan, joints)
+
+
+def tables_of(domain, values, holders):
+    _, joints, counts = counted(domain, values, holders)
+    ordered = np.array([one.edges is not None for one in domain.variables])
+    return Tables(joints, counts, ordered)
+
+
+def every_row(sizes):
+    return np.array(list(product(*(range(size) for size in sizes))), dtype=np.float64)
+
+
+def conditional(found, joints, member, row):
+    """The probability of a variable's state in a row by its table."""
+    states = row.astype(int)
+    if len(member.parents) == 2:
+        index = tuple(joints.groups[one][states[one]] for one in member.parents)
+    else:
+        index = tuple(states[one] for one in member.parents)
+    return found.table[(*index, states[member.variable])]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_a_tree_with_hidden_variables_is_the_product_of_its_tables(seed):
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(3, 7))
+    numbers = rng.random(d) < 0.3
+    domain = Domain(
+        tuple(
+            Variable(f"x{k}", edges=tuple(range(9)))  # ten intervals in eight groups
+            if number and k < 2
+            else Variable(f"x{k}", tuple(range(rng.integers(1, 4))))
+            for k, number in enumerate(numbers)
+        )
+    )
+    sizes = domain.num_states
+    values = rng.integers(sizes, size=(60, d)).astype(float)
+    if d > 3:
+        values[:, -1] = (values[:, 0] + values[:, 1]) % sizes[-1]
+        values[:, 2] = (values[:, -1] + values[:, 1]) % sizes[2]
+    tables = tables_of(domain, values, rng.integers(2, size=d))
+    members = grown(tables, int(rng.integers(d)))
+    leaf = tree_leaf(tables, members, range(d))
+    rows = every_row(sizes)
+    expected = [
+        np.prod([conditional(tables.estimate(*one), tables.joints, one, row) for one in members])
+        for row in rows
+    ]
+    found = np.exp(leaf.log_density(rows))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert found.sum() == pytest.approx(1.0, abs=1e-9)
+    assert sorted(one.variable for one in members) == list(range(d))
+
+
+def test_the_evidence_is_that_of_one_row_after_the_other():
+    """Polya's urn: the probability of each row given those before it, one strength for all."""
+    counts, prior = np.array([[3.0, 0.0, 2.0], [0.0, 1.0, 0.0]]), np.array([0.2, 0.3, 0.5])
+    found = shrunk(counts, [prior])
+    by_strength = {}
+    for strength in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0):
+        total = 0.0
+        for row in counts:
+            seen = np.zeros(3)
+            for state in np.repeat(np.arange(3), row.astype(int)):
+                cells = seen + strength * prior
+                total += np.log(cells[state] / cells.sum())
+                seen[state] += 1
+        by_strength[strength] = total
+    best = max(by_strength, key=by_strength.get)
+    assert found.evidence == pytest.approx(by_strength[best], abs=1e-9)
+    cells = counts + best * prior
+    np.testing.assert_allclose(found.table, cells / cells.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("apart", [0, 1, 2])
+def test_what_depends_on_two_others_only_together_is_found(apart):
+    """An exclusive or: no pair of the three depends on each other; any two may be at one party."""
+    rng = np.random.default_rng(apart)
+    values = rng.integers(2, size=(400, 4)).astype(float)
+    values[:, 2] = (values[:, 0] + values[:, 1]) % 2
+    holders = np.array([0, 0, 0, 1])
+    holders[apart] = 1
+    domain = categories(2, 2, 2, 2)
+    plan, joints, products = counted(domain, values, holders)
+    triples = trained(domain, plan, joints, products)
+    size = sum(plan.sizes)
+    pairs = trained(domain, plan, None, products[:size, :size])
+    bits = np.log(2)
+    assert triples.log_densities(values).mean() == pytest.approx(-3 * bits, abs=0.05)
+    assert pairs.log_densities(values).mean() == pytest.approx(-4 * bits, abs=0.05)
+
+
+def test_three_variables_of_three_parties_are_not_counted():
+    values = np.random.default_rng(0).integers(2, size=(50, 3)).astype(float)
+    tables = tables_of(categories(2, 2, 2), values, [0, 1, 2])
+    assert tables.joints.pairs == ()
+    assert tables.estimate(2, (0, 1)) is None
+    assert all(len(one.parents) < 2 for one in grown(tables, 0))
+
+
+@pytest.mark.parametrize(("holders", "variable"), [([0, 0, 1], 2), ([0, 1, 1], 2), ([1, 0, 1], 2)])
+def test_tables_follow_the_rows_whoever_counts_them(holders, variable):
+    """With many rows a table is that of the rows, in the groups of its parents."""
+    rng = np.random.default_rng(4)
+    edges = tuple(np.arange(1.0, 12.0))
+    domain = Domain((Variable("a", edges=edges), Variable("b", ("u", "v")), Variable("c", (0, 1))))
+    values = np.column_stack(
+        [rng.integers(12, size=50_000), rng.integers(2, size=50_000), np.zeros(50_000)]
+    ).astype(float)
+    chance = np.where(values[:, 1] > 0, values[:, 0] / 12, 0.5)
+    values[:, 2] = rng.random(50_000) < chance
+    tables = tables_of(domain, values, holders)
+    found = tables.estimate(variable, (0, 1))
+    groups = tables.joints.groups[0]
+    for group, second in product(range(8), range(2)):
+        rows = (groups[values[:, 0].astype(int)] == group) & (values[:, 1] == second)
+        assert found.table[group, second, 1] == pytest.approx(values[rows, 2].mean(), abs=0.02)
+    turned = tables.estimate(variable, (1, 0))
+    np.testing.assert_array_equal(turned.table, found.table.swapaxes(0, 1))
+
+
+def test_intervals_within_groups_follow_a_parent():
+    """A number that a party has together with one parent is counted in groups; its intervals are
+    those of the pairs."""
+    rng = np.random.default_rng(5)
+    n = 20_000
+    domain = Domain(
+        (Variable("a", edges=tuple(range(11))), Variable("b", (0, 1)), Variable("c", (0, 1)))
+    )
+    b, c = rng.integers(2, size=(2, n))
+    # Groups of intervals depend on both, even and odd intervals on b.
+    low = rng.integers(0, 3, size=n) * 2 + 6 * ((b ^ c) > 0)
+    values = np.column_stack([low + b, b, c]).astype(float)
+    tables = tables_of(domain, values, [0, 0, 1])
+    members = grown(tables, 1)
+    leaf = tree_leaf(tables, members, range(3))
+    assert leaf.log_density(values).mean() == pytest.approx(-np.log(2) - np.log(6), abs=0.02)
+
+
+def test_marks_of_pairs_are_few_and_of_columns_with_the_same_holders():
+    numbers = Domain(tuple(Variable(f"v{k}", edges=tuple(range(15))) for k in range(20)))
+    plan = plan_of(numbers)
+    for holders in ([0] * 20, [0] * 10 + [1] * 10, list(range(20))):
+        joints = Joints.of(numbers, plan, holders)
+        assert all(holders[i] == holders[j] for i, j in joints.pairs)
+        count = len(owners(plan, joints)) - sum(plan.sizes)
+        assert count == sum(joints.counts[i] * joints.counts[j] for i, j in joints.pairs)
+        assert count <= MOST_MARKS
+    assert Joints.of(numbers, plan, [0] * 20).counts == (2,) * 20
+    assert Joints.of(numbers, plan, [0] * 10 + [1] * 10).counts == (2,) * 20
+    few = Joints.of(numbers, plan, [0, 0, *range(1, 19)])
+    assert few.counts == (8,) * 20
+    assert few.pairs == ((0, 1),)
+
+
+def test_categories_of_many_states_have_pairs_as_far_as_there_is_room():
+    domain = categories(30, 30, 2, 3, 4)
+    joints = Joints.of(domain, plan_of(domain), [0] * 5)
+    assert (0, 1) not in joints.pairs
+    assert {(2, 3), (2, 4), (3, 4), (0, 2), (1, 2)} <= set(joints.pairs)
+
+
+def test_a_missing_value_is_a_group_of_its_own_and_has_no_mark_without_a_state():
+    domain = Domain(
+        (Variable("v", edges=tuple(range(19)), missing_state=True), Variable("w", (0, 1)))
+    )
+    plan = plan_of(domain)
+    joints = Joints.of(domain, plan, [0, 0])
+    assert joints.groups[0].tolist()[-2:] == [7, 8]
+    codes = joints.codes(np.array([[20, 0, -1], [1, -1, 1]], dtype=np.int32))
+    assert codes.tolist() == [[8 * 2 + 1, -1, -1]]
+
+
+def test_each_class_has_its_own_trees():
+    rng = np.random.default_rng(6)
+    values = rng.integers(2, size=(600, 4)).astype(float)
+    values[:, 2] = np.where(
+        values[:, 3] > 0, (values[:, 0] + values[:, 1]) % 2, values[:, 0] * values[:, 1]
+    )
+    domain = categories(2, 2, 2, 2)
+    found = trained(domain, *counted(domain, values, [0, 0, 1, 2], target="x3"))
+    rows = every_row([2] * 4)
+    densities = np.exp(found.log_densities(rows))
+    assert densities.sum() == pytest.approx(1.0)
+    right = np.where(rows[:, 3] > 0, (rows[:, 0] + rows[:, 1]) % 2, rows[:, 0] * rows[:, 1])
+    assert densities[rows[:, 2] == right].sum() > 0.97
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 30])
+def test_trees_have_different_roots(d):
+    found = roots(d)
+    assert len(set(found)) == len(found) == min(d, 8)
+    assert max(found) < d

@@ -23,9 +23,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.discrete import fit_check, inference
-from flwr_causal.core.discrete.discrete import MAX_STATES, DiscreteTable, as_discrete, state_name
+from flwr_causal.core.discrete.discrete import (
+    MAX_STATES,
+    DiscreteTable,
+    codes_of,
+    known_codes,
+    state_name,
+)
+from flwr_causal.core.discrete.probabilities import (
+    check_parents,
+    checked_sizes,
+    checked_table,
+    family_counts,
+    held_out_log_likelihood,
+    parent_matrix,
+    posterior_mean,
+    table_shape,
+)
 from flwr_causal.core.graphs import notebook
-from flwr_causal.core.graphs.acyclicity import is_acyclic, topological_order
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_parents
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
@@ -714,43 +730,6 @@ def fit(
 #: So many rows are predicted at a time, which bounds the memory.
 ROWS_AT_ONCE = 4096
 
-#: Largest distance from 1 of a sum of probabilities, for rounding errors.
-ROW_TOLERANCE = 1e-9
-
-
-def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> IntArray:
-    """Count the rows with each state of a variable and each configuration of its parents.
-
-    Parameters
-    ----------
-    table : DiscreteTable
-        The data; rows are counted with their weights.
-    child : int
-        Index of the variable.
-    parents : sequence of int
-        Indices of its parents.
-
-    Returns
-    -------
-    ndarray of int64
-        One axis for each of ``parents``, in their order, and a last axis for ``child``.
-
-    Raises
-    ------
-    DataError
-        If a parent is given twice or is the child, or the array would have more than 2^28 cells.
-    """
-    family = [*parents, child]
-    if len(set(family)) < len(family):
-        raise DataError(f"the parents of {table.names[child]!r} must be different other variables")
-    shape = table_shape(table.names[child], [len(table.states[k]) for k in family])
-    cell = np.zeros(table.codes.shape[1], dtype=np.int64)
-    for axis, size in zip(family, shape, strict=True):
-        cell = cell * size + table.codes[axis]
-    # Sums of whole numbers in float64 are exact up to 2**53 rows.
-    counts = np.bincount(cell, weights=table.weights, minlength=math.prod(shape))
-    return counts.astype(np.int64).reshape(shape)
-
 
 def _tabulated(table: DiscreteTable, variables: list[int]) -> FloatArray | None:
     """Return the counts of some variables, None where the table has more cells than rows."""
@@ -759,148 +738,6 @@ def _tabulated(table: DiscreteTable, variables: list[int]) -> FloatArray | None:
     if cells > min(num_rows, inference.MAX_CELLS):
         return None
     return family_counts(table, variables[-1], variables[:-1]).astype(np.float64)
-
-
-def posterior_mean(name: str, counts: ArrayLike, equivalent_sample_size: float) -> FloatArray:
-    """Return the posterior mean probabilities, in the shape of the counts.
-
-    Parameters
-    ----------
-    name : str
-        The variable's name, for messages.
-    counts : array_like
-        Number of rows with each state (last axis) and each configuration of the parents.
-    equivalent_sample_size : float
-        Weight of the BDeu prior in rows: with q configurations and r states,
-        ``equivalent_sample_size / (q r)`` is added to each count. With 0 the result is the relative
-        frequencies (maximum likelihood), and uniform for a configuration without rows.
-
-    Raises
-    ------
-    DataError
-        If counts are negative or not finite.
-    ConfigError
-        If the equivalent sample size is negative or not finite.
-    """
-    if not (np.isfinite(equivalent_sample_size) and equivalent_sample_size >= 0):
-        raise ConfigError(
-            f"equivalent_sample_size is {equivalent_sample_size}: expected a number from 0 up"
-        )
-    array = np.asarray(counts, dtype=np.float64)
-    if array.size == 0 or not np.isfinite(array).all() or (array < 0).any():
-        raise DataError(f"the counts of {name!r} must be an array of numbers from 0 up")
-    array = np.atleast_1d(array)
-    smoothed = array + equivalent_sample_size / array.size
-    total = smoothed.sum(axis=-1, keepdims=True)
-    uniform = np.full_like(smoothed, 1.0 / array.shape[-1])
-    result: FloatArray = np.divide(smoothed, total, out=uniform, where=total > 0)
-    return result
-
-
-def held_out_log_likelihood(counts: IntArray | FloatArray, equivalent_sample_size: float) -> float:
-    """Return the log-likelihood of a variable's rows, each under the table of all other rows.
-
-    Each row is held out in turn: its probability is the posterior mean (`posterior_mean`) that
-    follows from the counts without it. The counts of all rows suffice for this.
-
-    Parameters
-    ----------
-    counts : ndarray of integers, shape (states of the parents..., r)
-    equivalent_sample_size : float
-        Weight of the prior in rows.
-
-    Returns
-    -------
-    float
-        In nats, the sum over all rows.
-    """
-    rows = counts.reshape(-1, counts.shape[-1])
-    prior = equivalent_sample_size / rows.size
-    totals = np.broadcast_to(rows.sum(axis=1, keepdims=True), rows.shape)[rows > 0]
-    own = rows[rows > 0]
-    probabilities = (own - 1 + prior) / (totals - 1 + prior * rows.shape[1])
-    return float((own * np.log(probabilities)).sum())
-
-
-def table_shape(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of the table of a variable.
-
-    Parameters
-    ----------
-    name : str
-        The variable's name, for messages.
-    sizes : sequence of int
-        Number of states of each parent and, last, of the variable.
-
-    Raises
-    ------
-    DataError
-        If the table would have more than 2^28 cells.
-    """
-    cells = math.prod(sizes)
-    if cells > inference.MAX_CELLS:
-        raise DataError(
-            f"the table of {name!r} with its {len(sizes) - 1} parents has {cells:.1e} cells: "
-            "limit the number of parents, or merge states"
-        )
-    return tuple(sizes)
-
-
-def parent_matrix(parents: Sequence[Sequence[int]]) -> NDArray[np.bool_]:
-    """Return the adjacency matrix, shape ``(d, d)``."""
-    result = np.zeros((len(parents), len(parents)), dtype=bool)
-    for child, own in enumerate(parents):
-        result[list(own), child] = True
-    return result
-
-
-def check_parents(names: Sequence[str], parents: Sequence[Sequence[int]]) -> None:
-    """Raise a DataError if the parents are not ascending indices of a DAG."""
-    for name, own in zip(names, parents, strict=True):
-        if list(own) != sorted(set(own)) or any(not 0 <= i < len(names) for i in own):
-            raise DataError(
-                f"the parents of {name!r} are {list(own)}: expected different indices below "
-                f"{len(names)}, ascending"
-            )
-    if not is_acyclic(parent_matrix(parents)):
-        raise DataError("the parents have a directed cycle: a Bayesian network needs a DAG")
-
-
-def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return a read-only copy of a table of probabilities; a DataError if it is none."""
-    array = np.array(table, dtype=np.float64)
-    if array.shape != shape:
-        raise DataError(
-            f"the table of {name!r} has shape {array.shape}: its parents and states give {shape}"
-        )
-    # Both comparisons are false for NaN, so that NaN is refused.
-    if not ((array >= 0).all() and (np.abs(array.sum(axis=-1) - 1) <= ROW_TOLERANCE).all()):
-        raise DataError(
-            f"the table of {name!r} must hold probabilities that sum to 1 over the last axis"
-        )
-    array.flags.writeable = False
-    return array
-
-
-def checked_sizes(
-    names: Sequence[str], sizes: Sequence[ArrayLike] | None, tables: Sequence[FloatArray]
-) -> tuple[FloatArray, ...] | None:
-    """Return read-only copies of the numbers of rows of tables; a DataError if they are none."""
-    if sizes is None:
-        return None
-    if len(sizes) != len(names):
-        raise DataError(f"{len(sizes)} sample_sizes for {len(names)} variables: give one each")
-    result = []
-    for name, own, table in zip(names, sizes, tables, strict=True):
-        array = np.array(own, dtype=np.float64)
-        if array.shape != table.shape[:-1] or not (np.isfinite(array) & (array >= 0)).all():
-            raise DataError(
-                f"the sample_sizes of {name!r} must be numbers from 0 up of shape "
-                f"{table.shape[:-1]}"
-            )
-        array.flags.writeable = False
-        result.append(array)
-    return tuple(result)
 
 
 def _with_ancestors(parents: Sequence[Sequence[int]], variables: Iterable[int]) -> BoolArray:
@@ -929,105 +766,3 @@ def _spread(change: FloatArray, table: FloatArray, sizes: FloatArray) -> float:
     """
     squares = np.divide(change**2, table, out=np.zeros_like(change), where=table > 0)
     return float(((squares.sum(axis=-1) - change.sum(axis=-1) ** 2) / (sizes + 1)).sum())
-
-
-def known_codes(
-    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...], *, but: int
-) -> tuple[NDArray[np.uint8], BoolArray]:
-    """Return the codes of a table's values where they are known, and where they are.
-
-    Parameters
-    ----------
-    frame : DataFrame, or array of shape (n, d)
-        Columns may be missing, and values.
-    names, states
-        The d variables.
-    but : int
-        A variable that is not read.
-
-    Returns
-    -------
-    codes, seen : ndarray of shape (d, n)
-        0 where a value is not known; whether it is.
-
-    Raises
-    ------
-    DataError
-        If a value is not one of its variable's states, or an array has another shape.
-    """
-    import pandas as pd
-
-    if not hasattr(frame, "columns"):
-        array = np.asarray(frame)
-        if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError(f"expected an array of {len(names)} columns, got shape {array.shape}")
-        frame = pd.DataFrame(array, columns=pd.Index(names))
-    codes = np.zeros((len(names), len(frame)), dtype=np.uint8)
-    seen = np.zeros(codes.shape, dtype=bool)
-    present = [str(column) for column in frame.columns]
-    for j, name in enumerate(names):
-        if j != but and name in present:
-            column = frame.iloc[:, present.index(name)]
-            seen[j] = column.notna().to_numpy()
-            part = pd.DataFrame({name: column[seen[j]]})
-            codes[j, seen[j]] = as_discrete(part, [name], [states[j]]).codes[0]
-    return codes, seen
-
-
-def codes_of(
-    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
-) -> NDArray[np.uint8]:
-    """Return the codes of a table's values among given states.
-
-    Parameters
-    ----------
-    frame : DataFrame, array of shape (n, d), or DiscreteTable
-        Columns are matched by name and may be in any order; other columns are ignored. The columns
-        of an array are in the order of ``names``.
-    names : tuple of str
-        The d variables.
-    states : tuple of tuple of str
-        The states of each variable.
-
-    Returns
-    -------
-    ndarray of uint8, shape (d, n)
-        The index of each value among the states of its variable.
-
-    Raises
-    ------
-    DataError
-        If a variable is missing, or a value is not one of its states.
-    """
-    if isinstance(frame, DiscreteTable):
-        return _recoded(frame, names, states)
-    if not hasattr(frame, "columns"):
-        import pandas as pd
-
-        array = np.asarray(frame)
-        if array.ndim != 2 or array.shape[1] != len(names):
-            raise DataError(f"expected an array of {len(names)} columns, got shape {array.shape}")
-        frame = pd.DataFrame(array, columns=pd.Index(names))
-    return as_discrete(frame, names, states).codes
-
-
-def _recoded(
-    table: DiscreteTable, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
-) -> NDArray[np.uint8]:
-    """Return the codes of a table whose variables and states may be in another order."""
-    missing = [name for name in names if name not in table.names]
-    if missing:
-        raise DataError(f"the table has no column {missing[0]!r}")
-    result = np.empty((len(names), table.codes.shape[1]), dtype=np.uint8)
-    for j, (name, known) in enumerate(zip(names, states, strict=True)):
-        position = {state: code for code, state in enumerate(known)}
-        column = table.names.index(name)
-        lookup = np.array([position.get(state, -1) for state in table.states[column]], dtype=int)
-        codes = lookup[table.codes[column]]
-        if (codes < 0).any():
-            raise DataError(
-                f"column {name!r} has a value that is not among its {len(known)} states: correct "
-                "the value, or drop the row"
-            )
-        result[j] = codes
-    return result

@@ -19,7 +19,7 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.arrays import BoolArray, IntArray
 
 Codes = NDArray[np.uint8]
 
@@ -154,6 +154,109 @@ def as_discrete(
         found.append(known)
     stacked = np.stack(encoded) if encoded else np.zeros((0, 0), dtype=np.uint8)
     return DiscreteTable(chosen, tuple(found), stacked)
+
+
+def known_codes(
+    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...], *, but: int
+) -> tuple[NDArray[np.uint8], BoolArray]:
+    """Return the codes of a table's values where they are known, and where they are.
+
+    Parameters
+    ----------
+    frame : DataFrame, or array of shape (n, d)
+        Columns may be missing, and values.
+    names, states
+        The d variables.
+    but : int
+        A variable that is not read.
+
+    Returns
+    -------
+    codes, seen : ndarray of shape (d, n)
+        0 where a value is not known; whether it is.
+
+    Raises
+    ------
+    DataError
+        If a value is not one of its variable's states, or an array has another shape.
+    """
+    import pandas as pd
+
+    frame = _as_frame(frame, names)
+    codes = np.zeros((len(names), len(frame)), dtype=np.uint8)
+    seen = np.zeros(codes.shape, dtype=bool)
+    present = [str(column) for column in frame.columns]
+    for j, name in enumerate(names):
+        if j != but and name in present:
+            column = frame.iloc[:, present.index(name)]
+            seen[j] = column.notna().to_numpy()
+            part = pd.DataFrame({name: column[seen[j]]})
+            codes[j, seen[j]] = as_discrete(part, [name], [states[j]]).codes[0]
+    return codes, seen
+
+
+def codes_of(
+    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
+) -> NDArray[np.uint8]:
+    """Return the codes of a table's values among given states.
+
+    Parameters
+    ----------
+    frame : DataFrame, array of shape (n, d), or DiscreteTable
+        Columns are matched by name and may be in any order; other columns are ignored. The columns
+        of an array are in the order of ``names``.
+    names : tuple of str
+        The d variables.
+    states : tuple of tuple of str
+        The states of each variable.
+
+    Returns
+    -------
+    ndarray of uint8, shape (d, n)
+        The index of each value among the states of its variable.
+
+    Raises
+    ------
+    DataError
+        If a variable is missing, or a value is not one of its states.
+    """
+    if isinstance(frame, DiscreteTable):
+        return _recoded(frame, names, states)
+    return as_discrete(_as_frame(frame, names), names, states).codes
+
+
+def _recoded(
+    table: DiscreteTable, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
+) -> NDArray[np.uint8]:
+    """Return the codes of a table whose variables and states may be in another order."""
+    missing = [name for name in names if name not in table.names]
+    if missing:
+        raise DataError(f"the table has no column {missing[0]!r}")
+    result = np.empty((len(names), table.codes.shape[1]), dtype=np.uint8)
+    for j, (name, known) in enumerate(zip(names, states, strict=True)):
+        position = {state: code for code, state in enumerate(known)}
+        column = table.names.index(name)
+        lookup = np.array([position.get(state, -1) for state in table.states[column]], dtype=int)
+        codes = lookup[table.codes[column]]
+        if (codes < 0).any():
+            raise DataError(
+                f"column {name!r} has a value that is not among its {len(known)} states: correct "
+                "the value, or drop the row"
+            )
+        result[j] = codes
+    return result
+
+
+def _as_frame(table: Any, names: tuple[str, ...]) -> Any:
+    """Return a table as it is, an array as a data frame with these columns."""
+    import pandas as pd
+
+    if hasattr(table, "columns"):
+        return table
+    array = np.asarray(table)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise DataError(f"expected an array of {len(names)} columns, got shape {array.shape}")
+    return pd.DataFrame(array, columns=pd.Index(names))
 
 
 def named_columns(table: Any) -> tuple[tuple[str, ...], list[NDArray[Any]]]:

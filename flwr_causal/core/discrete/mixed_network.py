@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import logsumexp
 
-from flwr_causal.core.discrete.bayesian_network import check_parents, codes_of, parent_matrix
+from flwr_causal.core.discrete.discrete import codes_of
 from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
+from flwr_causal.core.discrete.probabilities import check_parents, parent_matrix
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.saved import read_record

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, held_out_log_likelihood
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of, tables_of
 from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
 from flwr_causal.core.discrete.mixed_network import MixedNetwork
+from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
 from flwr_causal.core.ges.ges import prepared_search

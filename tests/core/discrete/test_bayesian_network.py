@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, family_counts, fit
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, fit
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
+from flwr_causal.core.discrete.probabilities import family_counts
 from flwr_causal.errors import ConfigError, DataError
 
 NAMES = ("wet", "rain", "wind")

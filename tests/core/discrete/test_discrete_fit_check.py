@@ -6,13 +6,10 @@ import pytest
 from scipy.stats import chi2_contingency
 from small_graphs import matrix
 
-from flwr_causal.core.discrete.bayesian_network import (
-    BayesianNetwork,
-    fit,
-    held_out_log_likelihood,
-)
+from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, fit
 from flwr_causal.core.discrete.discrete import as_discrete
 from flwr_causal.core.discrete.fit_check import likelihood_ratio
+from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
 from flwr_causal.errors import ConfigError
 
 NAMES = ("a", "b", "c", "d")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from flwr_causal.core.discrete.bayesian_network import family_counts
+from flwr_causal.core.discrete.probabilities import family_counts
 from flwr_causal.data.synthetic.discrete import (
     LEAST_PROBABILITY,
     federated_discrete,

@@ -1,4 +1,4 @@
-"""Models in JSON files."""
+"""Graphs and models in JSON files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,34 @@ from typing import Any
 from flwr_causal.errors import DataError
 
 
+def read_json(path: str | Path, kind: str) -> dict[str, Any]:
+    """Return what a JSON file of a ``kind`` of objects holds.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or it holds no JSON object.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"no {kind} at {path}: check the path") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON ({error}): give a file made by save()") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path} does not hold a {kind}: give a file made by save()")
+    return content
+
+
 def read_record(path: str | Path, kind: str, form: str) -> dict[str, Any]:
     """Return what a JSON file holds under ``format = form``.
 
     Raises
     ------
     DataError
-        If the file is not JSON, or holds no ``kind`` of this format.
+        As :func:`read_json`, or if it holds no ``kind`` of this format.
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error})") from error
-    if not isinstance(content, dict) or content.get("format") != form:
+    content = read_json(path, kind)
+    if content.get("format") != form:
         raise DataError(f"{path} does not hold a {kind} of this version ({form})")
     return content

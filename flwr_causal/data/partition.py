@@ -1,8 +1,10 @@
 """Split a table among simulated parties, by rows or by columns, and set rows aside for a test.
 
-All splits by rows follow one convention: every row goes to exactly one party. Without a seed the
-rows keep the order of the table, and random sizes follow from seed 0; with a seed the rows are
-shuffled first. The rows of each party are numbered from 0.
+All splits by rows follow one convention: every row of a ``frame`` of n rows goes to exactly one of
+``num`` parties. Without a ``seed`` the rows keep the order of the table, and random sizes follow
+from seed 0; with a seed the rows are shuffled first. The rows of each party are numbered from 0. A
+split returns the list of the parties' tables; it raises a ConfigError if an argument is out of
+range or there is no such column, and a DataError if labels are missing or rows are too few.
 """
 
 from __future__ import annotations
@@ -37,24 +39,10 @@ def split_even(frame: pd.DataFrame, num: int, seed: int | None = None) -> list[p
 
     Parameters
     ----------
-    frame : DataFrame
-        n rows.
     num : int
         Parties, 1 to n.
     seed : int, optional
         Seed of the shuffle. Default: the rows keep the order of the table.
-
-    Returns
-    -------
-    list of DataFrame
-        The table of each party.
-
-    Raises
-    ------
-    ConfigError
-        If ``num`` is not a positive whole number.
-    DataError
-        If there are fewer rows than parties.
     """
     order = _order(len(frame), num, seed, min_rows=1)
     return _take(frame, np.array_split(order, num))
@@ -67,8 +55,6 @@ def split_uneven(
 
     Parameters
     ----------
-    frame : DataFrame
-        n rows.
     num : int
         Parties, at most n / 2.
     seed : int, optional
@@ -78,18 +64,6 @@ def split_uneven(
         Parameter of the symmetric Dirichlet distribution of the shares: 1 is uniform over all
         divisions, large values give nearly equal shares, small values give one party almost all
         rows.
-
-    Returns
-    -------
-    list of DataFrame
-        The table of each party.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is out of range.
-    DataError
-        If there are fewer than two rows for each party.
     """
     _check_concentration(concentration)
     order = _order(len(frame), num, seed, MIN_ROWS)
@@ -101,26 +75,14 @@ def split_uneven(
 def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataFrame]:
     """Split by the values of a column, such as the condition of an experiment.
 
+    The parties are in the order in which their values first occur.
+
     Parameters
     ----------
-    frame : DataFrame
-        n rows.
     column : str
         The column with one value for each party; it is removed from the parties' tables.
     num : int
         Number of parties, which must equal the number of different values.
-
-    Returns
-    -------
-    list of DataFrame
-        The table of each party, in the order in which the values first occur.
-
-    Raises
-    ------
-    ConfigError
-        If the column does not exist, or the number of values is not ``num``.
-    DataError
-        If the column has missing values.
     """
     _check_column(frame, column)
     codes, values = pd.factorize(frame[column])
@@ -145,8 +107,6 @@ def split_dirichlet(
 
     Parameters
     ----------
-    frame : DataFrame
-        n rows.
     column : str
         The column of labels, which the parties' tables keep.
     num : int
@@ -157,18 +117,6 @@ def split_dirichlet(
     seed : int, optional
         Seed of the shares and of the shuffle. Default: the shares of seed 0, and the order of the
         table.
-
-    Returns
-    -------
-    list of DataFrame
-        The table of each party.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is out of range, or the column does not exist.
-    DataError
-        If labels are missing, or there are fewer than two rows for each party.
     """
     _check_concentration(alpha)
     _check_column(frame, column)
@@ -198,26 +146,12 @@ def split_sorted(
 
     Parameters
     ----------
-    frame : DataFrame
-        n rows.
     column : str
         The column to sort by, which the parties' tables keep.
     num : int
         Number of parties, 1 to n.
     seed : int, optional
         Seed of the shuffle of rows with the same label. Default: the order of the table.
-
-    Returns
-    -------
-    list of DataFrame
-        The table of each party.
-
-    Raises
-    ------
-    ConfigError
-        If ``num`` is not a positive whole number, or the column does not exist.
-    DataError
-        If labels are missing, or there are fewer rows than parties.
     """
     _check_column(frame, column)
     order = _order(len(frame), num, seed, min_rows=1)

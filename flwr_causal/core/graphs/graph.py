@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
+from flwr_causal.core.saved import read_json
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -837,15 +838,7 @@ class CausalGraph:
         DataError
             If the file is missing, is not JSON, or holds no valid graph.
         """
-        path = Path(path)
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise DataError(f"no graph at {path}: check the path") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise DataError(f"{path} is not JSON ({error}): give a file made by save()") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{path} is JSON but not a graph: give a file made by CausalGraph.save")
+        record = read_json(path, "graph")
         try:
             return cls.from_dict(record, str(path))
         except (TypeError, ValueError) as error:

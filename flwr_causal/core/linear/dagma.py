@@ -66,38 +66,16 @@ def dagma(
     log-determinant h, from the solution of the previous stage; mu decreases from stage to stage. S
     is the covariance (divisor n).
 
+    The parameters that are not listed, the result and the errors are those of
+    :func:`~flwr_causal.core.linear.notears.notears`.
+
     Parameters
     ----------
-    moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame. Or a list of ``Moments``, for each
-        variable those of the rows that inform about what causes it.
     sparsity
         L1 penalty in the units of the variables' variance: a number, or a ``(d, d)`` array with one
         number for each edge. The default is that of the authors' code.
-    threshold
-        Edges of absolute weight at most this are removed. The default is the paper's.
-    knowledge
-        Required and forbidden edges and tiers. Default: none.
-    refit
-        Whether to give the edges of the final graph their least-squares weights.
     tolerance
         Relative decrease of the objective at which a stage ends.
-    all_edges
-        Whether to optimise over all allowed edges at once. Otherwise the solver optimises over a
-        growing active set of edges, which ends in a stationary point of the same problem. Default:
-        True for up to ``edge_problem.ALL_EDGES_LIMIT`` variables.
-
-    Returns
-    -------
-    CausalGraph
-        A DAG; ``raw_weights`` is the solution before the threshold.
-
-    Raises
-    ------
-    DataError
-        If the data are not a table of finite numbers.
-    ConfigError
-        If an option is out of range, or the knowledge does not fit the variables.
     """
     moments, masks = prepared(
         moments_or_data, sparsity, knowledge, threshold=threshold, tolerance=tolerance

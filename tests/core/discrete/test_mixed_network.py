@@ -108,6 +108,8 @@ def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
         (tmp_path / "other.json").write_text(content)
         with pytest.raises(DataError, match=message):
             MixedNetwork.load(tmp_path / "other.json")
+    with pytest.raises(DataError, match="no mixed network at"):
+        MixedNetwork.load(tmp_path / "absent.json")
 
 
 def test_bad_rows_are_named(fitted):

@@ -39,7 +39,7 @@ def test_json_keeps_any_float(tmp_path_factory, weights):
     [
         (None, "no graph at"),
         ("{", "not JSON"),
-        ("[]", "not a graph"),
+        ("[]", "does not hold a graph"),
         ('{"format": "other"}', "not a graph saved by"),
         ('{"format": "flwr-causal-graph", "version": 99}', "version 99.*upgrade"),
         ('{"format": "flwr-causal-graph", "version": 1, "kind": "dag"}', "lacks names, weights"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,27 +15,12 @@ from flwr_causal.core.consensus.schedules import (
     fast_schedule,
     paper_schedule,
 )
-from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.folds import num_held_out
-from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.interventions import moments_by_variable
-from flwr_causal.core.linear.model import least_squares
-from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.order_search import (
     ROWS_FOR_ORDERS,
-    OrderSolution,
-    search_orders,
-    sorted_orders,
 )
-from flwr_causal.core.linear.selection import held_out_error
-from flwr_causal.core.linear.solution import edges_above, refit_support
-from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.series.design import lagged_graph, to_square
-from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol import consensus
-from flwr_causal.runtime.method import Request
+from flwr_causal.strategies.consensus_runs import AdmmRun, Candidate, ConsensusRun, NeuralRun
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import also_called, refuse_ignored, require
@@ -44,327 +29,22 @@ from flwr_causal.strategies.privacy import PrivateStrategy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.consensus.schedules import Schedule
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.method import Request
 
 
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
 # graph before the choice.
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
-# In the search after the last round two columns may be adjacent if, in the solution before the
-# threshold, a standard deviation of one moves the other by more than this share of its own. On nine
-# kinds of data beyond the papers' simulators (d = 20, n = 256, three seeds), the summed mean SHD is
-# 67, 47, 35 and 37 with .05, .02, .01 and .003 (in units of the data), 200 without the search. With
-# .01 three of ninety other cases lack a pair and have 8 to 22 errors more than with .005.
-POSSIBLE = 0.005
 PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
-
-
-class Candidate(NamedTuple):
-    """One of the settings that a run fits in the same exchanges.
-
-    Parameters
-    ----------
-    factor : float
-        Factor on the automatic sparsity.
-    lags : int
-        Number of lags.
-    """
-
-    factor: float
-    lags: int
-
-
-class ConsensusRun(Protocol):
-    """The state of a run: of a linear system (:class:`AdmmRun`) or of perceptrons."""
-
-    @property
-    def agreement(self) -> Agreement:
-        """Columns, rows, means and variances."""
-
-    @property
-    def finished(self) -> str | None:
-        """Why the run is over, None to go on."""
-
-    @property
-    def request(self) -> Request:
-        """The request of the next exchange."""
-
-    def close(self, replies: Replies) -> tuple[Self, dict[str, Any]]:
-        """Return the state after an exchange, and diagnostics."""
-
-    @property
-    def graph(self) -> CausalGraph:
-        """The thresholded graph, a DAG."""
-
-    @property
-    def strengths(self) -> FloatArray:
-        """The strength of every edge before the threshold, shape (d, d)."""
-
-    @property
-    def total(self) -> list[Moments] | None:
-        """Each variable's second moments within families, None before the parties sent them."""
-
-    @property
-    def solution(self) -> OrderSolution | None:
-        """The search over orders, None without one."""
-
-
-@dataclass(frozen=True, eq=False)
-class AdmmRun:
-    """The state of a NOTEARS-ADMM run on linear systems, also over a lagged design.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    columns : tuple of str
-        Names of the m columns of the design.
-    masks : EdgeMasks
-        Background knowledge over these columns.
-    candidates : tuple of Candidate
-        The settings that are fitted in the same rounds; the first one gives the graph before the
-        choice.
-    choice : {"held-out", "bic"} or None
-        How one of the candidates is chosen; None if there is only one. With "held-out" every
-        candidate is fitted twice: to the rows that are not held out, and to all rows.
-    refits : bool
-        Whether one more exchange follows the last round.
-    problem : ServerProblem
-        Schedule, threshold and masks of the ADMM.
-    inner : State
-        State of the ADMM.
-    spread : ndarray of shape (d,)
-        Standard deviations of the variables, in the units in which they are fitted.
-    searches : bool
-        Whether a search over orders follows the refit.
-    cut : float or ndarray of shape (m, 1)
-        Threshold on the absolute weights of the graph that the search finds.
-    stopped : str or None
-        Why the rounds are over; None while they are not.
-    moments : ndarray of shape (folds, m, m) or None
-        Second moments within families (each variable and its parents, with ``searches`` each column
-        and its possible neighbours) from the last exchange. Under known interventions those of the
-        rows [1, x] of each set of targets, ``(sets, 1 + m, 1 + m)``.
-    moments_of : tuple of str
-        The parties that sent them.
-    solution : OrderSolution or None
-        The search over orders.
-    """
-
-    agreement: Agreement
-    columns: tuple[str, ...]
-    masks: EdgeMasks
-    candidates: tuple[Candidate, ...]
-    choice: Literal["held-out", "bic"] | None
-    refits: bool
-    problem: admm.ServerProblem
-    inner: admm.State
-    spread: FloatArray
-    searches: bool
-    cut: float | FloatArray
-    stopped: str | None = None
-    moments: FloatArray | None = None
-    moments_of: tuple[str, ...] = ()
-    solution: OrderSolution | None = None
-
-    @property
-    def finished(self) -> str | None:
-        """Why the run is over, None to go on; the refit follows the last round."""
-        return None if self.refits and self.moments is None else self.stopped
-
-    @property
-    def request(self) -> Request:
-        """W and the penalties of the next round, or the moments that the refit needs."""
-        if self.stopped is not None:
-            folds, needed = 2 if self.choice == "held-out" else 1, self._families()
-            if self.agreement.targets:
-                folds = len(self.agreement.targets)
-                needed = np.pad(needed, ((1, 0), (1, 0)), constant_values=1.0)
-            return Request(consensus.REFIT, {"moments": np.stack([needed] * folds)})
-        settings = self.problem.schedule.at(self.inner.round)
-        return Request(
-            consensus.ROUND,
-            {
-                "weights": self.inner.weights,
-                "penalty": settings.consensus_penalty,
-                "relaxation": settings.relaxation,
-            },
-        )
-
-    def close(self, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
-        """Solve for the next W, or keep the moments of the refit."""
-        if self.stopped is not None:
-            # Parties may be missing from a secure sum.
-            agreement = self.agreement.with_rows(replies.rows)
-            moments = replies["moments"]
-            refitted = replace(
-                self, agreement=agreement, moments=moments, moments_of=replies.parties
-            )
-            return refitted._searched() if self.searches else (refitted, {})
-        num_clients = self.agreement.num_parties
-        inner, info = admm.server_step(self.inner, replies["weights"], self.problem, num_clients)
-        stopped = admm.finished(inner, info, self.problem)
-        return replace(self, inner=inner, stopped=stopped), info._asdict()
-
-    @property
-    def graph(self) -> CausalGraph:
-        """The graph of the search, or the thresholded one of the chosen candidate, refitted."""
-        if self.solution is not None:
-            return self._graph_of_search(self.solution)
-        chosen = self._chosen()
-        raw = self._weights[chosen]
-        d = raw.shape[1]
-        adjacency, required = self._adjacencies()[chosen][:, :d], self.masks.required[:, :d]
-        weights = np.where(adjacency, raw, 0.0)
-        if self.total is not None:
-            weights = refit_support(self.total, adjacency, self.problem.threshold, required)
-        # With "held-out" the candidates occur twice in the arrays, see `choice`.
-        rows = d * (1 + self.candidates[chosen % len(self.candidates)].lags)
-        masks, names = self.masks.first(rows), self.agreement.names
-        if not self.problem.lags:
-            return CausalGraph(names, weights, raw_weights=raw, required=masks.required)
-        return lagged_graph(
-            names, weights[:rows], threshold_now=0, threshold_lagged=0, raw=raw[:rows], masks=masks
-        )
-
-    @property
-    def strengths(self) -> FloatArray:
-        """The strengths before the threshold, summed over the lags, shape (d, d).
-
-        They are the search's partial correlations, without it the absolute weights.
-        """
-        raw = np.abs(self._weights[self._chosen()])
-        if self.solution is not None:
-            raw = self.solution.strengths
-        d = raw.shape[1]
-        return np.asarray(raw.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
-
-    @property
-    def total(self) -> list[Moments] | None:
-        """Each variable's moments of these parties' rows, NaN outside of families.
-
-        None before the refit.
-        """
-        if self.moments is None:
-            return None
-        names, n = self.agreement.names, self.agreement.rows_of(self.moments_of)
-        if self.agreement.targets:
-            acted = acted_on(self.agreement.targets, names)
-            sent = moments_by_variable(self.moments, acted, n, self.columns)
-        else:
-            zeros = np.zeros(len(self.columns))
-            sent = [Moments(n, zeros, self.moments.sum(axis=0), self.columns)] * len(names)
-        known = self._families() > 0
-        parts, own = distinct(sent)
-        parts = [replace(part, second=np.where(known, part.second, np.nan)) for part in parts]
-        return [parts[place] for place in own]
-
-    @property
-    def _weights(self) -> FloatArray:
-        """W of each candidate without the row of intercepts, ``(L, m, d)``."""
-        return self.inner.weights[:, : len(self.columns)]
-
-    @property
-    def _rows(self) -> IntArray:
-        """Numbers of rows of the parties that sent moments: one may have been lost before."""
-        return np.array([self.agreement.rows[party] for party in self.moments_of])
-
-    def _adjacencies(self) -> list[BoolArray]:
-        """Return the edges of every candidate among the design's columns, (m, m), acyclic."""
-        threshold, required = self.problem.threshold, self.masks.required
-        return [edges_above(to_square(raw), threshold, required) for raw in self._weights]
-
-    def _families(self) -> FloatArray:
-        """Return 1 for pairs of columns in one family of some candidate's graph, shape (m, m)."""
-        needed = np.zeros(self.masks.required.shape)
-        for adjacency in [self._possible()] if self.searches else self._adjacencies():
-            family = adjacency.astype(float) + np.eye(len(needed))
-            needed[family @ family.T > 0] = 1.0
-        return needed
-
-    def _possible(self) -> BoolArray:
-        """Return the pairs of columns that may be adjacent after the search, (m, m), symmetric."""
-        raw, d = self._weights[0], len(self.spread)
-        effect = np.abs(raw) * np.tile(self.spread, len(raw) // d)[:, None] / self.spread
-        either = to_square(effect > POSSIBLE) | self.masks.required | self._adjacencies()[0]
-        return np.asarray(either | either.T)
-
-    def _searched(self) -> tuple[AdmmRun, dict[str, Any]]:
-        """Search over orders, from the graph of the ADMM too, on the moments that are known.
-
-        The pairs that may be adjacent are the possible ones, or all whose moments are known; the
-        better of the two is kept.
-        """
-        partial = self.total
-        assert partial is not None
-        d, known = len(self.agreement.names), self._families() > 0
-        variances = [part.second[j, j] for j, part in enumerate(partial)]
-        starts = {
-            "ADMM": topological_order(self._adjacencies()[0][:d, :d]),
-            "variance": [int(j) for j in np.argsort(variances, kind="stable")],
-        }
-        if known.all():
-            starts |= sorted_orders(max(partial, key=lambda part: part.n), d)
-        found = [
-            search_orders(partial, self.masks, num_targets=d, starts=starts, pairs=pairs)
-            for pairs in (self._possible(), known)
-        ]
-        best = min(found, key=lambda solution: solution.best.score)
-        pairs = np.triu(known, 1).sum() / np.triu(np.ones_like(known), 1).sum()
-        return replace(self, solution=best), {**best.info, "known_pairs": float(pairs)}
-
-    def _graph_of_search(self, solution: OrderSolution) -> CausalGraph:
-        assert self.total is not None
-        d, required = len(self.agreement.names), self.masks.required
-        raw = least_squares(self.total, solution.best.adjacency)[0]
-        adjacency = edges_above(to_square(raw), self.cut, required)
-        weights = refit_support(self.total, adjacency[:, :d], self.cut, required[:, :d])
-        if not self.problem.lags:
-            return CausalGraph(
-                self.agreement.names, weights, raw_weights=raw, required=self.masks.required
-            )
-        return lagged_graph(
-            self.agreement.names,
-            weights,
-            threshold_now=0,
-            threshold_lagged=0,
-            raw=raw,
-            masks=self.masks,
-        )
-
-    def _chosen(self) -> int:
-        """Return the index of the chosen candidate's fit to all rows."""
-        graphs, count = self._adjacencies(), len(self.candidates)
-        first = len(graphs) - count
-        if self.moments is None or self.choice is None:
-            return first
-        if self.choice == "bic":
-            assert self.total is not None
-            d = len(self.agreement.names)
-            errors = [gaussian_bic(self.total, graph[:, :d]) for graph in graphs]
-        else:
-            train, held_out = self._folds(self.moments)
-            errors = [held_out_error(train, held_out, graph) for graph in graphs[:count]]
-        # Of equal errors the fewer lags are chosen: two orders give the same graph if it has no
-        # edge at the further lags.
-        lags = [candidate.lags for candidate in self.candidates]
-        return first + min(range(count), key=lambda k: (errors[k], lags[k]))
-
-    def _folds(self, moments: FloatArray) -> list[Moments]:
-        """Return the moments of the training and of the held-out rows; sent divided by all rows."""
-        n, zeros = self.agreement.rows_of(self.moments_of), np.zeros(len(self.columns))
-        held_out = int(num_held_out(self._rows).sum())
-        return [
-            Moments(count, zeros, second * n / count, self.columns)
-            for count, second in zip((n - held_out, held_out), moments, strict=True)
-        ]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -620,83 +300,6 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
     def _side_by_side(self) -> tuple[Candidate, ...]:
         """The candidates; with held-out rows twice, for the other rows and for all rows."""
         return self.candidates * (2 if self._choice == "held-out" else 1)
-
-
-@dataclass(frozen=True, eq=False)
-class NeuralRun:
-    """The state of a NOTEARS-ADMM run with perceptrons.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    problem : ServerProblem
-        Shapes, schedule, threshold and masks of the ADMM.
-    inner : State
-        State of the ADMM.
-    measures : bool
-        Whether the strengths of the edges are computed in one more exchange; otherwise they are the
-        norms of the first layers' blocks.
-    stopped : str or None
-        Why the rounds are over; None while they are not.
-    slopes : ndarray of shape (d, d) or None
-        Mean square of df_j/dx_i over all rows, from the last exchange.
-    """
-
-    agreement: Agreement
-    problem: perceptrons.ServerProblem
-    inner: perceptrons.State
-    measures: bool
-    stopped: str | None = None
-    slopes: FloatArray | None = None
-
-    @property
-    def finished(self) -> str | None:
-        """Why the run is over, None to go on; the strengths follow the last round."""
-        return None if self.measures and self.slopes is None else self.stopped
-
-    @property
-    def request(self) -> Request:
-        """The parameters and the penalty of the next round, or the request for the strengths."""
-        parameters = {"parameters": self.inner.theta}
-        if self.stopped is not None:
-            return Request(consensus.SLOPES, parameters)
-        penalty = self.problem.schedule.at(self.inner.round).consensus_penalty
-        return Request(consensus.PERCEPTRONS, {**parameters, "penalty": penalty})
-
-    def close(self, replies: Replies) -> tuple[NeuralRun, dict[str, Any]]:
-        """Solve for the next parameters, or keep the strengths."""
-        if self.stopped is not None:
-            return replace(self, slopes=replies["slopes"]), {}
-        num_clients = self.agreement.num_parties
-        inner, info = perceptrons.server_step(
-            self.inner, replies["parameters"], self.problem, num_clients
-        )
-        stopped = perceptrons.finished(inner, info, self.problem)
-        return replace(self, inner=inner, stopped=stopped), info._asdict()
-
-    @property
-    def total(self) -> None:
-        """None: perceptrons are not refitted from moments."""
-
-    @property
-    def solution(self) -> None:
-        """None: perceptrons are not linear."""
-
-    @property
-    def strengths(self) -> FloatArray:
-        """Root mean squares of the slopes; before the last exchange the norms, shape (d, d)."""
-        if self.slopes is not None:
-            return np.sqrt(self.slopes)
-        return np.sqrt(self.problem.network.squared_norms(self.inner.theta))
-
-    @property
-    def graph(self) -> CausalGraph:
-        """The edges whose strength exceeds the threshold, a DAG."""
-        problem = self.problem
-        return strength_graph(
-            self.agreement.names, self.strengths, problem.threshold, problem.masks
-        )
 
 
 @also_called(model="kind")

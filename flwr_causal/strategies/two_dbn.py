@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.strategies.notears_admm import Candidate, ConsensusRun
+    from flwr_causal.strategies.consensus_runs import Candidate, ConsensusRun
 
 
 DEFAULT_ROUNDS = 25

@@ -36,6 +36,8 @@ DOCS = "docs/options.md"
 TABLE = "[tool.flwr.app.config]"
 # A line of the table with a comment behind its value.
 COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
+# A page that an option's meaning names.
+PAGE = re.compile(r"docs/([\w/]+)\.md")
 # Between these lines of docs/options.md stands what is written here.
 BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
 # On the pages of `privacy_pages`: which table stands between a line and the end.
@@ -205,9 +207,9 @@ def _documented(owner: type) -> dict[str, str]:
 def _section(title: str, options: Sequence[Option], *, who: bool = False) -> str:
     lines = [f"## {title}", "", "| Key | Value | Default | Meaning |", "|---|---|---|---|"]
     for option in options:
-        text = option.meaning.replace("|", "\\|")
-        if who:
-            text += f" {_owners(option.key)}"
+        text = PAGE.sub(r"[\1](\1.md)", option.meaning.replace("|", "\\|"))
+        if who and (owners := _owners(option.key)):
+            text += f" {owners}"
         default = "" if option.default in (None, "") else f"`{option.toml}`"
         lines.append(f"| `{option.key}` | {values_in_words(option.kind)} | {default} | {text} |")
     return "\n".join(lines) + "\n"

@@ -148,7 +148,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     small_counts : {"report", "suppress", "refuse"}, default "report"
         What parties do with counts of fewer rows: send them; send 0 instead, so that tables count
         fewer rows than there are; or refuse to reply. For methods that send counts, without
-        ``secure_aggregation``, which hides them. docs/privacy.md says what still follows from sums.
+        ``secure_aggregation``, which hides them. docs/privacy/schema.md says what still follows
+        from sums.
     output_dir : str or None, default None
         Directory for the results (under ``flwr run`` its absolute path). It is made at the start
         and updated during the run: status, history, failures, and what is needed to resume the run.
@@ -158,11 +159,16 @@ class CausalStrategy(FedAvg, Method[StateT]):
         directory holds no run, a new one starts; a completed run is returned. Method, options
         and tables must be the same; a party that is missing is left out of the exchanges until it
         is back. Without ``resume`` an earlier run in the directory is replaced.
-    missing_values, constant_columns, text_columns, unshared_columns, duplicate_columns : \
-{"fail", "drop"}, default "fail"
-        What to do about rows with missing or infinite values, columns that are constant over all
-        parties, columns that are not numbers, columns that only some parties have, and columns
-        that are exact copies of another one.
+    missing_values : {"fail", "drop"}, default "fail"
+        What to do about missing or infinite values: fail with an error, or leave their rows out.
+    constant_columns : {"fail", "drop"}, default "fail"
+        What to do about columns with one value in the rows of all parties.
+    text_columns : {"fail", "drop"}, default "fail"
+        What to do about columns that hold no numbers.
+    unshared_columns : {"fail", "drop"}, default "fail"
+        What to do about columns that only some parties have.
+    duplicate_columns : {"fail", "drop"}, default "fail"
+        What to do about columns that equal another one in every row.
 
     Raises
     ------

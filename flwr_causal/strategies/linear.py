@@ -86,7 +86,7 @@ class LinearStrategy(CausalStrategy[StateT]):
         How the parties' arrays are combined. "median" is the geometric median, which false arrays
         of a minority of the parties cannot move far; it needs three parties or more and their
         single replies (with ``secure_aggregation`` three ``groups``), and no privacy wrapper. See
-        docs/privacy.md.
+        docs/how_to/false_parties.md.
     """
 
     standardize: bool = False

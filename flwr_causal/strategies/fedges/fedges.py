@@ -250,8 +250,12 @@ class FedGES(CausalStrategy[FedGESRun]):
         columns are an error. The cut points follow from the parties' counts.
     max_states : int, default 64
         Largest number of states of a column.
-    constant_columns, text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
-        A column of one state stays as an isolated variable.
+    constant_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns of one state: "keep" leaves them as isolated variables.
+    text_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns that hold no numbers: "keep" takes them as categories.
+    duplicate_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns that equal another one in every row.
 
     References
     ----------

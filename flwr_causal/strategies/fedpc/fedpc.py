@@ -220,7 +220,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         Columns with one value at all parties; trees can keep them.
     unshared_columns : {"keep", "drop", "fail"}, default "keep"
         Columns that some parties lack.
-    text_columns, duplicate_columns : {"keep", "drop", "fail"}, default "keep"
+    text_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns that hold no numbers: "keep" takes them as categories.
+    duplicate_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns that equal another one in every row.
 
     References
     ----------

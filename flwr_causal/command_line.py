@@ -503,6 +503,10 @@ def reproduce(
         Path | None,
         typer.Option(metavar="DIR", envvar="FLWR_CAUSAL_DATA", help="Data that are not shipped."),
     ] = None,
+    copy: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the scenario there, to be changed; run nothing."),
+    ] = None,
     progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
 ) -> None:
     """Make a table of a paper, or one of your own: methods, baselines and peers on the same rows.
@@ -518,6 +522,12 @@ def reproduce(
             found = scenarios.find(one)
             typer.secho(one, bold=True, nl=False)
             typer.echo(f"  {found.title}; {found.paper or 'no paper'}, {found.table or 'no table'}")
+        return
+    if copy is not None:
+        if copy.exists():
+            raise ConfigError(f"{copy} exists already: name a new file")
+        copy.write_text(scenarios.text_of(name), encoding="utf-8")
+        typer.echo(f"Change {copy}, then: flwr-causal reproduce {copy}")
         return
     labels = [label.strip() for label in methods.split(",") if label.strip()]
     failed = 0

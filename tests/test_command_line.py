@@ -15,6 +15,7 @@ from flwr_causal.command_line import app
 from flwr_causal.reports.differences import compared
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.simulations.scenarios import scenario
 from flwr_causal.strategies.options import public_names
 from flwr_causal.testing import report
 
@@ -238,3 +239,15 @@ def test_check_method_makes_its_own_tables(monkeypatch):
 @pytest.mark.parametrize("method", methods.OWN_METHODS)
 def test_small_tables_suit_their_method(method):
     assert agreement_of(method, command_line._small_tables(method, {})).n > 0
+
+
+def test_a_scenario_is_copied_to_be_changed(tmp_path):
+    mine = tmp_path / "mine.toml"
+    assert str(mine) in call("reproduce", "ng2022-clients", "--copy", mine).stdout
+    copied, original = scenario.find(str(mine)), scenario.find("ng2022-clients")
+    assert copied.lines == original.lines
+    assert copied.grid == original.grid
+    shown = call("reproduce", "ng2022-clients", "--copy", mine)
+    assert shown.exit_code == 2
+    assert "exists already" in shown.stderr
+    assert "ng2022-clients" in call("reproduce", "ng2022-client", "--copy", tmp_path / "b").stderr

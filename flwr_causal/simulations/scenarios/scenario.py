@@ -267,10 +267,21 @@ def find(name: str) -> Scenario:
         except OSError as error:
             raise ConfigError(f"cannot read the scenario '{name}': {error.strerror}") from None
         return read(text, path.stem, path.absolute().parent)
+    return read(text_of(name), name)
+
+
+def text_of(name: str) -> str:
+    """Return the TOML text of a scenario of the package.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such scenario.
+    """
     if name not in names():
         raise ConfigError(f"There is no scenario '{name}'.{_nearest(name, names())} See --list.")
     file = resources.files(__package__).joinpath("experiments", f"{name}.toml")
-    return read(file.read_text(encoding="utf-8"), name)
+    return file.read_text(encoding="utf-8")
 
 
 def read(text: str, name: str, folder: Path | None = None) -> Scenario:

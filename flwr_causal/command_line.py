@@ -505,7 +505,7 @@ def reproduce(
     ] = None,
     copy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the scenario there, to be changed; run nothing."),
+        typer.Option(metavar="FILE", help="Write it there, to change."),
     ] = None,
     progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
 ) -> None:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, partial_correlations
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct, require_varying
+from flwr_causal.core.linear.order_kernels import DEPENDENT, Room, Task, select_all, sweep
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
 from flwr_causal.errors import ConfigError
@@ -64,15 +64,11 @@ CANDIDATE_COST = 1.0
 MOST_ROUNDS = 6
 # Sweeps over the variables in a round; the search usually ends after less than ten.
 MOST_SWEEPS = 100
-# Improvements of the score per row below this are rounding.
-LEAST_IMPROVEMENT = 1e-7
 # The correlations are rounded to multiples of this, so that sums over parties in another order give
 # the same graph.
 RESOLUTION = 2.0**-40
 # Digits to which scores, and the values that variables are sorted by, are compared.
 TIE_DIGITS = 9
-# A candidate whose variance given the parents is below this share is a combination of them.
-DEPENDENT = 1e-9
 
 
 class Candidate(NamedTuple):
@@ -371,7 +367,7 @@ class _Problem:
         limit = int(self.rows.min() * MOST_PARENTS) if max_parents is None else max_parents
         self.most = max(1, min(self.m - 1, limit))
         largest = self.most + int(self.required.sum(axis=0).max(initial=0))
-        self.room = _Room(
+        self.room = Room(
             candidates=np.empty(self.m, dtype=np.int64),
             parents=np.empty(self.m, dtype=np.int64),
             covariance=np.empty(self.m),
@@ -435,7 +431,7 @@ class _Problem:
         fits, others = np.empty((2, self.d)), np.empty((2, self.d))
         for _ in range(MOST_SWEEPS):
             check_deadline()
-            if not _sweep(task, self.room, scan, order, place, fits, others):
+            if not sweep(task, self.room, scan, order, place, fits, others):
                 break
 
     def _along(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> BoolArray:
@@ -443,7 +439,7 @@ class _Problem:
         place = np.empty_like(order)
         place[order] = np.arange(self.d)
         parents = np.zeros((self.m, self.d), dtype=bool)
-        _select_all(self._task(possible, costs), self.room, order, place, parents)
+        select_all(self._task(possible, costs), self.room, order, place, parents)
         return np.asarray(parents | self.required)
 
     def _promising(self) -> BoolArray:
@@ -455,12 +451,12 @@ class _Problem:
         task = task._replace(
             required=np.zeros_like(self.required), most=min(self.most, MOST_CANDIDATES)
         )
-        _select_all(task, self.room, np.arange(d), np.full(d, d), near)
+        select_all(task, self.room, np.arange(d), np.full(d, d), near)
         near[:d] |= near[:d].T
         return np.asarray(near & self.allowed | self.required)
 
-    def _task(self, possible: BoolArray, costs: FloatArray) -> _Task:
-        return _Task(
+    def _task(self, possible: BoolArray, costs: FloatArray) -> Task:
+        return Task(
             self.correlations,
             self.own,
             self.rows,
@@ -509,387 +505,3 @@ def _free_edges(
 def _log_choices(pairs: int, edges: int) -> float:
     """Return the logarithm of the number of sets of that many of the pairs."""
     return lgamma(pairs + 1) - lgamma(edges + 1) - lgamma(max(pairs - edges, 0) + 1)
-
-
-# The kernels. They create no arrays: those of `_Room` hold intermediate results.
-
-
-class _Task(NamedTuple):
-    """The arguments of a search that stay the same.
-
-    Attributes
-    ----------
-    correlations
-        ``(k, m, m)``; of pairs that cannot be adjacent or share a neighbour, entries may be NaN.
-    own, rows
-        ``(d,)`` for each variable which of the correlations inform about its causes, and their
-        number of rows.
-    log_variances
-        ``(d,)`` logarithms of the variables' variances.
-    possible, required
-        ``(m, d)`` edges that may, and that must be in the graph.
-    costs
-        ``(m,)`` cost of an edge from each column.
-    most
-        Parents of a variable at most, besides the required ones.
-    with_spread
-        Whether the score has the term of the noise variances' spread.
-    """
-
-    correlations: FloatArray
-    own: IntArray
-    rows: FloatArray
-    log_variances: FloatArray
-    possible: BoolArray
-    required: BoolArray
-    costs: FloatArray
-    most: int
-    with_spread: bool
-
-
-class _Room(NamedTuple):
-    """Arrays for intermediate results of one choice of parents.
-
-    Attributes
-    ----------
-    candidates
-        ``(m,)`` columns among which parents are chosen.
-    parents
-        ``(m,)`` positions of the chosen ones among the candidates.
-    covariance, variance
-        ``(m,)`` covariances of the candidates with the variable, and their variances, given the
-        parents; the variance is -1 for the parents.
-    factor
-        ``(parents, m)`` triangular factor of the candidates' correlations, one row for each parent.
-    loads
-        ``(m,)`` the factor's entries of the variable.
-    inverse
-        ``(parents, parents)`` inverse of the factor among the parents.
-    near
-        ``(m,)`` neighbours of a variable that is moved, in the order.
-    """
-
-    candidates: IntArray
-    parents: IntArray
-    covariance: FloatArray
-    variance: FloatArray
-    factor: FloatArray
-    loads: FloatArray
-    inverse: FloatArray
-    near: IntArray
-
-
-@compiled_inside
-def _enter(task: _Task, room: _Room, child: int, count: int, slot: int, size: int) -> float:
-    """Make the candidate at ``slot`` parent number ``size``; return the variance it explains."""
-    own = task.own[child]
-    root = np.sqrt(room.variance[slot])
-    for other in range(count):
-        value = task.correlations[own, room.candidates[slot], room.candidates[other]]
-        for row in range(size):
-            value -= room.factor[row, slot] * room.factor[row, other]
-        room.factor[size, other] = value / root
-    load = room.covariance[slot] / root
-    for other in range(count):
-        room.covariance[other] -= room.factor[size, other] * load
-        room.variance[other] -= room.factor[size, other] * room.factor[size, other]
-    room.parents[size] = slot
-    room.variance[slot] = -1.0
-    room.loads[size] = load
-    return load * load  # type: ignore[no-any-return]
-
-
-@compiled_inside
-def _grow(task: _Task, room: _Room, child: int, count: int) -> tuple[int, float]:
-    """Add parents while the score improves; return their number and the residual variance."""
-    own, size, residual = task.own[child], 0, 1.0
-    for slot in range(count):
-        room.covariance[slot] = task.correlations[own, room.candidates[slot], child]
-        room.variance[slot] = 1.0
-    for slot in range(count):
-        if task.required[room.candidates[slot], child] and room.variance[slot] > DEPENDENT:
-            residual -= _enter(task, room, child, count, slot, size)
-            size += 1
-    limit = size + task.most
-    while size < limit:
-        best, least, share, price = -1, -LEAST_IMPROVEMENT, 0.0, np.inf
-        for slot in range(count):
-            if room.variance[slot] > DEPENDENT:
-                explained = room.covariance[slot] * room.covariance[slot] / room.variance[slot]
-                cost = task.costs[room.candidates[slot]]
-                # What explains less at no less cost is not better.
-                if explained > share or cost < price:
-                    left = max(residual - explained, RESIDUAL_FLOOR) / residual
-                    change = 0.5 * task.rows[child] * np.log(left) + cost
-                    if change < least:
-                        best, least, share, price = slot, change, explained, cost
-        if best < 0:
-            break
-        residual = max(residual - _enter(task, room, child, count, best, size), RESIDUAL_FLOOR)
-        size += 1
-    return size, max(residual, RESIDUAL_FLOOR)
-
-
-@compiled_inside
-def _decompose(task: _Task, room: _Room, child: int, size: int) -> float:
-    """Decompose the correlations of the parents anew; return the residual variance."""
-    own, residual = task.own[child], 1.0
-    for row in range(size):
-        slot = room.parents[row]
-        for column in range(row, size):
-            other = room.parents[column]
-            value = task.correlations[own, room.candidates[slot], room.candidates[other]]
-            for above in range(row):
-                value -= room.factor[above, slot] * room.factor[above, other]
-            if column == row:
-                room.factor[row, slot] = np.sqrt(max(value, DEPENDENT))
-            else:
-                room.factor[row, other] = value / room.factor[row, slot]
-        load = task.correlations[own, room.candidates[slot], child]
-        for above in range(row):
-            load -= room.factor[above, slot] * room.loads[above]
-        room.loads[row] = load / room.factor[row, slot]
-        residual -= room.loads[row] * room.loads[row]
-    return max(residual, RESIDUAL_FLOOR)
-
-
-@compiled_inside
-def _superfluous(task: _Task, room: _Room, child: int, size: int, residual: float) -> int:
-    """Return the number of the parent without which the score is best, -1 for none."""
-    for row in range(size):
-        slot = room.parents[row]
-        room.inverse[row, row] = 1.0 / room.factor[row, slot]
-        for column in range(row):
-            value = 0.0
-            for between in range(column, row):
-                value += room.factor[between, slot] * room.inverse[between, column]
-            room.inverse[row, column] = -value * room.inverse[row, row]
-    worst, least = -1, -LEAST_IMPROVEMENT
-    for column in range(size):
-        parent = room.candidates[room.parents[column]]
-        if not task.required[parent, child]:
-            weight, variance = 0.0, 0.0
-            for row in range(column, size):
-                weight += room.inverse[row, column] * room.loads[row]
-                variance += room.inverse[row, column] * room.inverse[row, column]
-            explained = weight * weight / variance
-            gain = 0.5 * task.rows[child] * np.log1p(explained / residual)
-            change = gain - task.costs[parent]
-            if change < least:
-                worst, least = column, change
-    return worst
-
-
-@compiled_inside
-def _select(task: _Task, room: _Room, child: int, count: int) -> tuple[int, float, float]:
-    """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
-
-    Returns
-    -------
-    size, log_variance, cost
-        Number of parents, logarithm of the residual variance, cost of the edges.
-    """
-    size, residual = _grow(task, room, child, count)
-    while size > 0:
-        worst = _superfluous(task, room, child, size, residual)
-        if worst < 0:
-            break
-        size -= 1
-        for row in range(worst, size):
-            room.parents[row] = room.parents[row + 1]
-        residual = _decompose(task, room, child, size)
-    cost = 0.0
-    for row in range(size):
-        parent = room.candidates[room.parents[row]]
-        if not task.required[parent, child]:
-            cost += task.costs[parent]
-    return size, task.log_variances[child] + np.log(residual), cost
-
-
-@compiled_inside
-def _list_candidates(
-    task: _Task, room: _Room, child: int, order: IntArray, limit: int, skip: int
-) -> int:
-    """List the child's candidates: lags, and variables before position ``limit`` but ``skip``."""
-    count = 0
-    for column in range(len(order), len(task.possible)):
-        if task.possible[column, child]:
-            room.candidates[count] = column
-            count += 1
-    for at in range(limit):
-        if order[at] != skip and task.possible[order[at], child]:
-            room.candidates[count] = order[at]
-            count += 1
-    return count
-
-
-@compiled_in_place
-def _select_all(
-    task: _Task, room: _Room, order: IntArray, limits: IntArray, parents: BoolArray
-) -> None:
-    """Mark the parents of every variable among those before its position of ``limits``."""
-    for child in range(len(order)):
-        count = _list_candidates(task, room, child, order, limits[child], child)
-        size, _, _ = _select(task, room, child, count)
-        for row in range(size):
-            parents[room.candidates[room.parents[row]], child] = True
-
-
-@compiled_inside
-def _score_of(task: _Task, fit: float, first: float, second: float, cost: float, n: float) -> float:
-    """Return the score from sums over the variables, and the mean number of rows.
-
-    The sums are of n/2 log v, log v, (log v)^2, and the costs of the edges.
-    """
-    score = fit + cost
-    if task.with_spread:
-        d = len(task.rows)
-        spread = max(second / d - (first / d) * (first / d), 0.0)
-        score += 0.5 * d * np.log(spread + 2.0 / n)
-    return score
-
-
-@compiled_inside
-def _neighbours(
-    task: _Task, room: _Room, x: int, order: IntArray, place: IntArray
-) -> tuple[int, int]:
-    """List the neighbours of x in the order; return their number, and of those before x."""
-    count, before = 0, 0
-    for at in range(len(order)):
-        y = order[at]
-        if y != x and (task.possible[y, x] or task.possible[x, y]):
-            room.near[count] = y
-            count += 1
-            if at < place[x]:
-                before += 1
-    return count, before
-
-
-@compiled_inside
-def _move(x: int, target: int, order: IntArray, place: IntArray) -> None:
-    """Move x in the order to a position."""
-    step = 1 if target > place[x] else -1
-    at = place[x]
-    while at != target:
-        order[at] = order[at + step]
-        place[order[at]] = at
-        at += step
-    order[target] = x
-    place[x] = target
-
-
-@compiled_inside
-def _best_place(
-    task: _Task,
-    room: _Room,
-    x: int,
-    near: int,
-    here: int,
-    order: IntArray,
-    place: IntArray,
-    fits: FloatArray,
-    others: FloatArray,
-) -> tuple[int, float, float]:
-    """Find the best place of x: behind how many of its neighbours.
-
-    Returns
-    -------
-    goal, log_variance, cost
-        The place, -1 for the present one, and what x itself has there.
-    """
-    d, n, fit, first, second, cost = len(order), 0.0, 0.0, 0.0, 0.0, 0.0
-    for j in range(d):
-        n += task.rows[j] / d
-        fit += 0.5 * task.rows[j] * fits[0, j]
-        first += fits[0, j]
-        second += fits[0, j] * fits[0, j]
-        cost += fits[1, j]
-    best = _score_of(task, fit, first, second, cost, n) - LEAST_IMPROVEMENT * n
-    goal, log_there, cost_there = -1, 0.0, 0.0
-    for step in (-1, 1):
-        # Sums over all variables but x.
-        logs, squares = first - fits[0, x], second - fits[0, x] * fits[0, x]
-        fitted = fit - 0.5 * task.rows[x] * fits[0, x]
-        spent, slot = cost - fits[1, x], here
-        while (slot > 0) if step < 0 else (slot < near):
-            k = slot - 1 if step < 0 else slot
-            y = room.near[k]
-            if task.required[y, x] if step < 0 else task.required[x, y]:
-                break
-            slot += step
-            fitted += 0.5 * task.rows[y] * (others[0, k] - fits[0, y])
-            logs += others[0, k] - fits[0, y]
-            squares += others[0, k] * others[0, k] - fits[0, y] * fits[0, y]
-            spent += others[1, k] - fits[1, y]
-            limit = place[room.near[slot]] if slot < near else d
-            count = _list_candidates(task, room, x, order, limit, x)
-            _, log_own, own = _select(task, room, x, count)
-            score = _score_of(
-                task,
-                fitted + 0.5 * task.rows[x] * log_own,
-                logs + log_own,
-                squares + log_own * log_own,
-                spent + own,
-                n,
-            )
-            if score < best:
-                best, goal, log_there, cost_there = score, slot, log_own, own
-    return goal, log_there, cost_there
-
-
-@compiled_in_place
-def _sweep(
-    task: _Task,
-    room: _Room,
-    scan: IntArray,
-    order: IntArray,
-    place: IntArray,
-    fits: FloatArray,
-    others: FloatArray,
-) -> bool:
-    """Move every variable, in the order of ``scan``, to its best place; return whether any moved.
-
-    A move of x changes the predecessors of those variables alone that x passes, and only by x: for
-    each neighbour y of x one more choice of parents is enough, with x on its other side.
-
-    Parameters
-    ----------
-    task, room
-    scan
-        ``(d,)`` the variables, in the order in which they are moved.
-    order, place
-        ``(d,)`` the order, causes first, and the position of every variable; changed in place.
-    fits
-        ``(2, d)`` room for the logarithms of the residual variances, and the costs of the edges.
-    others
-        ``(2, d)`` room for the same of each neighbour with x on its other side.
-    """
-    d, moved = len(order), False
-    for at in range(d):
-        place[order[at]] = at
-    for child in range(d):
-        count = _list_candidates(task, room, child, order, place[child], -1)
-        _, fits[0, child], fits[1, child] = _select(task, room, child, count)
-    for x in scan:
-        near, here = _neighbours(task, room, x, order, place)
-        for k in range(near):
-            y = room.near[k]
-            others[0, k], others[1, k] = fits[0, y], fits[1, y]
-            if task.possible[x, y]:
-                count = _list_candidates(task, room, y, order, place[y], x)
-                if k < here:
-                    room.candidates[count] = x
-                    count += 1
-                _, others[0, k], others[1, k] = _select(task, room, y, count)
-        goal, log_there, cost_there = _best_place(
-            task, room, x, near, here, order, place, fits, others
-        )
-        if goal < 0:
-            continue
-        moved = True
-        for k in range(min(goal, here), max(goal, here)):
-            fits[0, room.near[k]], fits[1, room.near[k]] = others[0, k], others[1, k]
-        fits[0, x], fits[1, x] = log_there, cost_there
-        # Directly before, or after, the last neighbour that x passes.
-        _move(x, place[room.near[goal if goal < here else goal - 1]], order, place)
-    return moved

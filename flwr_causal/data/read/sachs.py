@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.data.partition import draw_rows, split_even
 from flwr_causal.errors import ConfigError, DataError
 
 ROWS_FILE = "sachs_all_7466.csv"
@@ -39,9 +38,6 @@ TARGETS = {
 }
 #: Number added before the logarithm, as in published versions; the smallest values are near 1.
 LOG_OFFSET = 10.0
-#: Number of rows that Yang et al. (2024) draw, and number of parties.
-PAPER_ROWS = 7460
-PAPER_PARTIES = 10
 
 
 class Sachs(NamedTuple):
@@ -121,33 +117,6 @@ def condition_parties(data: Sachs) -> dict[str, pd.DataFrame]:
         str(name): data.rows[data.conditions == name].reset_index(drop=True)
         for name in data.conditions.unique()
     }
-
-
-def sampled_parties(
-    data: Sachs, seed: int, num_parties: int = PAPER_PARTIES, num_rows: int = PAPER_ROWS
-) -> list[pd.DataFrame]:
-    """Split rows at random, whatever their condition: the protocol of Yang et al. (2024).
-
-    Parameters
-    ----------
-    data : Sachs
-        Result of `read_sachs`.
-    seed : int
-        Seed of the choice and the order of the rows.
-    num_parties, num_rows : int
-        Number of parties, and of rows that are drawn. Default: 10 and 7460, as in the paper.
-
-    Returns
-    -------
-    list of DataFrame
-        The table of each party.
-
-    Raises
-    ------
-    DataError
-        If there are fewer rows than ``num_rows``, or fewer drawn rows than parties.
-    """
-    return split_even(draw_rows(data.rows, num_rows, seed), num_parties)
 
 
 def _truth(path: Path, names: tuple[str, ...]) -> CausalGraph:

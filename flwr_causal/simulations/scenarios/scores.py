@@ -40,10 +40,6 @@ OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
 COUNTED = ("exchanges", "kilobytes")
 TIMES = ("cpu_seconds",)
 METRICS = (*COMPARED, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *TIMES)
-#: Metrics of which less is better.
-LOWER = {"shd", "reversed", "missing", "extra", "fdr", "fpr", "smhd", "cpdag_shd", "lagged_shd",
-         "lagged_fdr", "shd_reversed_twice", "sid", "effect_error", "exchanges", "kilobytes",
-         "cpu_seconds"}  # fmt: skip
 
 
 def check_metrics(names: Sequence[str]) -> None:

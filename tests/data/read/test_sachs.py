@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from shared_data import DATA, needs_shared_data
 
-from flwr_causal.data.read.sachs import condition_parties, read_sachs, sampled_parties
+from flwr_causal.data.read.sachs import condition_parties, read_sachs
 from flwr_causal.errors import ConfigError, DataError
 
 ROWS = """raf,mek,pka,condition
@@ -62,21 +62,6 @@ def test_logarithm_and_standardised_units(folder):
     pd.testing.assert_frame_equal(read_sachs(folder, log=True, standardize=True).rows, expected)
 
 
-def test_rows_are_drawn_without_replacement_and_dealt_out(folder):
-    data = read_sachs(folder)
-    parties = sampled_parties(data, seed=0, num_parties=2, num_rows=4)
-    assert [len(party) for party in parties] == [2, 2]
-    drawn = pd.concat(parties)["raf"].tolist()
-    assert len(set(drawn)) == 4
-    assert set(drawn) < set(data.rows["raf"])
-    samples = [pd.concat(sampled_parties(data, s, 2, 5))["raf"].tolist() for s in (0, 1, 0)]
-    assert samples[0] == samples[2] != samples[1]
-    assert sorted(samples[0]) == sorted(samples[1]) == sorted(data.rows["raf"])
-    for num_rows in (6, 0):
-        with pytest.raises(DataError, match=f"cannot draw {num_rows} rows from a table of 5"):
-            sampled_parties(data, 0, 1, num_rows)
-
-
 def test_bad_folders_are_refused(folder):
     with pytest.raises(ConfigError, match="18 edges: choose 17 or 20"):
         read_sachs(folder, edges=18)
@@ -109,4 +94,3 @@ def test_the_cells_of_sachs():
     other = read_sachs(DATA / "sachs", edges=17).truth
     assert other.num_edges == 17
     assert (other.adjacency & ~data.truth.adjacency).sum() == 1
-    assert [len(party) for party in sampled_parties(data, seed=0)] == [746] * 10

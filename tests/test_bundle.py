@@ -29,7 +29,7 @@ def imported(module):
     return names & set(FILES)
 
 
-# Learners that `by_name` imports by their file's name, and the public solvers, for methods of others.
+# Learners that `by_name` imports by file name, and the public solvers, for methods of others.
 BY_NAME = {
     "flwr_causal.core.circuits.learners.decision_tree",
     "flwr_causal.core.circuits.learners.einsum",

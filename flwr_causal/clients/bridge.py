@@ -58,6 +58,17 @@ OF_RUN = (TABLE, secure.SECURE, *privacy.OF_RELEASE)
 _last_setup: dict[str, Setup] = {}
 
 
+class _App(ClientApp):
+    """A ClientApp that Ray, which sends it with each message, packs as what it is built from."""
+
+    def __init__(self, clients: Clients, source: Callable[[Context], Source]) -> None:
+        super().__init__()
+        self._built_from = (clients, source)
+
+    def __reduce__(self) -> tuple[Callable[..., ClientApp], tuple[Any, ...]]:
+        return client_app, self._built_from
+
+
 def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientApp:
     """Build the ClientApp that runs one method, or any of several.
 
@@ -75,7 +86,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     ClientApp
         Handles ``train``, ``query`` and ``query.schema`` messages.
     """
-    app = ClientApp()
+    app = _App(clients, source)
 
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: The record in a node's state that holds key and digest.
 TABLE = "table"
 # A process may serve many simulated parties, whose tables stay in memory and need no second digest.
-_LIMIT = 256
+_LIMIT = 10_000
 
 _latest: OrderedDict[str, tuple[weakref.ref[Any], str]] = OrderedDict()
 

@@ -44,6 +44,11 @@ class Columns:
     never: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
 
+    @property
+    def shows_all(self) -> bool:
+        """Whether runs see every column."""
+        return not self.allowed and not self.never
+
     def shows(self, name: str) -> bool:
         """Return whether runs see a column."""
         return (not self.allowed or _any(self.allowed, name)) and not _any(self.never, name)

@@ -6,11 +6,12 @@ Ray's processes import this module and the method's client, and nothing of the s
 from __future__ import annotations
 
 import pickle
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.clients import Source
+from flwr_causal.clients.base import cached
 from flwr_causal.data.read.pieces import open_table, open_table_cached
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.protocol.schema import party_name
@@ -18,7 +19,6 @@ from flwr_causal.protocol.schema import party_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pandas as pd
     from flwr.app import Context
 
     from flwr_causal.data.read.pieces import Table
@@ -32,30 +32,35 @@ class Tables:
     parties : sequence
         Tables in memory, or paths of files.
     directory : str, optional
-        Directory for tables in memory, which the processes of Ray read from there. Otherwise Ray
-        would send all tables with each message. Default: tables stay in memory.
+        Directory from which the processes of Ray read tables that are in memory, and the paths of
+        the others. Otherwise Ray would send those of all parties with each message. Default:
+        tables stay in memory.
     """
 
     def __init__(self, parties: Sequence[Any], directory: str | None = None) -> None:
-        self._reads = [self._read(index, party, directory) for index, party in enumerate(parties)]
-
-    @staticmethod
-    def _read(index: int, party: Any, directory: str | None) -> Callable[[], Table]:
-        if directory is None:
-            return cache(partial(open_table, party))
-        if isinstance(party, str | Path):
-            return partial(open_table_cached, Path(party).absolute())
-        path = Path(directory, f"party-{index}.pickle")
-        path.write_bytes(pickle.dumps(read_table(party)))
-        return partial(_unpickled, path)
+        self._directory = directory
+        self._reads: list[Callable[[], Table]] = []
+        for index, party in enumerate(parties):
+            if directory is None:
+                self._reads.append(cache(partial(open_table, party)))
+                continue
+            file = isinstance(party, str | Path)
+            kept = Path(party).absolute() if file else read_table(party)
+            _stored(directory, index).write_bytes(pickle.dumps(kept))
 
     def __call__(self, context: Context) -> Source:
         """Return the table of a node's party."""
         index = int(context.node_config["partition-id"])
-        return Source(party_name(context), self._reads[index])
+        if self._directory is None:
+            return Source(party_name(context), self._reads[index])
+        path = _stored(self._directory, index)
+
+        def read() -> Table:
+            kept: Table | Path = cached(context, "table", lambda: pickle.loads(path.read_bytes()))
+            return open_table_cached(kept) if isinstance(kept, Path) else kept
+
+        return Source(party_name(context), read)
 
 
-@lru_cache(maxsize=64)
-def _unpickled(path: Path) -> pd.DataFrame:
-    frame: pd.DataFrame = pickle.loads(path.read_bytes())
-    return frame
+def _stored(directory: str, index: int) -> Path:
+    return Path(directory, f"party-{index}.pickle")

@@ -1,6 +1,7 @@
 """``simulate`` as notebooks call it."""
 
 import inspect
+import pickle
 import re
 
 import numpy as np
@@ -11,12 +12,15 @@ from numba import njit
 
 import flwr_causal
 from flwr_causal import CausalGraph, simulate
+from flwr_causal.clients import MomentsClient, client_app
 from flwr_causal.compat import FLOWER_LOGGER
 from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.progress import PARTIES, SCHEMA, SERVER, Bar, progress_bar
+from flwr_causal.simulations.tables import Tables
 from flwr_causal.strategies import Lingam, Moments, NotearsADMM
 
 FED = make_federation()
@@ -224,3 +228,20 @@ def test_a_column_that_is_constant_at_one_party_only():
     tables[0]["x2"] = 4.0
     run = quick("notears-admm", tables)
     assert run.graph.is_acyclic()
+
+
+def test_what_ray_sends_with_each_message_does_not_grow_with_the_parties(tmp_path):
+    file = tmp_path / "last.csv"
+    TABLES[-1].to_csv(file, index=False)
+    sizes = {}
+    for copies in (1, 30):
+        parties = [*list(TABLES[:-1]) * copies, file]
+        directory = tmp_path / str(copies)
+        directory.mkdir()
+        packed = pickle.dumps(client_app(MomentsClient, Tables(parties, str(directory))))
+        sizes[copies] = len(packed) - len(str(directory))
+        reports = exchange_schema(Moments(), LocalGrid(pickle.loads(packed), len(parties)))[1]
+        assert list(reports.rows.values()) == [len(t) for t in TABLES[:-1]] * copies + [
+            len(TABLES[-1])
+        ]
+    assert sizes[1] == sizes[30] < 1000

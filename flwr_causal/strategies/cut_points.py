@@ -36,11 +36,14 @@ class CutStep(NamedTuple):
         Diagnostics for the history.
     cuts : tuple of ndarray
         The cut points of each column; () before they are known.
+    ends : tuple of (float, float) or None
+        How far the outermost bins of each column reach, where that is known.
     """
 
     stage: CutStage | None
     info: dict[str, Any]
     cuts: tuple[FloatArray, ...] = ()
+    ends: tuple[tuple[float, float] | None, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +105,10 @@ class CutStage:
             return CutStep(replace(self, state=after), info)
         if self.spreading and (again := cut_points.second_search(after)) is not None:
             return CutStep(replace(self, state=again, spreading=False), info)
-        return CutStep(None, info, cut_points.cut_points(after))
+        chosen = [self.agreement.names.index(name) for name in self.agreement.continuous]
+        mean, variance = self.agreement.mean[chosen], self.agreement.variance[chosen]
+        found = cut_points.ends(after, mean, variance)
+        return CutStep(None, info, cut_points.cut_points(after), found)
 
 
 def _rows_of(

@@ -123,6 +123,16 @@ def test_triples_of_rows_that_overlap(table):
     alike(pairs(more, "triples"), apart, whole)
 
 
+@pytest.mark.parametrize("training", ["pairs", "triples"])
+def test_the_mean_given_a_number_of_another_party_reaches_into_the_tails(training):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=1000)
+    frame = pd.DataFrame({"row_id": np.arange(1000), "x": x, "y": x + rng.normal(0, 0.3, 1000)})
+    found = pairs(vertical(frame, ["x"], ["y"]), training).model
+    means = found.moments("y", pd.DataFrame({"x": [-2.0, -1.0, 0.0, 1.0, 2.0]}))[0]
+    assert means == pytest.approx([-2.0, -1.0, 0.0, 1.0, 2.0], abs=0.13)
+
+
 def test_overlapping_rows_and_columns_count_once(table):
     top, bottom = table[:250], table[250:]
     tables = [

@@ -41,12 +41,15 @@ class Variable(NamedTuple):
         ``edges[k - 1] < x <= edges[k]``; the first and the last are open.
     missing_state : bool, default False
         Whether a missing value is a state (an interval) of its own, the last one.
+    ends : (float, float), optional
+        How far the first and the last interval reach in samples and means.
     """
 
     name: str
     states: tuple[Any, ...] | None = None
     edges: tuple[float, ...] | None = None
     missing_state: bool = False
+    ends: tuple[float, float] | None = None
 
     @property
     def num_states(self) -> int:
@@ -175,8 +178,8 @@ class Domain:
         columns : iterable of str, optional
             The variables of the frame, in the domain's order. Default: all.
         rng : Generator, optional
-            Draws a number from each interval. Default: its middle. An open interval is assumed to
-            be as wide as its neighbour, or 1 if it has none.
+            Draws a number from each interval. Default: its middle. An open interval reaches to the
+            variable's end; without ends it is as wide as its neighbour, or 1 if it has none.
 
         Returns
         -------
@@ -202,7 +205,7 @@ class Domain:
         if variable.states is not None:
             return _decoded_states(values, variable.states)
         if variable.edges is not None:
-            return _decoded_interval(values, variable.edges, rng)
+            return _decoded_interval(values, variable, rng)
         return np.array(values, dtype=np.float64)
 
     @classmethod
@@ -260,7 +263,7 @@ class Domain:
 
 def _checked(variable: Variable) -> Variable:
     """Return a variable with tuples of plain states and edges."""
-    name, states, edges, missing_state = variable
+    name, states, edges, missing_state, ends = variable
     if states is not None and edges is not None:
         raise DataError(f"variable {name!r} has states and edges: give one of them")
     if states is not None:
@@ -273,7 +276,11 @@ def _checked(variable: Variable) -> Variable:
             raise DataError(f"variable {name!r}: edges must be finite and ascend, got {edges}")
     if missing_state and states is None and edges is None:
         raise DataError(f"variable {name!r}: a number has no state for missing values: give edges")
-    return Variable(str(name), states, edges, bool(missing_state))
+    if ends is not None:
+        if not edges or not ends[0] < edges[0] <= edges[-1] < ends[1]:
+            raise DataError(f"variable {name!r}: ends must be outside of the edges, got {ends}")
+        ends = (float(ends[0]), float(ends[1]))
+    return Variable(str(name), states, edges, bool(missing_state), ends)
 
 
 def _check_column(variable: Variable, column: FloatArray) -> None:
@@ -382,11 +389,13 @@ def _decoded_states(values: FloatArray, states: Sequence[Any]) -> NDArray[Any]:
 
 
 def _decoded_interval(
-    values: FloatArray, edges: Sequence[float], rng: np.random.Generator | None
+    values: FloatArray, variable: Variable, rng: np.random.Generator | None
 ) -> FloatArray:
     """Return a number from each interval: a uniform draw, or without ``rng`` its middle."""
-    inner = np.asarray(edges, dtype=np.float64)
-    if len(inner) == 0:
+    inner = np.asarray(variable.edges, dtype=np.float64)
+    if variable.ends is not None:
+        bounds = np.concatenate((variable.ends[:1], inner, variable.ends[1:]))
+    elif len(inner) == 0:
         bounds = np.array([-0.5, 0.5])
     else:
         widths = np.diff(inner) if len(inner) > 1 else np.ones(1)

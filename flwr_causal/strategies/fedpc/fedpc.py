@@ -507,8 +507,10 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
         step = stage.close(replies)
         if step.stage is not None:
             return replace(state, stage=step.stage), step.info
-        cuts = dict(zip(state.agreement.continuous, step.cuts, strict=True))
-        domain = with_intervals(state.domain, cuts, state.holdings.lacking)
+        numbers = state.agreement.continuous
+        cuts = dict(zip(numbers, step.cuts, strict=True))
+        ends = dict(zip(numbers, step.ends, strict=True))
+        domain = with_intervals(state.domain, cuts, ends, state.holdings.lacking)
         return _begun(method, replace(state, domain=domain)), step.info
     if isinstance(stage, SumsStage):
         following, info = stage.close(replies)

@@ -183,7 +183,10 @@ def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, fewest: 
 
 
 def with_intervals(
-    domain: Domain, cuts: Mapping[str, NDArray[np.float64]], missing: Iterable[str]
+    domain: Domain,
+    cuts: Mapping[str, NDArray[np.float64]],
+    ends: Mapping[str, tuple[float, float] | None],
+    missing: Iterable[str],
 ) -> Domain:
     """Return the domain in which some numbers are only seen by their interval.
 
@@ -192,12 +195,18 @@ def with_intervals(
     domain : Domain
     cuts : mapping of str to ndarray
         The ascending cut points of each of these numbers.
+    ends : mapping of str to (float, float) or None
+        How far the outermost intervals reach.
     missing : iterable of str
         Variables of which a missing value is an interval of its own.
     """
     lacking = set(missing)
     variables = tuple(
-        one._replace(edges=tuple(cuts[one.name].tolist()), missing_state=one.name in lacking)
+        one._replace(
+            edges=tuple(cuts[one.name].tolist()),
+            ends=ends[one.name],
+            missing_state=one.name in lacking,
+        )
         if one.name in cuts
         else one
         for one in domain.variables

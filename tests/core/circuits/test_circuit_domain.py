@@ -1,5 +1,7 @@
 """Between frames and the values that circuits work on."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,6 +48,15 @@ def test_a_frame_says_which_columns_are_categories():
     np.testing.assert_array_equal(domain.encode(values), values)
     with pytest.raises(DataError, match="'nothing'"):
         Domain.from_frame(frame, categorical=["nothing"])
+
+
+def test_open_intervals_reach_to_the_ends():
+    domain = Domain((Variable("x", edges=(0.0, 1.0), ends=(-4.0, 1.5)),))
+    assert domain.decode(np.arange(3.0)[:, None])["x"].tolist() == [-2.0, 0.5, 1.25]
+    drawn = domain.decode(np.zeros((500, 1)), rng=np.random.default_rng(0))["x"]
+    assert -4 <= drawn.min() < -3.9
+    assert -0.1 < drawn.max() <= 0
+    assert Domain.from_plain(json.loads(json.dumps(domain.to_plain()))) == domain
 
 
 def test_columns_are_found_by_name_and_some_may_be_left_out():
@@ -120,6 +131,8 @@ def test_plain_domains_come_back():
         ((Variable("a", edges=(1.0, 0.0)),), "ascend"),
         ((Variable("a", edges=(np.inf,)),), "finite"),
         ((Variable("a", missing_state=True),), "no state for missing"),
+        ((Variable("a", edges=(0.0, 1.0), ends=(-1.0, 1.0)),), "outside of the edges"),
+        ((Variable("a", ends=(-1.0, 1.0)),), "outside of the edges"),
     ],
 )
 def test_wrong_variables_are_named(variables, message):

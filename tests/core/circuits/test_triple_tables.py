@@ -16,6 +16,7 @@ from flwr_causal.core.circuits.learners.trees.triple_tables import (
     Joints,
     Tables,
     grown,
+    normal_table,
     roots,
     shrunk,
     tree_leaf,
@@ -224,6 +225,23 @@ def test_each_class_has_its_own_trees():
     assert densities.sum() == pytest.approx(1.0)
     right = np.where(rows[:, 3] > 0, (rows[:, 0] + rows[:, 1]) % 2, rows[:, 0] * rows[:, 1])
     assert densities[rows[:, 2] == right].sum() > 0.97
+
+
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.5, 0.97])
+def test_a_table_of_normal_scores_is_that_of_the_normal_distribution(correlation):
+    rng = np.random.default_rng(7)
+    x, noise = rng.standard_normal((2, 400_000))
+    y = correlation * x + np.sqrt(1 - correlation**2) * noise
+    codes = [
+        np.searchsorted(np.quantile(one, np.arange(1, size) / size), one)
+        for one, size in ((x, 16), (y, 10))
+    ]
+    seen = np.zeros((16, 10))
+    np.add.at(seen, tuple(codes), 1.0)
+    above, alone = seen.sum(axis=1) / len(x), seen.sum(axis=0) / len(x)
+    found = normal_table(seen, above, alone)
+    np.testing.assert_allclose(found, seen / seen.sum(axis=1, keepdims=True), atol=0.05)
+    assert found.sum(axis=1) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("d", [1, 3, 8, 30])

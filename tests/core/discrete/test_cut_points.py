@@ -10,6 +10,7 @@ from flwr_causal.core.discrete.cut_points import (
     TOLERANCE,
     count_up_to,
     cut_points,
+    ends,
     finished,
     init,
     step,
@@ -317,3 +318,51 @@ def test_a_value_that_many_rows_share_gets_a_bin_apart():
         others = np.delete(own, own.argmax())
         assert others.max() < 1.3 * others.mean()
     assert bins[2].max() < 1.1 * bins[2].mean()
+
+
+def ends_of(values, num_bins=16, whole=False):
+    state, cuts = one_column(values, num_bins, whole)
+    return cuts, ends(state, np.array([values.mean()]), np.array([values.var()]))[0]
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+@pytest.mark.parametrize(
+    ("draw", "within"),
+    [("normal", 0.02), ("exponential", 0.04), ("uniform", 0.012), ("laplace", 0.08)],
+)
+@pytest.mark.parametrize("num_bins", [8, 16, 32])
+def test_middles_of_the_outermost_bins_are_means_of_their_rows(draw, within, turned, num_bins):
+    values = turned * getattr(np.random.default_rng(1), draw)(size=30_000)
+    cuts, (low, high) = ends_of(values, num_bins)
+    spread = values.std()
+    assert (low + cuts[0]) / 2 == pytest.approx(
+        values[values <= cuts[0]].mean(), abs=2 * within * spread
+    )
+    assert (cuts[-1] + high) / 2 == pytest.approx(
+        values[values > cuts[-1]].mean(), abs=2 * within * spread
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ends_are_outside_of_the_cut_points_where_there_are_any(kind):
+    cuts, found = ends_of(sample(kind))
+    assert found is None or found[0] < cuts[0] <= cuts[-1] < found[1]
+    if kind in ("cauchy", "pareto", "outlier"):  # the variance is that of far outliers
+        assert found is None
+
+
+def test_ends_follow_from_the_split_of_no_row():
+    values = sample("lognormal")[:, None]
+    found = []
+    for parts in ([values], [values[:7], values[7:900], values[900:]]):
+        state, _ = agree_on(parts, 16)
+        mean = sum(part.sum(axis=0) for part in parts) / len(values)
+        square = sum(((part - mean) ** 2).sum(axis=0) for part in parts) / len(values)
+        found.append(ends(state, mean, square))
+    assert found[0] == found[1]
+
+
+def test_whole_numbers_and_constants_have_no_ends():
+    rng = np.random.default_rng(0)
+    assert ends_of(rng.poisson(20, 500).astype(float), whole=True)[1] is None
+    assert ends_of(np.full(50, 3.0))[1] is None

@@ -103,7 +103,8 @@ def trained(domain: Domain, plan: Plan, joints: Joints | None, products: FloatAr
     if not rows.any():
         raise DataError(f"no class has {plan.min_rows} rows: nothing to learn")
     if joints is not None:
-        ordered = np.array([domain.variables[j].edges is not None for j in plan.columns])
+        variables = [domain.variables[j] for j in plan.columns]
+        ordered = np.array([one.edges is not None and not one.missing_state for one in variables])
         nodes = class_nodes(joints, counts, ordered, plan.columns)
     else:
         trees = _trees(layout, counts, plan.learner.strengths)

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtr, ndtri
 
 from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
 from flwr_causal.core.circuits.learners.trees.trees import PRIOR_STRENGTHS
@@ -48,6 +48,10 @@ MOST_MARKS = 768
 MOST_TREES = 8
 #: Share of a prior from other tables that is replaced by the variable's distribution.
 SOFT = 0.05
+#: The same of tables of jointly normal scores, which have no cells of probability 0.
+SOFT_NORMAL = 0.01
+#: Correlations of normal scores from which the most likely is chosen.
+CORRELATIONS = np.tanh(np.linspace(-3.0, 3.0, 61))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +194,42 @@ def shrunk(counts: FloatArray, priors: Sequence[FloatArray]) -> Estimate:
     return Estimate(evidence_of, cells / cells.sum(axis=-1, keepdims=True))
 
 
+def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> FloatArray:
+    """Return the table of two numbers in intervals whose normal scores are jointly normal.
+
+    The correlation is the most likely of `CORRELATIONS`. Given an interval of the parent, the score
+    of the variable is taken to be normal.
+
+    Parameters
+    ----------
+    seen : ndarray, shape (intervals of the parent, intervals)
+    above, alone : ndarray
+        Probabilities of the parent's and of the variable's intervals, positive.
+
+    Returns
+    -------
+    ndarray, shape (intervals of the parent, intervals)
+    """
+    given, spread = _scores(above)[:2]
+    ends = _scores(alone)[2]
+    left = np.sqrt(1.0 - CORRELATIONS**2 * (1.0 - spread[:, None]))[:, :, None]
+    middles = (given[:, None] * CORRELATIONS)[:, :, None]
+    tables = np.diff(ndtr((ends - middles) / left), axis=2).transpose(1, 0, 2)
+    logs = np.log((1.0 - SOFT_NORMAL) * tables + SOFT_NORMAL * alone)
+    table = tables[int((seen * logs).sum(axis=(1, 2)).argmax())]
+    return np.asarray(table / table.sum(axis=1, keepdims=True))
+
+
+def _scores(probabilities: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean and variance of the standard normal in intervals, and the intervals' ends."""
+    ends = ndtri(np.clip(np.concatenate(([0.0], np.cumsum(probabilities)[:-1], [1.0])), 0.0, 1.0))
+    inner = np.isfinite(ends)
+    density = np.where(inner, np.exp(-0.5 * ends**2) / np.sqrt(2.0 * np.pi), 0.0)
+    slopes = np.where(inner, ends, 0.0) * density
+    means = -np.diff(density) / probabilities
+    return means, 1.0 - np.diff(slopes) / probabilities - means**2, ends
+
+
 class Tables:
     """Estimates from the counts of one class.
 
@@ -199,7 +239,7 @@ class Tables:
     counts : ndarray, shape (L, L)
         Of single states and pairs; those of pairs with pairs are not read.
     ordered : ndarray of bool, shape (d,)
-        Whether a variable's groups are of intervals that follow each other.
+        Whether a variable's states are intervals that follow each other.
     others : Tables, optional
         Those of the other classes, towards which tables are shrunk.
     """
@@ -259,7 +299,7 @@ class Tables:
         return shrunk(seen, priors)
 
     def _lifted(self, variable: int, parent: int, seen: FloatArray) -> Iterator[FloatArray]:
-        """Yield the tables of groups of states, as those of the states in them."""
+        """Yield what the table given a parent is shrunk to: groups of states, and a normal one."""
         groups, own = self.joints.groups[parent], self.joints.groups[variable]
         alone = self._table(variable)
         for wide in (1, 2):
@@ -271,6 +311,9 @@ class Tables:
             share = _summed(alone, below, 0)
             table = shrunk(grouped, [share]).table[above][:, below] * (alone / share[below])
             yield (1.0 - SOFT) * table + SOFT * alone
+        if self.ordered[parent] and self.ordered[variable]:
+            normal = normal_table(seen, self._table(parent), alone)
+            yield (1.0 - SOFT_NORMAL) * normal + SOFT_NORMAL * alone
 
     def _of_two(self, variable: int, first: int, second: int) -> Estimate | None:
         if first > second:
@@ -391,7 +434,7 @@ def class_nodes(
     counts : ndarray, shape (C, L, L)
         Of marks, by class.
     ordered : ndarray of bool, shape (d,)
-        Which variables are numbers in intervals.
+        Which variables are numbers in intervals, without one of missing values.
     columns : sequence of int, length d
         Of the variables in the domain, ascending.
     """

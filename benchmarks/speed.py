@@ -25,6 +25,8 @@ VERY_LARGE = ("moments", 1000, 10_000, 5)
 # One of d, n, K at a time.
 GROWING = {"d": (20, 40, 80, 160), "n": (2000, 8000, 32_000, 128_000), "K": (5, 20, 80, 320)}
 START = {"d": 20, "n": 8000, "K": 5}
+# (d, n, K)
+SECURE_SETTINGS = ((20, 1000, 4), (20, 1000, 10), (100, 5000, 10), (100, 5000, 50), (20, 5000, 100))
 WIRE_SETTINGS = ((10, 100, 5), (50, 100, 5), (100, 100, 5), (50, 1000, 5), (50, 100, 20))
 THRESHOLD = 0.3
 ADMM_ROUNDS = 40
@@ -152,6 +154,26 @@ def traffic(setup):
             rows.append((method, precision, d, n, num_parties, array, *cells, schema))
     columns = ("method", "precision", "d", "n", "K", "array", "up", "down")
     return Table((*columns, "schema exchange, once"), rows)
+
+
+@benchmark("speed-secure", "Secure sums: CPU seconds and bytes of whole runs of `moments`", "0")
+def secure(setup):
+    ways = ({}, {"secure_aggregation": True, "quorum": 1.0}, {"secure_aggregation": True})
+    simulate("moments", linear_parties(*SECURE_SETTINGS[0], 0)[0], **ways[1])
+    rows = []
+    for setting in SECURE_SETTINGS[:2] if setup.quick else SECURE_SETTINGS:
+        parties, _ = linear_parties(*setting, setup.seeds[0])
+        found = [cpu(simulate, "moments", parties, **options) for options in ways]
+        seconds = (f"{spent:.3f}" for _, spent in found)
+        plain = found[0][0].bytes_received
+        ratios = (f"{run.bytes_received / plain:.3f}" for run, _ in found[1:])
+        rows.append((*setting, *seconds, *ratios))
+    note = (
+        "Server and all parties in one process. Keys are exchanged once in a run. Bytes from the "
+        "parties, as a multiple of those without secure sums."
+    )
+    columns = ("d", "n", "K", "plain, CPU s", "`quorum=1`, CPU s", "default quorum, CPU s")
+    return Table((*columns, "`quorum=1`, bytes", "default quorum, bytes"), rows, (note,))
 
 
 def admm_core(parties):

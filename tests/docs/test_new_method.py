@@ -14,9 +14,10 @@ from flwr_causal.errors import CausalError
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, NotearsADMM
 
-GUIDE = Path(__file__).parents[2] / "docs" / "new_method.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.S)
-AVERAGE, TWO, STEPS, ENTRY, CHECK = BLOCKS
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("new_method.md", "several_exchanges.md", "change_method.md")
+TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
+AVERAGE, ENTRY, TWO, CHECK, STEPS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 
 
 NUMBERS = count()
@@ -28,7 +29,7 @@ def execute(text, **names):
     vars(guide).update(names)
     # Dataclasses and options look their module up by name.
     sys.modules[guide.__name__] = guide
-    exec(compile(text, str(GUIDE), "exec"), vars(guide))
+    exec(compile(text, guide.__name__, "exec"), vars(guide))
     return guide
 
 

@@ -31,8 +31,8 @@ from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
-from flwr_causal.reports.differences import compared
 from flwr_causal.reports.doubts import describe_doubts
+from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.run import Run

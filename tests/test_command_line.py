@@ -12,7 +12,7 @@ import flwr_causal
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
 from flwr_causal.command_line import app
-from flwr_causal.reports.differences import compared
+from flwr_causal.reports.edges import compared
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations.engines import agreement_of
 from flwr_causal.simulations.scenarios import scenario

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.reports.differences import compared
-from flwr_causal.reports.edges import describe_graph
+from flwr_causal.reports.edges import compared, describe_graph
 from flwr_causal.reports.graph_files import read_edges, write_edge_csv
 
 CHAIN = CausalGraph(("a", "b", "c"), np.eye(3, k=1), lagged=np.eye(3)[None])

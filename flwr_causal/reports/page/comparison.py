@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.reports.differences import compared
 from flwr_causal.reports.doubts import fit_of
+from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.disagreement import COLUMNS, disagreement_rows
 from flwr_causal.reports.page.effects import CAPTION, effect_rows
 from flwr_causal.reports.page.fit import DOUBTS, doubt_rows

@@ -23,7 +23,7 @@ from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_rows
 from flwr_causal.core.series.regression import dynotears
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.simulations.scenarios.outcome import Outcome
+from flwr_causal.simulations.scenarios.world import Outcome, World
 from flwr_causal.solvers import fuse, ges
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.series.regression import SolverName
-    from flwr_causal.simulations.scenarios.world import World
 
 #: Sparsity that the authors of DYNOTEARS recommend (Pamfil et al., 2020), and threshold. That of
 #: Chen, Ma & Yue (2024) is 0.3, the smallest weight in their data, but the L1 penalty shrinks some

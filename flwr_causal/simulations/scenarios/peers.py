@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.simulations.scenarios.outcome import Outcome
+from flwr_causal.simulations.scenarios.world import Outcome, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flwr_causal.simulations.scenarios.world import World
 
 #: Smallest absolute weight that is an edge, where a program leaves the threshold to its user.
 THRESHOLD = 0.3

@@ -29,18 +29,17 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations.engines import simulate
 from flwr_causal.simulations.scenarios.baselines import BASELINES
 from flwr_causal.simulations.scenarios.files import MissingDataError
-from flwr_causal.simulations.scenarios.outcome import Outcome
 from flwr_causal.simulations.scenarios.peers import PEERS
 from flwr_causal.simulations.scenarios.results import machine
 from flwr_causal.simulations.scenarios.scenario import Line, Point, Scenario, digest
 from flwr_causal.simulations.scenarios.scores import check_metrics, measured
+from flwr_causal.simulations.scenarios.world import Outcome, World
 from flwr_causal.simulations.scenarios.worlds import world_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from flwr_causal.simulations.scenarios.world import World
 
 Engine = Literal["local", "ray"]
 Record = dict[str, Any]

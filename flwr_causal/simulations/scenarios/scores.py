@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.simulations.scenarios.outcome import Outcome
-    from flwr_causal.simulations.scenarios.world import World
+    from flwr_causal.simulations.scenarios.world import Outcome, World
 
 #: What `compare` of graphs returns, by the names that it has there.
 COMPARED = (

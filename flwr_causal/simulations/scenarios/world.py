@@ -1,4 +1,4 @@
-"""The data of one run: the parties' tables and what is known of their origin."""
+"""The data of one run, and what a line of a scenario finds on them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
 
 
@@ -42,3 +43,28 @@ class World:
         ]
         pooled: pd.DataFrame = pd.concat(tables, ignore_index=True)
         return pooled
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The result of a method, baseline or peer.
+
+    Parameters
+    ----------
+    graphs : tuple of CausalGraph
+        Usually one; of "each-alone" one for each party, whose metrics are averaged.
+    scores : array of shape (d, d) or None
+        Strength of every edge, for rankings. None: those of the graph.
+    model : object or None
+        A circuit, with ``log_likelihood`` and, with a class, ``predict_proba``.
+    counts : mapping of str to float
+        Exchanges, bytes and whatever else is a number and no metric of the graph.
+    shared_seconds : float
+        CPU seconds of work that was done for another line before.
+    """
+
+    graphs: tuple[CausalGraph, ...] = ()
+    scores: FloatArray | None = None
+    model: Any = None
+    counts: Mapping[str, float] = field(default_factory=dict)
+    shared_seconds: float = 0.0

@@ -63,55 +63,34 @@ class SingleReplies:
         return collected.replies
 
     def combined(self, collected: Collected, arrivals: Sequence[Arrival]) -> Replies:
-        """Return the replies combined as the exchange declares."""
-        return combined(self.method, self.strategy, self.exchange, self.server_round, arrivals)
+        """Return the replies combined: as means by Flower's averaging, as medians, or as declared.
 
+        Flower averages what privacy wrappers change, which single trainings of a bundle are not.
 
-def combined(
-    method: Method[Any],
-    strategy: Any,
-    exchange: Exchange,
-    server_round: int,
-    replies: Sequence[Arrival],
-) -> Replies:
-    """Combine accepted replies: means by Flower's own averaging, or medians; else as declared.
-
-    Flower averages what privacy wrappers change, which single trainings of a bundle are not.
-
-    Parameters
-    ----------
-    method : Method
-    strategy : Method or Strategy
-        The method, or the privacy wrapper around it.
-    exchange : Exchange
-    server_round : int
-        The number of the exchange.
-    replies : sequence of Arrival
-        Of parties.
-
-    Raises
-    ------
-    FederationError
-        If there are too few for a median, or Flower cannot average them.
-    """
-    if isinstance(exchange, Bundle) and _mixed(exchange, replies):
-        return _by_part(method, exchange, server_round, replies)
-    if not exchange.averaged or method.aggregation == "median":
-        return _as_declared(method, exchange, server_round, replies)
-    messages = [reply.message for reply in replies if reply.message is not None]
-    means, _ = strategy.aggregate_train(server_round, messages)
-    if means is None:
-        raise FederationError(
-            f"Exchange {server_round}: the replies of {len(replies)} parties could not be "
-            "averaged. See the log for Flower's reason."
-        )
-    return Replies(tuple(reply.party.name for reply in replies), records.unpack_arrays(means))
+        Raises
+        ------
+        FederationError
+            If there are too few for a median, or Flower cannot average them.
+        """
+        method, exchange, number = self.method, self.exchange, self.server_round
+        if isinstance(exchange, Bundle) and _mixed(exchange, arrivals):
+            return _by_part(method, exchange, number, arrivals)
+        if not exchange.averaged or method.aggregation == "median":
+            return _as_declared(method, exchange, number, arrivals)
+        messages = [reply.message for reply in arrivals if reply.message is not None]
+        means, _ = self.strategy.aggregate_train(number, messages)
+        if means is None:
+            raise FederationError(
+                f"Exchange {number}: the replies of {len(arrivals)} parties could not be "
+                "averaged. See the log for Flower's reason."
+            )
+        return Replies(tuple(reply.party.name for reply in arrivals), records.unpack_arrays(means))
 
 
 def combined_groups(
     method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
-    """Combine the sums or means of groups of parties, as :func:`combined` those of parties."""
+    """Combine the sums or means of groups as :class:`SingleReplies` combines those of parties."""
     whole = isinstance(exchange, Bundle)
     found = (_by_part if whole else _as_declared)(method, exchange, server_round, replies)
     sums = {one.party.name: Summed(one.party.num_rows, one.members) for one in replies}

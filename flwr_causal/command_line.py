@@ -179,6 +179,7 @@ def check(
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="Only these methods.")
     ] = None,
+    option: Given = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
     """Look at tables, and at what each method says of them."""
@@ -196,7 +197,7 @@ def check(
         for path, report in ((path, describe(open_table(path))) for path in data)
         for column in report.columns
     ]
-    verdicts = {one: _verdict(one, data) for one in method or registry.METHODS}
+    verdicts = {one: _verdict(one, data, option) for one in method or registry.METHODS}
     if as_json:
         _print_json({"columns": columns, "methods": verdicts})
     else:
@@ -215,11 +216,11 @@ def check(
         raise typer.Exit(2)
 
 
-def _verdict(method: str, data: Sequence[Path]) -> dict[str, Any]:
+def _verdict(method: str, data: Sequence[Path], option: Sequence[str]) -> dict[str, Any]:
     """Return what a method says of tables in the schema exchange."""
     registry.find(method)
     try:
-        agreed = agreement_of(method, data)
+        agreed = agreement_of(method, data, **_options(method, option))
     except CausalError as error:
         return {"usable": False, "columns": [], "warnings": [], "error": _with_files(error, data)}
     return {

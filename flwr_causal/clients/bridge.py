@@ -192,7 +192,7 @@ def _open(
     """Build the client of this message with the agreement from the message or from its state."""
     config: dict[str, Any] = records.config_of(message.content)
     record = context.state.get(SETUP)
-    setup = _read_setup(dict(record), known=True) if isinstance(record, ConfigRecord) else None
+    setup = _read_setup(record, known=True) if isinstance(record, ConfigRecord) else None
     if f"{PREFIX}names" in config:
         sent = _read_setup(config, known=False)
         if setup is not None and sent.exchange != setup.exchange:
@@ -337,13 +337,14 @@ def _fit(
     further: Mapping[str, Any] | None = None,
 ) -> tuple[Arrays, int]:
     """Return what the client answers to the request of one training, by name, and its weight."""
+    plain = records.config_of(content)
     config = {
         key: value
-        for key, value in records.config_of(content).items()
+        for key, value in plain.items()
         if not key.startswith(PREFIX) and not exchange.sends_name(key)
     }
     received = part.sent(records.arrays_of(content))
-    own = part.sent(records.config_of(content))
+    own = part.sent(plain)
     values = {**(further or {}), **config, **own, "exchange": part.exchange.name}
     with single_threaded():
         arrays, weight, numbers = client.fit(

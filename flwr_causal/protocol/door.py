@@ -433,7 +433,7 @@ def _read(content: RecordDict, number: int) -> tuple[Arrays, object, object]:
     if unknown:
         raise RefusedError(f"the reply holds the record {unknown[0]!r}, which no exchange has")
     metrics = content.get(records.METRICS)
-    numbers = dict(metrics) if isinstance(metrics, MetricRecord) else {}
+    numbers = dict(metrics.items()) if isinstance(metrics, MetricRecord) else {}
     given, answered = numbers.pop(records.WEIGHT, None), numbers.pop(records.NUMBER, None)
     if answered not in (None, number):
         raise RefusedError(f"it answers exchange {answered!r} instead of exchange {number}")

@@ -111,7 +111,8 @@ def config_of(content: RecordDict) -> dict[str, Value]:
     """Return the configuration that a message carries as a plain dict."""
     # content.config_records would copy all records of that type, on every access.
     record = content.get(CONFIG)
-    return dict(record) if isinstance(record, ConfigRecord) else {}
+    # Its items() are those of a dict; dict(record) would look up every key.
+    return dict(record.items()) if isinstance(record, ConfigRecord) else {}
 
 
 def num_bytes(content: RecordDict) -> int:

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2_contingency
 from typer.testing import CliRunner
 
 from flwr_causal.command_line import app
 from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
-from flwr_causal.simulations.scenarios import baselines, hard, scenario, tables
+from flwr_causal.simulations.scenarios import baselines, hard, joint, scenario, tables
 from flwr_causal.simulations.scenarios.reproduce import prepared, reproduce
 from flwr_causal.simulations.scenarios.worlds import WORLDS, world_of
 
@@ -264,6 +265,31 @@ def test_hard_worlds_have_acyclic_truths_over_their_columns(kind):
         # The stated weights leave uncorrelated noise.
         correlations = np.corrcoef(residual.T) - np.eye(6)
         assert np.abs(correlations).max() < 0.2
+
+
+@pytest.mark.parametrize("kind", joint.KINDS)
+def test_joint_tables_have_dependent_columns_and_rows_for_the_test(kind):
+    world = joint.joint(3, kind, 4000, 500)
+    (frame,) = world.parties
+    assert (len(frame), len(world.test)) == (4000, 500)
+    assert list(world.test.columns) == list(frame.columns)
+    codes = np.column_stack(
+        [
+            pd.factorize(pd.qcut(own, 4))[0] if own.dtype.kind == "f" else pd.factorize(own)[0]
+            for _, own in frame.items()
+        ]
+    )
+    shared = [
+        chi2_contingency(pd.crosstab(codes[:, i], codes[:, j])).pvalue
+        for i, j in zip(*np.triu_indices(codes.shape[1], 1), strict=True)
+    ]
+    assert min(shared) < 1e-9
+    assert not joint.joint(4, kind, 50, 5).parties[0].equals(joint.joint(5, kind, 50, 5).parties[0])
+
+
+def test_an_unknown_kind_of_joint_tables_is_named():
+    with pytest.raises(ConfigError, match="no kind 'round'"):
+        joint.joint(0, "round")
 
 
 def test_interventions_cut_the_causes_of_their_targets():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Characters of an error message that a note shows.
 MESSAGE = 300
 #: Data without a graph over numbers, where sorting by variance has no meaning.
-NOT_SORTED = ("network", "tabular", "binary", "mnist")
+NOT_SORTED = ("network", "tabular", "binary", "joint", "mnist")
 
 
 class Report(NamedTuple):

@@ -12,7 +12,7 @@ from flwr_causal.data.partition import draw_rows, split, split_columns
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.graph_files import read_edges
-from flwr_causal.simulations.scenarios import files, hard, simulators
+from flwr_causal.simulations.scenarios import files, hard, joint, simulators
 from flwr_causal.simulations.scenarios.world import World
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ WORLDS: dict[str, Callable[..., World]] = {
     "linear": simulators.linear,
     "nonlinear": simulators.nonlinear,
     "series": simulators.series,
+    "joint": joint.joint,
     "tables": tables,
     **hard.HARD,
     **files.DATA_SETS,

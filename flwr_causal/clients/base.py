@@ -13,6 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare
+from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.data.read.pieces import joined, pieces, whole
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
@@ -219,20 +220,31 @@ class CausalClient(NumPyClient):
         return sum(map(len, self.row_pieces()))
 
     def table(self) -> Table:
-        """Return the party's table: a DataFrame, or a large file that is not in memory.
+        """Return the party's table without ids: a DataFrame, or a file that is not in memory.
 
         Raises
         ------
         DataError
-            If the party has several time series and the method no time.
+            If the party has several time series and the method no time, or lacks the column of ids
+            that the option ``row_id`` names.
         """
         table = self.source.read()
-        if SERIES in table.columns:
+        if SERIES in table.columns and not self.has_time:
             raise DataError(
                 f"{self.source.name} is a list of tables, that is, of time series, and this method "
                 "has no time: join them to one table, or use a method for time series"
             )
-        return table
+        ids = name_of_ids(table.columns, self._row_id)
+        return whole(table).drop(columns=ids) if ids else table
+
+    @property
+    def has_time(self) -> bool:
+        """Whether rows are steps of time series."""
+        return False
+
+    @property
+    def _row_id(self) -> str:
+        return str(self.options.get("row-id", ""))
 
     def frame(self) -> pd.DataFrame:
         """Return the party's table, all of it in memory."""

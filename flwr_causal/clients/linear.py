@@ -136,9 +136,14 @@ class SeriesClient(LinearClient):
         """Number of lags p."""
         return int(self.options["order"])
 
+    @property
+    def has_time(self) -> bool:
+        """Whether rows are steps of time series."""
+        return self.order > 0
+
     def table(self) -> Table:
         """Return the party's table, in memory if it holds series, of which there may be several."""
-        return whole(self.source.read()) if self.order else super().table()
+        return whole(super().table()) if self.order else super().table()
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns and problems of the series; a row is a step with all its lags."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.data.check.party_table import complete_rows
-from flwr_causal.data.check.row_ids import hashed_ids, id_column
+from flwr_causal.data.check.row_ids import checked_ids, hashed_ids, name_of_ids
 from flwr_causal.data.read.pieces import whole
-from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.row_ids import ALIGN
 
@@ -17,20 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.data.read.pieces import Table
 
 
 class RowIdClient(CausalClient):
-    """Base of the clients of methods with the option ``row_id``.
+    """Base of the clients of methods that join rows by ids, see the option ``row_id``.
 
     The node config may hold ``row-secret-file`` (a file with the same text at all parties, unknown
     to the server; needed to align rows) or ``row-secret`` (the text itself).
     """
-
-    def table(self) -> Table:
-        """Return the party's table without the column of ids."""
-        table, name = super().table(), self._row_id or ROW_ID
-        return whole(table).drop(columns=name) if name in table.columns else table
 
     @property
     def has_ids(self) -> bool:
@@ -67,15 +60,11 @@ class RowIdClient(CausalClient):
         # rows follow from the secret; in a simulation the secret is the seed.
         return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
 
-    @property
-    def _row_id(self) -> str:
-        return str(self.options.get("row-id", ""))
-
     def _id_column(self) -> pd.Series | None:
-        table = super().table()
-        if ROW_ID not in table.columns and not self._row_id:
-            return None  # a large file stays where it is
-        return id_column(whole(table), self._row_id)
+        table = self.source.read()
+        name = name_of_ids(table.columns, self._row_id)
+        # Without ids a large file stays where it is.
+        return None if name is None else checked_ids(whole(table)[name])
 
 
 def _secret_in(file: Path) -> bytes:

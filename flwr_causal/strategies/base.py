@@ -18,6 +18,7 @@ from flwr_causal.data.check.plausibility import (
 )
 from flwr_causal.data.check.policy import FailDrop, Policy
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
 
 
@@ -159,6 +161,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         directory holds no run, a new one starts; a completed run is returned. Method, options
         and tables must be the same; a party that is missing is left out of the exchanges until it
         is back. Without ``resume`` an earlier run in the directory is replaced.
+    row_id : str, default ""
+        Column of ids: rows of different parties with the same id describe the same subject. It is
+        no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold
+        different columns with "moments" and "fedpc"; with other methods it is an error.
     missing_values : {"fail", "drop"}, default "fail"
         What to do about missing or infinite values: fail with an error, or leave their rows out.
     constant_columns : {"fail", "drop"}, default "fail"
@@ -196,6 +202,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     signing_key: str | None = None
     output_dir: str | None = None
     resume: bool = False
+    row_id: str = ""
     missing_values: FailDrop = "fail"
     constant_columns: FailDrop = "fail"
     text_columns: FailDrop = "fail"
@@ -310,6 +317,16 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """How problems of the data are handled."""
         own = {f.name for f in fields(self)} & {f.name for f in fields(Policy)}
         return Policy(**{name: getattr(self, name) for name in own})
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables: that of ids; subclasses add to it."""
+        return (self.row_id or ROW_ID,)
+
+    @property
+    def schema_options(self) -> dict[str, Scalar]:
+        """Which column holds ids; empty: the usual one, if it is there."""
+        return {"row-id": self.row_id}
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.

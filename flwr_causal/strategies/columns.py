@@ -12,7 +12,6 @@ import numpy as np
 
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
-from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
 
 
@@ -286,16 +284,8 @@ class ColumnsStrategy(LinearStrategy[StateT]):
 
     Its client is a :class:`~flwr_causal.clients.columns.ColumnsClient`, and the contract has the
     exchanges of :mod:`flwr_causal.protocol.columns` and reports "ids".
-
-    Parameters
-    ----------
-    row_id : str, default ""
-        Column of ids: rows of different parties with the same id describe the same subject. It is
-        no variable. If all parties have it, they may hold different columns. Empty: the column
-        ``row_id``, if there is one.
     """
 
-    row_id: str = ""
     columns_differ: bool = field(default=False, init=False, repr=False)
     _columns: list[set[str]] = field(default_factory=list, init=False, repr=False)
 
@@ -310,16 +300,6 @@ class ColumnsStrategy(LinearStrategy[StateT]):
             "groups": (self.groups == 1, "1"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
         }
-
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns that are not variables, that of ids among them."""
-        return (*super().role_columns, self.row_id or ROW_ID)
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """Which column holds ids; empty: the usual one, if it is there."""
-        return {**super().schema_options, "row-id": self.row_id}
 
     @property
     def policy(self) -> Policy:

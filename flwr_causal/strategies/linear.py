@@ -442,7 +442,7 @@ class SeriesOptions:
         }
 
     @property
-    def role_columns(self) -> tuple[str, ...]:
+    def series_columns(self) -> tuple[str, ...]:
         """The columns of series, times and phases, which are not variables."""
         return (SERIES, *(name for name in self.layout.columns if name))
 
@@ -500,12 +500,12 @@ class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
     @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns of series, times and phases, which are not variables; none without lags."""
-        return super().role_columns if self.order else ()
+        return (*super().role_columns, *(self.series_columns if self.order else ()))
 
     @property
     def schema_options(self) -> dict[str, Scalar]:
         """How the parties find and centre their rows or series."""
-        return {**self.layout_options, "center": self.center}
+        return {**super().schema_options, **self.layout_options, "center": self.center}
 
     @property
     def expected(self) -> Expected:

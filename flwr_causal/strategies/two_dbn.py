@@ -92,7 +92,7 @@ perturbed_from, perturbed_to
     @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables."""
-        return (*super().role_columns, *self.target_columns)
+        return (*super().role_columns, *self.series_columns, *self.target_columns)
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:

@@ -287,7 +287,7 @@ def _check_shared(
             continue
         remedy = (
             "or use only the columns that all share with unshared_columns='drop', or give all "
-            "tables ids of their rows (row_id, of 'moments' and 'fedpc')"
+            "tables ids of their rows (row_id), by which 'moments' and 'fedpc' join them"
         )
         if len(holders) > len(lacking):
             for party in lacking:

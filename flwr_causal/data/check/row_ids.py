@@ -14,7 +14,7 @@ from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -27,23 +27,34 @@ HASH_BYTES = 16
 DRAWN_ROWS = 1024
 
 
-def id_column(frame: pd.DataFrame, row_id: str = "") -> pd.Series | None:
-    """Return the column of ids, named or of the usual name; None if there is neither.
+def name_of_ids(columns: Iterable[str], row_id: str = "") -> str | None:
+    """Return the name of a table's column of ids, named or the usual one; None if there is none.
 
     Raises
     ------
     DataError
-        If the named column is absent, or an id is missing or occurs twice.
+        If the named column is absent.
     """
     name = row_id or ROW_ID
-    if name not in frame.columns:
-        if row_id:
-            raise DataError(
-                f"the table has no column {row_id!r}, which the option 'row_id' names: "
-                "add the ids by which rows of different parties are aligned"
-            )
-        return None
-    column = frame[name]
+    if name in columns:
+        return name
+    if row_id:
+        raise DataError(
+            f"the table has no column {row_id!r}, which the option 'row_id' names: "
+            "add the ids by which rows of different parties are aligned"
+        )
+    return None
+
+
+def checked_ids(column: pd.Series) -> pd.Series:
+    """Return a column of ids.
+
+    Raises
+    ------
+    DataError
+        If an id is missing or occurs twice.
+    """
+    name = column.name
     # An infinite number is no id either.
     missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
     if missing:

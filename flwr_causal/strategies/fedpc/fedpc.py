@@ -19,7 +19,7 @@ from flwr_causal.core.circuits.learners.trees.pair_tables import owners, trained
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.data.roles import ROW_ID, target_in
+from flwr_causal.data.roles import target_in
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import CONTRACT, SUMS, columns_of, joints_of
@@ -164,9 +164,6 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     ----------
     target : str, default ""
         The class, a column of few different values. Empty: the column ``target``, if there is one.
-    row_id : str, default ""
-        The column of ids: rows of different parties with the same id describe the same person or
-        thing. It is no variable. Empty: the column ``row_id``, if there is one.
     training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
         columns of numbers and all or none of them the target; otherwise "one-pass". With different
@@ -236,7 +233,6 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
 
     max_rounds: int = 60
     target: str = ""
-    row_id: str = ""
     training: Literal["auto", "sums", "pairs", "triples", "one-pass"] = "auto"
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
@@ -321,25 +317,15 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         bins = self.num_bins
         return replace(super().policy, min_rows=1, discretize=bins, number_states=bins)
 
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The column of ids."""
-        return (self.row_id or ROW_ID,)
-
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines:
         """Return the circuits of the rows that are complete in one place, and of each party."""
         same = all(set(table.columns) == set(tables[0].columns) for table in tables)
-        whole = joined_tables(tables, self.row_id or ROW_ID)
+        whole = joined_tables(tables, *self.role_columns)
         complete = whole if same else whole.dropna()
         pooled = run_alone(complete, trained="") if len(complete) else None
         return Baselines(pooled, [run_alone(table, trained="") for table in tables])
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """Which column holds ids; empty: the usual one, if it is there."""
-        return {"row-id": self.row_id}
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on columns and states, and note who holds what."""

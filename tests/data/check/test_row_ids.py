@@ -11,9 +11,10 @@ import pytest
 from flwr_causal.data.check.row_ids import (
     DRAWN_ROWS,
     HASH_BYTES,
+    checked_ids,
     hashed_ids,
-    id_column,
     keyed_normals,
+    name_of_ids,
 )
 from flwr_causal.errors import DataError
 
@@ -74,24 +75,28 @@ def test_another_secret_gives_other_hashes():
 
 def test_the_column_of_ids_is_found():
     frame = pd.DataFrame({"row_id": [1, 2], "patient": ["a", "b"], "x": [0.5, 1.5]})
-    assert id_column(frame).tolist() == [1, 2]
-    assert id_column(frame, "patient").tolist() == ["a", "b"]
-    assert id_column(frame[["x"]]) is None
+    assert name_of_ids(frame.columns) == "row_id"
+    assert name_of_ids(frame.columns, "patient") == "patient"
+    assert name_of_ids(["x"]) is None
 
 
 @pytest.mark.parametrize(
     ("frame", "row_id", "words"),
     [
-        ({"x": [1.0]}, "patient", "no column 'patient', which the option 'row_id' names"),
-        ({"row_id": [1, 2, 1, 1]}, "", "'row_id' of ids has 2 that repeat"),
-        ({"row_id": [1.0, np.nan, np.nan]}, "", "'row_id' of ids has 2 missing"),
+        ({"row_id": [1, 2, 1, 1]}, "row_id", "'row_id' of ids has 2 that repeat"),
+        ({"row_id": [1.0, np.nan, np.nan]}, "row_id", "'row_id' of ids has 2 missing"),
         ({"patient": ["a", None]}, "patient", "'patient' of ids has 1 missing"),
         ({"patient": ["a", "a"]}, "patient", "'patient' of ids has 1 that repeat"),
     ],
 )
 def test_ids_that_cannot_be(frame, row_id, words):
     with pytest.raises(DataError, match=words):
-        id_column(pd.DataFrame(frame), row_id)
+        checked_ids(pd.DataFrame(frame)[row_id])
+
+
+def test_a_column_of_ids_that_the_user_names_must_be_there():
+    with pytest.raises(DataError, match="no column 'patient', which the option 'row_id' names"):
+        name_of_ids(["row_id", "x"], "patient")
 
 
 def test_an_id_and_the_secret_determine_normal_numbers():

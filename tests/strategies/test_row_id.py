@@ -1,0 +1,59 @@
+"""The option ``row_id`` of methods that cannot join the rows of parties with different columns."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal import simulate
+from flwr_causal.errors import DataError
+
+NAMES = ("a", "b", "c")
+METHODS = {
+    "notears-admm": {"max_rounds": 3},
+    "fedcausal": {"max_rounds": 3},
+    "2dbn": {"order": 1, "max_rounds": 3},
+    "lingam": {},
+    "fedges": {},
+    "moments": {},
+}
+APART = {name: options for name, options in METHODS.items() if name not in ("fedges", "moments")}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    rng = np.random.default_rng(2)
+    rows = rng.exponential(size=(90, 3)) @ np.array([[1, 0.8, 0], [0, 1, -0.7], [0, 0, 1]])
+    whole = pd.DataFrame(rows, columns=NAMES)
+    whole.insert(1, "row_id", [f"p{k}" for k in range(90)])
+    return [whole[:45], whole[45:]]
+
+
+def in_categories(table):
+    return table.assign(**{name: (table[name] > table[name].median()).map(str) for name in NAMES})
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("called", ["row_id", "patient"])
+def test_ids_are_no_variable(tables, method, called):
+    options = METHODS[method]
+    given = [in_categories(one) if method == "fedges" else one for one in tables]
+    named = [one.rename(columns={"row_id": called}) for one in given]
+    found = simulate(method, named, row_id="" if called == "row_id" else called, **options)
+    without = simulate(method, [one.drop(columns="row_id") for one in given], **options)
+    assert found.graph.names == NAMES
+    assert found.graph.weights == pytest.approx(without.graph.weights)
+    assert (found.graph.adjacency == without.graph.adjacency).all()
+
+
+@pytest.mark.parametrize("method", APART)
+def test_different_columns_are_an_error_that_names_the_methods_for_them(tables, method):
+    parties = [tables[0][["row_id", "a", "b"]], tables[0][["row_id", "b", "c"]]]
+    with pytest.raises(DataError, match=r"\(row_id\), by which 'moments' and 'fedpc' join them"):
+        simulate(method, parties, **APART[method])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_party_without_the_named_ids_is_an_error(tables, method):
+    with pytest.raises(DataError, match=r"party 1.*no column 'patient', which .* 'row_id' names"):
+        parties = [tables[0].rename(columns={"row_id": "patient"}), tables[1]]
+        simulate(method, parties, row_id="patient", **METHODS[method])

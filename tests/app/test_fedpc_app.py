@@ -145,7 +145,7 @@ def test_tables_in_a_directory_are_aligned_by_ids(job, table, tmp_path):
     (tmp_path / "parties").mkdir()
     for name, party in zip("ab", parties, strict=True):
         party.sample(frac=1, random_state=1).to_csv(tmp_path / f"parties/{name}.csv", index=False)
-    options = {"data": str(tmp_path / "parties"), "fedpc.row-id": "patient"}
+    options = {"data": str(tmp_path / "parties"), "row-id": "patient"}
     run = job(**options, query=str(tmp_path / "parties"))
     assert "patient" not in run.model.names
     exchanges = [record["exchange"] for record in run.history]

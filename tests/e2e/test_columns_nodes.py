@@ -30,7 +30,7 @@ def test_three_nodes_with_different_columns_find_the_graph_of_the_joined_table(f
         own.sample(frac=1, random_state=place).to_csv(files[-1], index=False)
         deployment.add_node(name, files[-1], **{"row-secret-file": secret})
     config = (
-        "method='moments' moments.row-id='patient' replicates=3 min-available-nodes=3 "
+        "method='moments' row-id='patient' replicates=3 min-available-nodes=3 "
         f"round-timeout=300.0 output-dir='{tmp_path / 'run'}'"
     )
     output = flower.run(APP, "clinic", config)

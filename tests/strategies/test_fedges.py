@@ -351,6 +351,7 @@ def test_what_the_parties_are_told():
         "max-parents": 3,
         "turn": True,
         "knowledge": "",
+        "row-id": "",
     }
     assert len(first["setup-states"]) == sum(len(s) for s in as_discrete(pooled(TABLES)).states)
     for message in grid.training_messages[4:]:

@@ -9,9 +9,9 @@ from flwr_causal.errors import DataError
 
 NAMES = ("a", "b", "c")
 METHODS = {
-    "notears-admm": {"max_rounds": 3},
-    "fedcausal": {"max_rounds": 3},
-    "2dbn": {"order": 1, "max_rounds": 3},
+    "notears-admm": {"max_rounds": 6},
+    "fedcausal": {"max_rounds": 6},
+    "2dbn": {"order": 1, "max_rounds": 6},
     "lingam": {},
     "fedges": {},
     "moments": {},
@@ -54,6 +54,6 @@ def test_different_columns_are_an_error_that_names_the_methods_for_them(tables, 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_party_without_the_named_ids_is_an_error(tables, method):
+    parties = [tables[0].rename(columns={"row_id": "patient"}), tables[1]]
     with pytest.raises(DataError, match=r"party 1.*no column 'patient', which .* 'row_id' names"):
-        parties = [tables[0].rename(columns={"row_id": "patient"}), tables[1]]
         simulate(method, parties, row_id="patient", **METHODS[method])

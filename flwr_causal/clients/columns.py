@@ -26,6 +26,7 @@ from flwr_causal.protocol.secure.unmasking import new_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flwr_causal.clients.base import Memory
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.protocol.products.plan import Plan
 
@@ -37,21 +38,32 @@ class ColumnsClient(RowIdClient):
     def masked_tables(self, asked: Asked) -> Arrays:
         """Return the party's columns masked and sealed for each other party, and the masks' seed.
 
+        With digests of the columns that others hold, too, by which different values are noticed.
+
+        Raises
+        ------
+        FederationError
+            If a table was masked for another plan before: digests for several plans would tell
+            which rows have the same value.
+
         Seed and nonce are new in each answer, so that no mask is used twice.
         """
         plan, peers = self._plan(asked), peers_of(self.context, self.setup)
-        table = self._planned(plan, peers.place, asked)
+        table, about = self._planned(plan, peers.place, asked), _digest(plan, asked)
+        memory, agreement = self.recall(), self.setup.exchange
+        if memory is not None and memory.numbers.get("agreement") == agreement:
+            self._check_same(memory, about)
         seed, nonce = new_seed(), new_seed()
         own, digest = peers.keys[peers.place], plan.digest
         boxes = [
             sealed(words, peers.pairs[place], own, nonce, digest)
             for place, words in table.masked(seed).items()
         ]
-        about = _digest(plan, asked)
-        self.remember({}, seed=seed.hex(), nonce=nonce.hex(), about=about)
+        self.remember({}, seed=seed.hex(), nonce=nonce.hex(), about=about, agreement=agreement)
         return {
             "boxes": np.frombuffer(b"".join(boxes), dtype=np.uint8),
             "seed": np.frombuffer(seed, dtype=np.uint8),
+            "digests": table.digests(peers.pairs.values(), self.setup.exchange.encode()),
         }
 
     @answers(PRODUCTS)
@@ -72,10 +84,7 @@ class ColumnsClient(RowIdClient):
                 "This party has lost the masks of its table: its node was restarted. Start the run "
                 "again."
             )
-        if memory.numbers["about"] != _digest(plan, asked):
-            raise FederationError(
-                "The plan, or the order of rows, is not that of the masked table."
-            )
+        self._check_same(memory, _digest(plan, asked))
         shapes = {other: box_sizes(plan, other)[place] for other in peers.pairs}
         parts = split_boxes(asked["boxes"].tobytes(), shapes)
         nonces = {place: bytes.fromhex(str(memory.numbers["nonce"]))}
@@ -100,6 +109,14 @@ class ColumnsClient(RowIdClient):
     def _plan(self, asked: Asked) -> Plan:
         """Return the plan that the party was sent."""
         return plan_of(asked.values)
+
+    @staticmethod
+    def _check_same(memory: Memory, about: str) -> None:
+        """Check that a question is about the plan and the rows of the masked table."""
+        if memory.numbers["about"] != about:
+            raise FederationError(
+                "The plan, or the order of rows, is not that of the masked table."
+            )
 
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the party's rows in the order of the plan, centred and scaled, shape (n, d).

@@ -11,6 +11,7 @@ import numpy as np
 
 from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.tables import DIGEST_BYTES
 from flwr_causal.protocol.secure.keys import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ _PLAN = (
 )
 
 
-def _columns(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
-    return {"columns": np.asarray(sent["presence"]).shape[1]}
+def _sizes(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+    parties, columns = np.asarray(sent["presence"]).shape
+    return {"parties": parties, "columns": columns}
 
 
 MASKED_TABLES = Exchange(
@@ -50,12 +52,20 @@ MASKED_TABLES = Exchange(
             rows="each such row, encrypted for the other party and masked for it",
         ),
         Disclosure("seed", "the seed of the masks R", (KEY_BYTES,), "bytes"),
+        Disclosure(
+            "digests",
+            "for each other party digests of the columns that both hold, over the rows that both "
+            "have, under a key that these two know: whether the two have the same values",
+            ("parties", "columns", DIGEST_BYTES),
+            "bytes",
+        ),
     ),
     weight="one",
     when=_WHEN,
     same_parties=True,
     open=True,
     kept=False,
+    derived=_sizes,
 )
 
 PRODUCTS = Exchange(
@@ -91,7 +101,7 @@ PRODUCTS = Exchange(
     when=_WHEN,
     same_parties=True,
     kept=False,
-    derived=_columns,
+    derived=_sizes,
 )
 
 

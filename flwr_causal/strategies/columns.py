@@ -6,6 +6,7 @@ Each stage is complete: it has the request of its exchange, and its ``close`` re
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from flwr_causal.strategies.options import refuse_unfitting
 from flwr_causal.strategies.row_ids import check_all, hashes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -143,7 +144,9 @@ class Masking:
             party: np.frombuffer(b"".join(received[place]), dtype=np.uint8)
             for place, party in enumerate(self.holders.parties)
         }
-        return Multiplying(self.holders, self.plan, self.rows, boxes_for, seeds)
+        digests = [arrays["digests"] for arrays in replies.by_party.values()]
+        differing = _differing(self.holders, self.plan, digests)
+        return Multiplying(self.holders, self.plan, self.rows, boxes_for, seeds, differing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +159,13 @@ class Multiplying(Masking):
         By party, what the others have sealed for it.
     seeds : dict of int to bytes
         By place, the seed of a party's masks.
+    differing : tuple of str
+        Warnings of columns of which two parties have different values in the same rows.
     """
 
     boxes: Mapping[str, NDArray[np.uint8]]
     seeds: Mapping[int, bytes]
+    differing: tuple[str, ...]
 
     def request(self) -> Request:
         """Ask for the parts of the sums."""
@@ -194,6 +200,7 @@ class Multiplying(Masking):
             as_floats(products, 2 * bits),
             as_floats(replies["sums"].astype(np.int64), bits),
             plan.num_known(weights),
+            self.differing,
         )
 
 
@@ -210,6 +217,8 @@ class JoinedMoments:
         column i over these rows.
     counts : ndarray of int64, shape (1 + replicates, d, d)
         Numbers of these rows.
+    differing : tuple of str
+        Warnings of columns of which two parties have different values in the same rows.
     """
 
     holders: Holders
@@ -217,6 +226,7 @@ class JoinedMoments:
     products: FloatArray
     sums: FloatArray
     counts: IntArray
+    differing: tuple[str, ...]
 
     def moments(self, number: int = 0) -> Moments:
         """Return the moments of the scaled columns; of the rows of a replicate from 1 on.
@@ -241,24 +251,25 @@ class JoinedMoments:
         return {"rows": self.plan.num_rows, "complete_rows": int(self.plan.counts[complete].sum())}
 
     @property
-    def lacking(self) -> list[str]:
-        """The warning that some rows lack columns, if they do."""
+    def doubts(self) -> list[str]:
+        """The warnings that values differ between parties and that rows lack columns, if so."""
         if self.complete:
-            return []
+            return [*self.differing]
         names, counts = self.holders.names, self.counts[0]
         one, other = (int(k) for k in np.unravel_index(counts.argmin(), counts.shape))
         return [
+            *self.differing,
             f"Only {self.info['complete_rows']} of {self.info['rows']} rows have all columns. Each "
             "moment is that of the rows that have its two columns, at least "
-            f"{counts.min()} ({names[one]!r} and {names[other]!r})"
+            f"{counts.min()} ({names[one]!r} and {names[other]!r})",
         ]
 
     @property
     def warnings(self) -> list[str]:
-        """What follows from rows that only some parties have."""
-        found, counts = self.lacking, self.counts[0]
-        if not found:
-            return []
+        """The doubts, and that moments of different rows contradict each other, if so."""
+        found, counts = self.doubts, self.counts[0]
+        if self.complete:
+            return found
         values = np.linalg.eigvalsh(pairwise(self.products[0], self.sums[0], counts)[1])
         if values[0] <= 0:
             raised = int((values < 1 / counts.min()).sum())
@@ -269,6 +280,32 @@ class JoinedMoments:
                 "differ by more than chance"
             )
         return found
+
+
+def _differing(
+    holders: Holders, plan: Plan, digests: Sequence[NDArray[np.generic]]
+) -> tuple[str, ...]:
+    """Return a warning for each two parties that have different values in the same rows.
+
+    Parameters
+    ----------
+    holders : Holders
+    plan : Plan
+    digests : sequence of ndarray of shape (parties, d, DIGEST_BYTES)
+        By party; of two parties' columns by the other one.
+    """
+    warnings = []
+    for (one, of_one), (other, of_other) in combinations(enumerate(digests), 2):
+        _, shared = plan.shared(one, other)
+        unlike = (of_one[other] != of_other[one]).any(axis=1)
+        names = dict.fromkeys(repr(holders.names[k]) for k in shared if unlike[k])
+        if names:
+            warnings.append(
+                f"Values differ between {holders.parties[one]} and {holders.parties[other]} in "
+                f"rows that both have: {', '.join(names)}. Each product takes those of one party: "
+                "correct the tables, or leave the columns out of all but one"
+            )
+    return tuple(warnings)
 
 
 Stage = Aligning | Masking | Multiplying | JoinedMoments

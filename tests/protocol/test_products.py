@@ -231,6 +231,40 @@ def test_masks_of_replies_cancel_and_are_new_with_each_nonce():
         assert (words != masks[0]).mean() > 0.99
 
 
+def test_equal_columns_of_two_parties_have_equal_digests_that_only_these_two_can_compute():
+    """The server and third parties see whether they are equal, and nothing of their values."""
+    rng = np.random.default_rng(5)
+    table = np.round(rng.standard_normal((40, 3)))
+    presence = np.array([[True, True, False], [True, True, True], [True, False, True]])
+    held = [np.arange(30), np.arange(39, 9, -1), np.arange(10)]  # the last two share no row
+    pairs = pairs_of(3)[1]
+
+    def digests(values, keys=pairs, purpose=b"run"):
+        parts = Federation(values, presence, held).parts
+        return [one.digests(own, purpose) for one, own in zip(parts, keys, strict=True)]
+
+    first = digests(table)
+    assert (first[0][1] == first[1][0]).all()
+    assert (first[0][2] == first[2][0]).all()
+    sent = [[own[place].any(axis=1).tolist() for place in range(3)] for own in first]
+    of_first = [[False] * 3, [True, True, False], [True, False, False]]
+    assert sent == [
+        of_first,
+        [of_first[1], [False] * 3, [False] * 3],
+        [of_first[2], *[[False] * 3] * 2],
+    ]
+    changed = table.copy()
+    changed[0, 0] += 1  # a row of the first and the last party
+    other = digests(changed)
+    assert (other[0][1] == first[1][0]).all()
+    assert (other[0][2, 0] != first[2][0, 0]).any()
+    # Equal columns under one key, one column under two keys, in two runs: digests tell nothing.
+    same = digests(np.repeat(table[:, :1], 3, axis=1))
+    seen = [same[0][1, 0], same[0][1, 1], same[0][2, 0]]
+    seen += [digests(table, pairs_of(3)[1])[0][1, 0], digests(table, purpose=b"again")[0][1, 0]]
+    assert len({one.tobytes() for one in seen}) == len(seen)
+
+
 def test_a_sealed_table_opens_for_its_receiver_and_plan_only():
     keys, pairs = pairs_of(3)
     table = np.arange(12, dtype=np.uint64).reshape(4, 3)

@@ -71,6 +71,27 @@ def test_overlapping_rows_and_columns_count_once(table):
     assert found.num_rows == 300
 
 
+def differing(parties):
+    run = simulate("moments", parties, row_id="patient")
+    return [one.split(". ")[0] for one in run.warnings if one.startswith("Values differ")]
+
+
+def test_values_that_two_parties_hold_differently_are_named(table):
+    """By column and parties, of rows that both have; one value of one row is enough."""
+    *others, last = hybrid(table)
+    assert differing([*others, last]) == []
+    spoiled = last.copy()
+    spoiled.loc[spoiled["patient"] == "p120", "age"] += 1e-3
+    in_first = "Values differ between party 0 and party 4 in rows that both have: 'age'"
+    assert differing([*others, spoiled]) == [in_first]
+    spoiled.loc[spoiled["patient"] == "p190", ["age", "days"]] += 1e-3
+    assert differing([*others, spoiled]) == [
+        in_first,
+        "Values differ between party 2 and party 4 in rows that both have: 'age'",
+        "Values differ between party 3 and party 4 in rows that both have: 'days'",
+    ]
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -298,6 +319,23 @@ def test_a_party_refuses_products_of_other_rows_than_it_has_masked(table):
             )
             with_array(record, "rows", rows.copy())
         return grid.send_and_receive(messages, timeout=timeout)
+
+    with pytest.raises(FederationError, match="not that of the masked table"):
+        altered_run(vertical(table, 2), change)
+
+
+def test_a_party_masks_its_table_for_one_plan_and_order_of_rows(table):
+    """Digests for several would tell the server which rows have the same value."""
+    altered = {}  # the same in the second attempt
+
+    def change(grid, messages, timeout):
+        replies = list(grid.send_and_receive(messages, timeout=timeout))
+        if exchange_of(messages) == "masked tables":
+            record = messages[0].content["arrays"]
+            rows = altered.setdefault("rows", record["rows"].numpy()[::-1].copy())
+            with_array(record, "rows", rows)
+            return grid.send_and_receive(messages, timeout=timeout)
+        return replies
 
     with pytest.raises(FederationError, match="not that of the masked table"):
         altered_run(vertical(table, 2), change)

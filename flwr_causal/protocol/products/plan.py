@@ -186,6 +186,12 @@ class Plan:
         """Return the patterns of a party's rows."""
         return [int(pattern) for pattern in np.flatnonzero(self.patterns[:, party])]
 
+    def shared(self, party: int, other: int) -> tuple[list[int], IntArray]:
+        """Return the patterns of the rows, and the columns, that two parties both have."""
+        patterns = self.patterns[:, party] & self.patterns[:, other]
+        columns = self.presence[party] & self.presence[other]
+        return [int(k) for k in np.flatnonzero(patterns)], np.flatnonzero(columns)
+
     def weights(self, replicates: int, seed: int) -> IntArray:
         """Return how often each row counts, shape (1 + replicates, rows).
 

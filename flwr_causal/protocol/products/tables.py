@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.products.matrices import weighted_products
 from flwr_causal.protocol.secure.keys import KEY_BYTES
-from flwr_causal.protocol.secure.masks import mask_keys, streams
+from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
 from flwr_causal.protocol.secure.words import WORD_BYTES, Size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a nonce, which begins a sealed table, and of the seal, which ends it.
 NONCE_BYTES, SEAL_BYTES = 32, 16
+#: Bytes of the digest of a column.
+DIGEST_BYTES = 16
 #: A table that is sealed is smaller.
 MOST_BYTES = 2**31 - 1
 # Each key seals one table.
@@ -175,11 +177,45 @@ class PartyTable(NamedTuple):
 
     def rows(self, patterns: Sequence[int]) -> Words:
         """Return the rows of some patterns, in the order of their numbers."""
-        return self.words[np.isin(self._numbers, self.plan.numbers(patterns))]
+        own = self.plan.patterns_of(self.place)
+        ends = np.cumsum(self.plan.counts[own])
+        starts = ends - self.plan.counts[own]
+        parts = [
+            self.words[start:end]
+            for pattern, start, end in zip(own, starts, ends, strict=True)
+            if pattern in patterns
+        ]
+        return np.concatenate([self.words[:0], *parts])
 
-    @property
-    def _numbers(self) -> IntArray:
-        return self.plan.numbers(self.plan.patterns_of(self.place))
+    def digests(self, pairs: Iterable[PairKey], purpose: bytes) -> NDArray[np.uint8]:
+        """Return digests by which the server sees whether two parties have the same values.
+
+        Those of the columns that two parties hold, over the rows that both have, are keyed by what
+        these two parties share: who does not know the key learns whether they are equal, no more.
+
+        Parameters
+        ----------
+        pairs : iterable of PairKey
+            With all other parties.
+        purpose : bytes
+            The agreement.
+
+        Returns
+        -------
+        ndarray of uint8, shape (parties, d, DIGEST_BYTES)
+            By the other party; 0 where it does not hold the column, or has none of the rows.
+        """
+        plan = self.plan
+        found = np.zeros((*plan.presence.shape, DIGEST_BYTES), dtype=np.uint8)
+        for pair in pairs:
+            key = mask_key(pair, b"values of columns" + purpose + plan.digest)
+            patterns, columns = plan.shared(self.place, pair.place)
+            words = self.rows(patterns).astype("<u8")
+            for column in columns if len(words) else ():
+                data = int(column).to_bytes(8, "little") + words[:, column].tobytes()
+                digest = hashlib.blake2b(data, key=key, digest_size=DIGEST_BYTES).digest()
+                found[pair.place, column] = np.frombuffer(digest, dtype=np.uint8)
+        return found
 
     def masked(self, seed: bytes) -> dict[int, Words]:
         """Return the masked table for each other party, by its place."""
@@ -212,7 +248,7 @@ class PartyTable(NamedTuple):
         products = np.zeros((len(weights), *(self.plan.num_columns,) * 2), dtype=np.uint64)
         sums = np.zeros_like(products)
         held = np.flatnonzero(self.plan.presence[self.place])
-        alone, numbers = self.plan.alone(self.place), self._numbers
+        alone = self.plan.alone(self.place)
         for pattern in self.plan.patterns_of(self.place):
             counted = alone[pattern].astype(np.uint64)
             own = self.rows([pattern])
@@ -224,7 +260,6 @@ class PartyTable(NamedTuple):
         for block in self.plan.blocks:
             if self.place in (block.one, block.other):
                 self._add(block, weights, seed, received, (products, sums))
-        assert len(numbers) == len(self.words)
         return products, sums
 
     def _add(

@@ -635,7 +635,7 @@ def _by_counts(
     # Products of whole numbers are exact; those of rounded ones are none.
     circuit = trained(state.domain, *_marked(method, state), following.products[0])
     matched = Matched({}, following.plan.num_rows, "")
-    warnings = (*state.warnings, *following.lacking)
+    warnings = (*state.warnings, *following.doubts)
     state = replace(state, matched=matched, warnings=warnings)
     return _complete(state, CircuitModel(circuit, state.target)), following.info
 

@@ -1,5 +1,5 @@
 """Products of columns that different parties hold: the parties' tables stay masked.
 
-docs/security.md ("Different columns") has the algebra and who learns what. ``plan`` says which
+docs/security_columns.md has the algebra and who learns what. ``plan`` says which
 party gives which product, ``matrices`` computes modulo 2^64, ``tables`` masks and seals.
 """

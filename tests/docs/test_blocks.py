@@ -12,6 +12,7 @@ import blocks
 import numpy as np
 import pandas as pd
 import pytest
+from flwr.common.config import validate_config
 
 from flwr_causal.app.config import pairs_of, read_config
 
@@ -95,3 +96,21 @@ def test_the_keys_of_a_run_exist(page, config, tmp_path):
         # Files are the reader's.
         some = {key: value for key, value in given.items() if key not in paths}
         read_config(some | {key: str(tmp_path) for key in paths & {"output-dir"}})
+
+
+def apps():
+    """The files pyproject.toml of whole apps on the pages."""
+    for page, text in TEXTS.items():
+        for app in re.findall(r"^```toml\n(.*?)^```\n", text, re.S | re.M):
+            if "[tool.flwr.app.components]" in app:
+                yield page, app
+
+
+@pytest.mark.parametrize(("page", "app"), apps())
+def test_flower_accepts_the_apps_of_the_pages(page, app):
+    valid, errors, _ = validate_config(tomllib.loads(app), check_module=False)
+    assert valid, errors
+
+
+def test_the_pages_have_apps():
+    assert {page for page, _ in apps()} >= {"docs/tutorials/flower.md", "docs/new_method.md"}

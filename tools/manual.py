@@ -47,8 +47,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show the roles of docstrings as names."""
-    return ROLE.sub(r"<code>\1</code>", html)
+    """Show the roles of docstrings as names, and keep a mean and its standard error on a line."""
+    return ROLE.sub(r"<code>\1</code>", html).replace(" ± ", "&nbsp;±&nbsp;")
 
 
 def on_post_build(config: Any) -> None:

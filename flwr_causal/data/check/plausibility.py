@@ -427,7 +427,7 @@ def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]
     return [
         f"Some columns seem to number the rows or to identify them: {some(map(repr, found))}. Such "
         "a column is no measurement, and its edges mean nothing. Leave it out, or name it in the "
-        "option for its role, where the method has one."
+        "option for its role: row_id, series_column or time_column."
     ]
 
 

@@ -83,8 +83,8 @@ def simulate(
     client : type, optional
         The client class of a strategy that is not a registered method.
     wrap_grid : callable, optional
-        Function that takes the Grid and returns a replacement, for example to log, count or disturb
-        messages. Each exchange, including the schema exchange, is one call of
+        Function that takes the Grid and returns a replacement, for example a ``Relay`` that logs,
+        counts or disturbs messages. Each exchange, including the schema exchange, is one call of
         ``send_and_receive(messages, *, timeout=None)``; a second attempt is another call.
     output_dir : str or Path, optional
         Directory for the results, written while the run goes on; see ``Run.load``. It holds

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from flwr_causal.simulations.relay import Relay
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from flwr.app import Message
     from flwr.serverapp import Grid
 
     Record = dict[str, Any]
@@ -56,18 +59,18 @@ class Bar:
         return _Watched(grid, self.say)
 
 
-class _Watched:
+class _Watched(Relay):
     def __init__(self, grid: Grid, say: Callable[[str], None]) -> None:
-        self._grid, self._say = grid, say
+        super().__init__(grid)
+        self._say = say
         self._asked = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._grid, name)
-
-    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
+    def before(self, messages: list[Message]) -> list[Message]:
         self._say(PARTIES if self._asked else SCHEMA)
         self._asked = True
-        replies = self._grid.send_and_receive(messages, timeout=timeout)
+        return messages
+
+    def after(self, messages: list[Message], replies: list[Message]) -> list[Message]:
         self._say(SERVER)
         return replies
 

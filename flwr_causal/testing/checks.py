@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,12 +14,13 @@ from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import exchange_of
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy, distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flwr.app import Message, RecordDict
+    from flwr.app import RecordDict
 
     from flwr_causal.protocol.exchange import Contract, Disclosure
     from flwr_causal.reports.run import Run
@@ -105,34 +106,13 @@ def check_no_entry_for_each_row(subject: Subject) -> None:
                 )
 
 
-class _KilledError(BaseException):
-    """Ends a run as nothing in flwr-causal expects it."""
-
-
-@dataclass
-class _KilledGrid:
-    """A grid that ends the process of the server in an exchange of a number."""
-
-    grid: Any
-    number: int
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
-        sent = list(messages)
-        if any(one.metadata.group_id == str(self.number) for one in sent):
-            raise _KilledError
-        return list(self.grid.send_and_receive(sent, timeout=timeout))
-
-
 def check_resume(subject: Subject) -> None:
     """Check that a run that is killed in the middle goes on to the same result, bit for bit."""
     whole, _ = subject.run()
     with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-        with suppress(_KilledError):
+        with suppress(KilledError):
             subject.simulate(
-                wrap_grid=lambda grid: _KilledGrid(grid, (whole.rounds + 1) // 2),
+                wrap_grid=lambda grid: Killing(grid, (whole.rounds + 1) // 2),
                 output_dir=directory,
             )
         resumed = subject.simulate(output_dir=directory, resume=True)

@@ -12,12 +12,13 @@ import pandas as pd
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.simulations import simulate
+from flwr_causal.simulations import Relay, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr.app import Message, RecordDict
+    from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
     from flwr_causal.clients import CausalClient
@@ -184,21 +185,16 @@ def distance(one: Result, other: Result) -> tuple[float, str]:
     return farthest, text
 
 
-class Spy:
+class Spy(Relay):
     """A grid that keeps what is sent and what comes back."""
 
-    def __init__(self, grid: Any) -> None:
-        self._grid = grid
+    def __init__(self, grid: Grid) -> None:
+        super().__init__(grid)
         self.pairs: list[tuple[RecordDict, Message]] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._grid, name)
-
-    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
-        """Send messages, and keep the replies."""
-        sent = list(messages)
-        contents = {one.metadata.dst_node_id: one.content for one in sent}
-        replies = list(self._grid.send_and_receive(sent, timeout=timeout))
+    def after(self, messages: list[Message], replies: list[Message]) -> list[Message]:
+        """Keep the replies, each with what was sent to its party."""
+        contents = {one.metadata.dst_node_id: one.content for one in messages}
         for reply in replies:
             if reply.has_content():
                 self.pairs.append((contents[reply.metadata.src_node_id], reply))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import exchange_of
+from flwr_causal.simulations.relay import Relay
 from flwr_causal.testing.faults import Scene
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, distance, own_graphs
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from flwr.app import Message
+    from flwr.serverapp import Grid
 
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.reports.run import Run
@@ -45,8 +47,7 @@ TOLERANCE = 1e-9
 FARTHEST = 2.0
 
 
-@dataclass(eq=False)
-class FaultyGrid:
+class FaultyGrid(Relay):
     """A grid in which the replies of the last party are faulty.
 
     Parameters
@@ -59,33 +60,28 @@ class FaultyGrid:
         Of the method.
     """
 
-    grid: Any
-    fault: Fault
-    number: int | None
-    contract: Contract
-    #: How often the fault had a meaning for a reply.
-    applied: int = 0
-    #: The exchanges with a faulty reply.
-    exchanges: list[Exchange] = field(default_factory=list)
-    _honest: dict[int, Message] = field(default_factory=dict)
-    _attempts: dict[int, int] = field(default_factory=dict)
+    def __init__(self, grid: Grid, fault: Fault, number: int | None, contract: Contract) -> None:
+        super().__init__(grid)
+        self.fault, self.number, self.contract = fault, number, contract
+        #: How often the fault had a meaning for a reply.
+        self.applied = 0
+        #: The exchanges with a faulty reply.
+        self.exchanges: list[Exchange] = []
+        self._honest: dict[int, Message] = {}
+        self._attempts: dict[int, int] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Message]:
-        """Send messages, and replace the replies of the faulty party."""
-        sent = {message.metadata.dst_node_id: message for message in messages}
-        contents = {node: message.content for node, message in sent.items()}
+    def after(self, messages: list[Message], replies: list[Message]) -> list[Message]:
+        """Replace the replies of the faulty party."""
         faulty = max(self.grid.get_node_ids())
+        sent = {message.metadata.dst_node_id: message for message in messages}
         arrived: list[Message] = []
-        replies = list(self.grid.send_and_receive(list(sent.values()), timeout=timeout))
         for reply in replies:
             if reply.metadata.src_node_id != faulty:
                 arrived.append(reply)
                 continue
             others = [one for one in replies if one is not reply]
-            number = int(str(records.config_of(contents[faulty]).get(records.NUMBER, 0)))
+            config = records.config_of(sent[faulty].content)
+            number = int(str(config.get(records.NUMBER, 0)))
             arrived += self._disturbed(sent[faulty], reply, number, others)
         return arrived
 

@@ -13,6 +13,7 @@ from processes import APP, EXAMPLE, Deployment, flower_programs, wait_for
 
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import Relay
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 # The example's app waits for three nodes.
@@ -138,23 +139,19 @@ def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables,
     same_result(run, undisturbed(tables), tables)
 
 
-class Missing:
+class Missing(Relay):
     """A local grid in which parties miss some exchanges."""
 
     def __init__(self, grid, failures, names):
-        self.grid = grid
+        super().__init__(grid)
         self.missed = {(str(one["round"]), 2 + names.index(one["party"])) for one in failures}
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        present = [
+    def before(self, messages):
+        return [
             message
             for message in messages
             if (message.metadata.group_id, message.metadata.dst_node_id) not in self.missed
         ]
-        return self.grid.send_and_receive(present, timeout=timeout)
 
 
 @pytest.mark.skipif(

@@ -10,6 +10,7 @@ from processes import APP, Deployment, wait_for
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import Relay
 
 pytestmark = pytest.mark.e2e
 
@@ -43,22 +44,19 @@ def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
     assert compact_line(output)["status"] == "completed"
 
 
-class Without:
+class Without(Relay):
     """A local grid in which one party misses the first exchange after the totals."""
 
     def __init__(self, grid, place):
-        self.grid, self.node_id = grid, 2 + place
+        super().__init__(grid)
+        self.node_id = 2 + place
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        present = [
+    def before(self, messages):
+        return [
             message
             for message in messages
             if message.metadata.group_id != "1" or message.metadata.dst_node_id != self.node_id
         ]
-        return self.grid.send_and_receive(present, timeout=timeout)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.protocol import records
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.simulations import LocalGrid
+from flwr_causal.simulations.relay import Relay
 
 
 class Federation(NamedTuple):
@@ -182,7 +183,7 @@ def setup_for(tables, **changes) -> Setup:
     return Setup(**{**values, **changes})
 
 
-class Losing:
+class Losing(Relay):
     """A grid in which parties miss exchanges, or their replies are lost.
 
     ``lost`` maps the number of an exchange, and whether it is the unmasking, to the numbers of
@@ -190,22 +191,20 @@ class Losing:
     """
 
     def __init__(self, grid, lost, *, replies=False):
-        self.grid, self.lost, self.replies, self.calls = grid, dict(lost), replies, []
+        super().__init__(grid)
+        self.lost, self.replies, self.calls, self.missing = dict(lost), replies, [], set()
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
+    def before(self, messages):
         config = records.config_of(messages[0].content)
         key = (config.get("round", "schema"), config.get("exchange") == "unmasking")
-        missing = {place + 2 for place in self.lost.get(key, ())}
+        self.missing = {place + 2 for place in self.lost.get(key, ())}
         self.calls.append(key)
-        present = [m for m in messages if m.metadata.dst_node_id not in missing]
-        if not self.replies:
-            return self.grid.send_and_receive(present, timeout=timeout)
-        replies = self.grid.send_and_receive(messages, timeout=timeout)
-        return [reply for reply in replies if reply.metadata.src_node_id not in missing]
+        if self.replies:
+            return messages
+        return [m for m in messages if m.metadata.dst_node_id not in self.missing]
+
+    def after(self, messages, replies):
+        return [reply for reply in replies if reply.metadata.src_node_id not in self.missing]
 
 
 def losing(lost, **options):

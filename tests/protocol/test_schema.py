@@ -15,6 +15,7 @@ from flwr_causal.protocol.door import RefusedError, reported
 from flwr_causal.protocol.schema import FACTS, PARTS, REQUIRED
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
+from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments
 
 FRAME = pd.DataFrame({"a": [1.0, 2.5, 2.5], "b": ["u", "v", "u"]})
@@ -185,17 +186,10 @@ def test_remainders_of_rounded_means_leave(offset):
     assert reported(report, tuple(PARTS), 2) == report
 
 
-class OneRemainder:
+class OneRemainder(Relay):
     """A grid in which one party's report has an absurd remainder."""
 
-    def __init__(self, grid):
-        self.grid = grid
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+    def after(self, messages, replies):
         for reply in replies:
             config = reply.content["config"]
             if config["party"] == "party 1":

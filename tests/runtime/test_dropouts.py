@@ -8,6 +8,7 @@ from federations import Losing, app_of, disturbed, losing, make_federation, rais
 from flwr_causal.errors import CausalError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.simulations.relay import KilledError
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 TABLES = make_federation(d=4, n=240, parties=5, seed=1).tables
@@ -140,14 +141,14 @@ def test_what_a_party_cannot_add_up_is_its_failure():
 
 def test_an_altered_share_is_the_failure_of_the_party_that_holds_it():
     class Altering(Losing):
-        def send_and_receive(self, messages, *, timeout=None):
-            for reply in self.grid.send_and_receive(messages, timeout=timeout):
+        def after(self, messages, replies):
+            for reply in replies:
                 arrays = records.arrays_of(reply.content) if reply.has_content() else {}
                 if "masked" in arrays and reply.metadata.src_node_id == 2:
                     vector = arrays["masked"].copy()
                     vector[-1] ^= np.uint64(1)
                     reply.content["arrays"] = records.pack_arrays({"masked": vector})
-                yield reply
+            return replies
 
     found = simulate(
         "moments", TABLES, secure_aggregation=True, wrap_grid=lambda grid: Altering(grid, {})
@@ -157,20 +158,15 @@ def test_an_altered_share_is_the_failure_of_the_party_that_holds_it():
     assert "The share of party 1" in found.failures[0]["reason"]
 
 
-class Killed(BaseException):
-    pass
-
-
 def killing(number, lost=None, unmasking=False):
     class Killing(Losing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
+        def before(self, messages):
             config = records.config_of(messages[0].content)
             if config.get("round") == number and unmasking is (
                 config.get("exchange") == "unmasking"
             ):
-                raise Killed
-            return super().send_and_receive(messages, timeout=timeout)
+                raise KilledError
+            return super().before(messages)
 
     return lambda grid: Killing(grid, lost or {})
 
@@ -178,7 +174,7 @@ def killing(number, lost=None, unmasking=False):
 def test_a_run_with_missing_parties_is_resumed(tmp_path):
     lost = {(2, False): [1], (5, False): [0]}
     options = {**ADMM, "output_dir": tmp_path}
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         simulate("notears-admm", TABLES, wrap_grid=killing(4, lost), **options)
     resumed = simulate("notears-admm", TABLES, resume=True, wrap_grid=losing(lost), **options)
     clean = simulate("notears-admm", TABLES, wrap_grid=losing(lost), **ADMM)
@@ -188,7 +184,7 @@ def test_a_run_with_missing_parties_is_resumed(tmp_path):
 
 def test_a_run_is_resumed_without_a_party_that_is_not_there(tmp_path):
     method = {**ADMM, "output_dir": str(tmp_path), "min_available_nodes": 2}
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         run(NotearsADMM(**method), killing(4)(LocalGrid(app_of(TABLES), 5)))
     configs = [{"partition-id": k, "num-partitions": 5} for k in (0, 1, 2, 4)]
     grid = LocalGrid(app_of(TABLES), 4, node_configs=configs)
@@ -199,7 +195,7 @@ def test_a_run_is_resumed_without_a_party_that_is_not_there(tmp_path):
 
 def test_a_sum_that_was_interrupted_is_repeated_with_the_same_parties_only(tmp_path):
     options = {**ADMM, "output_dir": tmp_path}
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         simulate("notears-admm", TABLES, wrap_grid=killing(4, {(4, False): [1]}, True), **options)
     with pytest.raises(CausalError, match="was that of party 0, party 2, party 3, party 4"):
         simulate("notears-admm", TABLES, resume=True, **options)

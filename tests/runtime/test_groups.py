@@ -19,6 +19,7 @@ from flwr_causal.protocol.secure import ring
 from flwr_causal.protocol.secure.groups import dealt, name_of
 from flwr_causal.protocol.secure.words import Size
 from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.simulations.relay import KilledError, Killing, Relay
 from flwr_causal.strategies import Moments, run
 
 TABLES = make_federation(d=4, n=420, parties=7, seed=1).tables
@@ -290,19 +291,15 @@ def test_a_median_of_too_few_groups_ends_the_run():
         )
 
 
-class Altered:
+class Altered(Relay):
     """A grid that alters the masked words of one party in one exchange."""
 
     def __init__(self, grid, place, number):
-        self.grid, self.place, self.number = grid, place, number
+        super().__init__(grid)
+        self.place, self.number = place, number
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
+    def after(self, messages, replies):
         number = records.config_of(messages[0].content).get("round")
-        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
         for reply in replies:
             mine = reply.metadata.src_node_id == self.place + 2
             if mine and number == self.number and "arrays" in reply.content:
@@ -333,31 +330,13 @@ def test_a_group_whose_sum_is_altered_is_left_out(number):
     assert found.graph.num_edges
 
 
-class Killed(BaseException):
-    pass
-
-
-class Killing:
-    def __init__(self, grid, number):
-        self.grid, self.number = grid, number
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
-        if records.config_of(messages[0].content).get("round") == self.number:
-            raise Killed
-        return self.grid.send_and_receive(messages, timeout=timeout)
-
-
 @pytest.mark.parametrize("options", [{}, {"leave_one_out": True, "replicates": 2}])
 def test_a_killed_run_goes_on_with_the_same_groups(tmp_path, options):
     options = {"max_rounds": 6, **GROUPED, **options}
     lost = losing({(2, False): [0]})
     whole = simulate("notears-admm", TABLES, wrap_grid=lost, **options)
     directory = str(tmp_path / "run")
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         simulate(
             "notears-admm",
             TABLES,
@@ -390,7 +369,7 @@ def test_a_resumed_run_has_the_groups_that_have_totals(tmp_path):
     lost = losing({(0, False): places_of(group)[:1]})
     whole = simulate("notears-admm", tables, wrap_grid=lost, **options)
     directory = str(tmp_path / "run")
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         simulate(
             "notears-admm",
             tables,

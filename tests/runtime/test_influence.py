@@ -15,6 +15,7 @@ from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.influence import LeaveOneOut, change_between
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import KilledError, Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 HONEST = make_federation(d=6, n=750, parties=5, seed=3)
@@ -35,18 +36,15 @@ def federation_with_false_columns(party):
 FALSE = federation_with_false_columns(2)
 
 
-class Lying:
+class Lying(Relay):
     """A grid in which the replies of some parties are others than they sent."""
 
     def __init__(self, grid, parties, lie) -> None:
-        self._grid, self._parties, self._lie = grid, set(parties), lie
+        super().__init__(grid)
+        self._parties, self._lie = set(parties), lie
 
-    def __getattr__(self, name):
-        return getattr(self._grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        replies = self._grid.send_and_receive(messages, timeout=timeout)
-        nodes = sorted(self._grid.get_node_ids())
+    def after(self, messages, replies):
+        nodes = sorted(self.grid.get_node_ids())
         for reply in replies:
             false = nodes.index(reply.metadata.src_node_id) in self._parties
             if false and records.ARRAYS in reply.content:
@@ -180,9 +178,6 @@ def test_of_many_variables_those_that_stand_out_are_left_out(monkeypatch):
 
 
 def test_it_is_saved_and_a_resumed_run_has_it(tmp_path, monkeypatch):
-    class KilledError(BaseException):
-        pass
-
     def killed(*args):
         raise KilledError
 

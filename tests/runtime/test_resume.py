@@ -19,6 +19,7 @@ from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import checkpoint
 from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.simulations.relay import KilledError, Killing, Relay
 from flwr_causal.strategies import NotearsADMM
 
 LINEAR = make_federation(d=4, n=200, parties=3).tables
@@ -75,26 +76,6 @@ NETWORKS = {
     "admm mlp": ("notears-admm", CURVED, {"model": "mlp", "max_rounds": 6, "inner_steps": 5}),
     "fedcausal mlp": ("fedcausal", CURVED, {"model": "mlp", "max_rounds": 4, "inner_steps": 5}),
 }
-
-
-class KilledError(BaseException):
-    """Ends the process as nothing in the house would expect it."""
-
-
-class Killing:
-    """A grid that is killed in an exchange, the schema's being number 0."""
-
-    def __init__(self, grid, exchange) -> None:
-        self._grid, self._left = grid, exchange
-
-    def __getattr__(self, name):
-        return getattr(self._grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
-        if messages and messages[0].metadata.group_id == str(self._left):
-            raise KilledError
-        return self._grid.send_and_receive(messages, timeout=timeout)
 
 
 def found(run):
@@ -208,18 +189,18 @@ def test_what_is_on_disk_when_a_run_is_killed(tmp_path):
 def test_the_file_says_running_while_it_runs(tmp_path):
     seen = []
 
-    class Watching(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
+    class Watching(Relay):
+        def before(self, messages):
             if (tmp_path / "run.json").exists():
                 content = json.loads((tmp_path / "run.json").read_text())
                 seen.append((content["status"], content["rounds"]))
-            return super().send_and_receive(messages, timeout=timeout)
+            return messages
 
     simulate(
         "notears-admm",
         LINEAR,
         output_dir=tmp_path,
-        wrap_grid=lambda grid: Watching(grid, -1),
+        wrap_grid=Watching,
         **ADMM,
     )
     assert seen == [("running", 0), *(("running", k) for k in range(len(seen) - 1))]
@@ -263,19 +244,16 @@ def test_options_that_do_not_change_the_result_may_differ(tmp_path):
 def test_a_failed_run_goes_on(tmp_path):
     """Too few parties replied; once they are back, the run is resumed."""
 
-    class Deaf(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
-            if messages[0].metadata.group_id == str(self._left):
-                return []
-            return self._grid.send_and_receive(messages, timeout=timeout)
+    class Deaf(Relay):
+        def after(self, messages, replies):
+            return [] if messages[0].metadata.group_id == "4" else replies
 
     with pytest.raises(FederationError, match="only 0 parties"):
         simulate(
             "notears-admm",
             LINEAR,
             output_dir=tmp_path,
-            wrap_grid=lambda grid: Deaf(grid, 4),
+            wrap_grid=Deaf,
             round_timeout=1.0,
             **ADMM,
         )
@@ -294,9 +272,8 @@ def test_a_training_that_started_again_is_resumed(tmp_path):
 
     def faulty(kill):
         class Losing(Killing):
-            def send_and_receive(self, messages, *, timeout=None):
-                replies = super().send_and_receive(messages, timeout=timeout)
-                number = replies[0].metadata.group_id
+            def after(self, messages, replies):
+                number = messages[0].metadata.group_id
                 return [r for r in replies if number != "2" or r.metadata.src_node_id != 3]
 
         return lambda grid: Losing(grid, kill)
@@ -319,14 +296,14 @@ def test_a_directory_that_cannot_be_used_is_found_before_the_first_exchange(tmp_
     (tmp_path / "file").write_text("")
     asked = []
 
-    class Counting(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
+    class Counting(Relay):
+        def before(self, messages):
             asked.append(1)
-            return super().send_and_receive(messages, timeout=timeout)
+            return messages
 
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(ConfigError, match="cannot be written"):
-            simulate("moments", LINEAR, output_dir=place, wrap_grid=lambda grid: Counting(grid, -1))
+            simulate("moments", LINEAR, output_dir=place, wrap_grid=Counting)
     assert asked == []
     with pytest.raises(ConfigError, match="output_dir"):
         simulate("moments", LINEAR, resume=True)
@@ -368,21 +345,18 @@ def test_nothing_leaves_a_party_in_a_replay(tmp_path):
     interrupted(tmp_path)
     replies = []
 
-    class Watching(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
-            names = {records.config_of(m.content).get("exchange") for m in messages}
-            out = super().send_and_receive(messages, timeout=timeout)
-            if names == {"replay"}:
-                replies.extend(out)
-            return out
+    class Watching(Relay):
+        def after(self, messages, here):
+            if {records.config_of(m.content).get("exchange") for m in messages} == {"replay"}:
+                replies.extend(here)
+            return here
 
     simulate(
         "notears-admm",
         LINEAR,
         output_dir=tmp_path,
         resume=True,
-        wrap_grid=lambda grid: Watching(grid, -1),
+        wrap_grid=Watching,
         **ADMM,
     )
     assert [dict(reply.content["metrics"]) for reply in replies] == [
@@ -398,8 +372,7 @@ class Reached(Killing):
         super().__init__(grid, kill)
         self.lost = lost
 
-    def send_and_receive(self, messages, *, timeout=None):
-        replies = super().send_and_receive(messages, timeout=timeout)
+    def after(self, messages, replies):
         return [r for r in replies if not self.lost(r.metadata.group_id, r.metadata.src_node_id)]
 
 
@@ -494,17 +467,15 @@ def test_a_party_that_does_not_answer_the_replay_is_asked_again(tmp_path):
     interrupted(tmp_path)
     replays = []
 
-    class Losing(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
-            replies = super().send_and_receive(messages, timeout=timeout)
+    class Losing(Relay):
+        def after(self, messages, replies):
             if records.config_of(messages[0].content).get("exchange") == "replay":
                 replays.append(len(messages))
                 if len(replays) == 1:
                     return [reply for reply in replies if reply.metadata.src_node_id != 3]
             return replies
 
-    run = resumed(tmp_path, wrap_grid=lambda grid: Losing(grid, -1), round_timeout=1.0)
+    run = resumed(tmp_path, wrap_grid=Losing, round_timeout=1.0)
     assert replays == [3, 1]
     assert run.failures == [{"round": 4, "party": "party 1", "reason": "no reply within 1 s"}]
     same(run, simulate("notears-admm", LINEAR, **ADMM))
@@ -533,11 +504,9 @@ def test_a_replay_whose_reply_is_lost_is_repeated(tmp_path):
     interrupted(tmp_path)
     dropped = []
 
-    class Losing(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
+    class Losing(Relay):
+        def after(self, messages, replies):
             replay = records.config_of(messages[0].content).get("exchange") == "replay"
-            replies = super().send_and_receive(messages, timeout=timeout)
             if not replay or dropped:
                 return replies
             dropped.append(replies[0])
@@ -550,7 +519,7 @@ def test_a_replay_whose_reply_is_lost_is_repeated(tmp_path):
         LINEAR,
         output_dir=tmp_path,
         resume=True,
-        wrap_grid=lambda grid: Losing(grid, -1),
+        wrap_grid=Losing,
         **ADMM,
     )
     assert len(dropped) == 1
@@ -626,18 +595,17 @@ def test_exchanges_of_another_run_are_not_mixed_in(tmp_path):
         shutil.copy(other / "exchanges" / name, tmp_path / "exchanges" / name)
     asked = []
 
-    class Counting(Killing):
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
+    class Counting(Relay):
+        def before(self, messages):
             asked.append(messages[0].metadata.group_id)
-            return super().send_and_receive(messages, timeout=timeout)
+            return messages
 
     run = simulate(
         "notears-admm",
         LINEAR,
         output_dir=tmp_path,
         resume=True,
-        wrap_grid=lambda grid: Counting(grid, -1),
+        wrap_grid=Counting,
         **ADMM,
     )
     assert "3" in asked

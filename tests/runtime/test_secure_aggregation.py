@@ -16,6 +16,7 @@ from flwr_causal.clients import secure
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import KilledError, Killing, Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=4, seed=1)
@@ -208,19 +209,15 @@ def test_two_runs_of_one_seed_have_different_transcripts_and_one_result():
 def test_a_lost_reply_is_sent_again_with_the_same_bytes():
     seen = []
 
-    class Losing:
+    class Losing(Relay):
         """A grid that loses the replies of the first party the first time."""
 
         def __init__(self, grid):
-            self.grid, self.lost = grid, set()
+            super().__init__(grid)
+            self.lost = set()
 
-        def __getattr__(self, name):
-            return getattr(self.grid, name)
-
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
+        def after(self, messages, replies):
             number = records.config_of(messages[0].content).get("round", "schema")
-            replies = list(self.grid.send_and_receive(messages, timeout=timeout))
             seen.append((number, {r.metadata.src_node_id: r.content for r in replies}))
             first = number not in self.lost
             self.lost.add(number)
@@ -248,17 +245,15 @@ def test_where_all_must_reply_nobody_is_asked_for_a_smaller_sum():
     assert asked == [0] * 4 + [1] * 4 + [2] * (4 + 3)
 
 
-class Altering:
+class Altering(Relay):
     """A grid that adds 2^60 to words of the replies of some parties in one exchange."""
 
     def __init__(self, grid, exchange, word, parties):
-        self.grid, self.exchange, self.word, self.left = grid, exchange, word, parties
+        super().__init__(grid)
+        self.exchange, self.word, self.left = exchange, word, parties
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        for reply in self.grid.send_and_receive(messages, timeout=timeout):
+    def after(self, messages, replies):
+        for reply in replies:
             arrays = records.arrays_of(reply.content)
             if (
                 "masked" in arrays
@@ -269,7 +264,7 @@ class Altering:
                 vector = arrays["masked"].copy()
                 vector[[self.word]] += np.uint64(2**60)
                 reply.content["arrays"] = records.pack_arrays({"masked": vector})
-            yield reply
+        return replies
 
 
 # Of the totals: the frame, the number of rows. Of the moments: the frame, a diagonal entry, one
@@ -469,25 +464,9 @@ def test_rows_with_missing_values_are_dropped_as_without_it():
 
 
 def test_a_run_goes_on_after_an_interruption(tmp_path):
-    class Killed(BaseException):
-        pass
-
-    class Killing:
-        def __init__(self, grid):
-            self.grid = grid
-
-        def __getattr__(self, name):
-            return getattr(self.grid, name)
-
-        def send_and_receive(self, messages, *, timeout=None):
-            messages = list(messages)
-            if records.config_of(messages[0].content).get("round") == 3:
-                raise Killed
-            return self.grid.send_and_receive(messages, timeout=timeout)
-
     options = {"secure_aggregation": True, "max_rounds": 6, "output_dir": tmp_path}
-    with pytest.raises(Killed):
-        simulate("notears-admm", TABLES, wrap_grid=Killing, **options)
+    with pytest.raises(KilledError):
+        simulate("notears-admm", TABLES, wrap_grid=lambda grid: Killing(grid, 3), **options)
     resumed = simulate("notears-admm", TABLES, resume=True, **options)
     clean = simulate("notears-admm", TABLES, **{**options, "output_dir": None})
     np.testing.assert_array_equal(resumed.graph.weights, clean.graph.weights)

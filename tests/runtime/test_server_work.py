@@ -10,6 +10,7 @@ from flwr_causal.core.limits import check_deadline
 from flwr_causal.errors import CausalError, DeadlineError, FederationError
 from flwr_causal.runtime import server_work
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=4, n=180, parties=3)
@@ -50,18 +51,12 @@ def test_time_is_up_after_the_seconds_of_the_option(clock):
 
 
 def test_each_step_has_time_of_its_own_and_waiting_does_not_count(clock):
-    class Slow:
+    class Slow(Relay):
         """Replies take half an hour."""
 
-        def __init__(self, grid):
-            self.grid = grid
-
-        def __getattr__(self, name):
-            return getattr(self.grid, name)
-
-        def send_and_receive(self, messages, *, timeout=None):
+        def before(self, messages):
             clock.now += HOUR / 2
-            return self.grid.send_and_receive(messages, timeout=timeout)
+            return messages
 
     outcome = run(admm(server_timeout=60.0), Slow(spy(TABLES)))
     assert outcome.rounds == 8
@@ -151,18 +146,14 @@ def test_arithmetic_that_fails_is_an_error_of_the_run(monkeypatch, error):
 # Replies of absurd sizes.
 
 
-class Changing:
+class Changing(Relay):
     """The first party's arrays of floats are changed on their way, in every exchange."""
 
     def __init__(self, grid, change):
-        self.grid, self.change = grid, change
+        super().__init__(grid)
+        self.change = change
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
-        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+    def after(self, messages, replies):
         first = min(self.grid.get_node_ids())
         if any(message.metadata.message_type == "query.schema" for message in messages):
             return replies

@@ -25,9 +25,10 @@ from flwr_causal.protocol.bundle import Part, Training, bundle_of, exchange_of, 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.runtime.method import Request
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.strategies import CausalStrategy
 from flwr_causal.testing import check_method
-from flwr_causal.testing.checks import CHECKS, _KilledError, _KilledGrid
+from flwr_causal.testing.checks import CHECKS
 from flwr_causal.testing.subject import CheckSkippedError, Spy, Subject
 
 FRAMES, _ = federated_linear(4, 150, 3, seed=1)
@@ -190,13 +191,13 @@ def test_incomplete_rows_stay_outside_a_replicate():
 )
 def test_a_resumed_run_has_the_same_confidence(tmp_path, options, method):
     whole = simulate(method, FRAMES, replicates=2, **options)
-    with pytest.raises(_KilledError):
+    with pytest.raises(KilledError):
         simulate(
             method,
             FRAMES,
             replicates=2,
             output_dir=tmp_path,
-            wrap_grid=lambda grid: _KilledGrid(grid, (whole.rounds + 1) // 2),
+            wrap_grid=lambda grid: Killing(grid, (whole.rounds + 1) // 2),
             **options,
         )
     resumed = simulate(method, FRAMES, replicates=2, output_dir=tmp_path, resume=True, **options)

@@ -22,6 +22,7 @@ from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
 from flwr_causal.runtime.checkpoint import forget
 from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=4, n=8000, parties=4, seed=1)
@@ -307,27 +308,27 @@ def test_the_guarantee_is_saved_shown_and_printed(tmp_path):
     assert simulate("moments", TABLES).privacy == {}
 
 
-class Stops:
+class Stops(Relay):
     """A grid whose server is killed in an exchange of the training, before the parties are asked or
     before it has their replies."""
 
     def __init__(self, grid, at, answered=False):
-        self.grid, self.at, self.answered, self.messages = grid, at, answered, []
-        self.get_node_ids = grid.get_node_ids
+        super().__init__(grid)
+        self.at, self.answered, self.messages = at, answered, []
 
-    def send_and_receive(self, messages, *, timeout=None):
-        messages = list(messages)
+    def before(self, messages):
         self.messages += messages
-        here = messages[0].metadata.group_id == str(self.at)
-        if here and not self.answered:
-            raise KeyboardInterrupt
-        replies = self.grid.send_and_receive(messages, timeout=timeout)
-        if here:
-            raise KeyboardInterrupt
+        if not self.answered:
+            self.stop(messages)
+        return messages
+
+    def after(self, messages, replies):
+        self.stop(messages)
         return replies
 
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
+    def stop(self, messages):
+        if messages[0].metadata.group_id == str(self.at):
+            raise KeyboardInterrupt
 
 
 def _counted(made, name, own, *given):

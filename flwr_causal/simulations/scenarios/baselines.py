@@ -23,7 +23,7 @@ from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_rows
 from flwr_causal.core.series.regression import dynotears
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.simulations.scenarios.world import Outcome, World
+from flwr_causal.simulations.scenarios.world import LineResult, World
 from flwr_causal.solvers import fuse, ges
 
 if TYPE_CHECKING:
@@ -124,32 +124,32 @@ def _solved(world: World, solver: str, part: str, settings: Mapping[str, Any]) -
     return graphs, 0.0
 
 
-def pooled(world: World, solver: str = "dagma", **settings: Any) -> Outcome:
+def pooled(world: World, solver: str = "dagma", **settings: Any) -> LineResult:
     """Return the graph of the rows of all parties together: the bound of a federation."""
     graph, seconds = _solved(world, solver, "pooled", settings)
-    return Outcome((graph,), shared_seconds=seconds)
+    return LineResult((graph,), shared_seconds=seconds)
 
 
-def each_alone(world: World, solver: str = "dagma", **settings: Any) -> Outcome:
+def each_alone(world: World, solver: str = "dagma", **settings: Any) -> LineResult:
     """Return the graph of each party's rows; metrics are means over the parties."""
     graphs, seconds = _solved(world, solver, "alone", settings)
-    return Outcome(tuple(graphs), shared_seconds=seconds)
+    return LineResult(tuple(graphs), shared_seconds=seconds)
 
 
-def voting(world: World, solver: str = "dagma", **settings: Any) -> Outcome:
+def voting(world: World, solver: str = "dagma", **settings: Any) -> LineResult:
     """Return the edges that more than half of the parties found; it may have cycles."""
     graphs, seconds = _solved(world, solver, "alone", settings)
     if graphs[0].kind == "cpdag":
         votes = np.mean([graph.adjacency for graph in graphs], axis=0) > 0.5
-        return Outcome(
+        return LineResult(
             (CausalGraph(graphs[0].names, votes * 1.0, kind="cpdag"),), shared_seconds=seconds
         )
-    return Outcome((linear.voting(graphs),), shared_seconds=seconds)
+    return LineResult((linear.voting(graphs),), shared_seconds=seconds)
 
 
 def average(
     world: World, solver: str = "dagma", weighted: bool = False, **settings: Any
-) -> Outcome:
+) -> LineResult:
     """Return the thresholded mean of the parties' weights; it may have cycles.
 
     ``weighted``: by the parties' numbers of rows, as Yang et al. (2024) have it.
@@ -157,9 +157,9 @@ def average(
     graphs, seconds = _solved(world, solver, "alone", settings)
     if graphs[0].lagged is not None:
         limit = float(settings.get("threshold", SERIES_THRESHOLD))
-        return Outcome((_series_average(graphs, limit),), shared_seconds=seconds)
+        return LineResult((_series_average(graphs, limit),), shared_seconds=seconds)
     rows = [len(party) for party in world.parties] if weighted else None
-    return Outcome((linear.average(graphs, rows),), shared_seconds=seconds)
+    return LineResult((linear.average(graphs, rows),), shared_seconds=seconds)
 
 
 def _series_average(graphs: list[CausalGraph], threshold: float) -> CausalGraph:
@@ -173,48 +173,48 @@ def _series_average(graphs: list[CausalGraph], threshold: float) -> CausalGraph:
     return mean.threshold(threshold)
 
 
-def best(world: World, solver: str = "dagma", **settings: Any) -> Outcome:
+def best(world: World, solver: str = "dagma", **settings: Any) -> LineResult:
     """Return the party's graph with the lowest SHD to the truth, which needs the truth."""
     graphs, seconds = _solved(world, solver, "alone", settings)
     if world.truth is None:
         raise DataError("the baseline 'best' needs a world with a truth")
     distances = [compare(world.truth, graph) for graph in graphs]
     errors = [found["shd"] + found.get("lagged_shd", 0) for found in distances]
-    return Outcome((graphs[int(np.argmin(errors))],), shared_seconds=seconds)
+    return LineResult((graphs[int(np.argmin(errors))],), shared_seconds=seconds)
 
 
-def one_shot(world: World, solver: str = "ges", **settings: Any) -> Outcome:
+def one_shot(world: World, solver: str = "ges", **settings: Any) -> LineResult:
     """Return the fusion of the parties' graphs, all edges kept: one exchange of graphs."""
     graphs, seconds = _solved(world, solver, "alone", settings)
     names = graphs[0].names
     fused = fuse([graph.to_dag().adjacency for graph in graphs], len(names))
     marks = np.zeros((len(names), len(names)))
     marks[fused.edges[:, 0], fused.edges[:, 1]] = 1.0
-    return Outcome((CausalGraph(names, marks),), shared_seconds=seconds)
+    return LineResult((CausalGraph(names, marks),), shared_seconds=seconds)
 
 
-def empty(world: World) -> Outcome:
+def empty(world: World) -> LineResult:
     """Return no edges at all."""
     if world.truth is None:
         raise DataError("the baseline 'empty' needs a world with a truth")
     names = world.truth.names
     lagged = None if world.truth.lagged is None else np.zeros_like(world.truth.lagged)
-    return Outcome((CausalGraph(names, np.zeros((len(names),) * 2), lagged=lagged),))
+    return LineResult((CausalGraph(names, np.zeros((len(names),) * 2), lagged=lagged),))
 
 
-def sort_by_variance(world: World) -> Outcome:
+def sort_by_variance(world: World) -> LineResult:
     """Order the variables by variance, and regress each on those before it (Reisach et al. 2021).
 
     A method that is not better has learned from the units, not from the structure.
     """
     rows, names = _rows(world)
-    return Outcome((_regressed(rows, names, rows.var(axis=0)),))
+    return LineResult((_regressed(rows, names, rows.var(axis=0)),))
 
 
-def sort_by_r2(world: World) -> Outcome:
+def sort_by_r2(world: World) -> LineResult:
     """Order by the share of a variable's variance that all others explain (Reisach et al. 2023)."""
     rows, names = _rows(world)
-    return Outcome((_regressed(rows, names, explained(rows)),))
+    return LineResult((_regressed(rows, names, explained(rows)),))
 
 
 def explained(rows: FloatArray) -> FloatArray:
@@ -268,7 +268,7 @@ def _numbers(table: pd.DataFrame) -> FloatArray:
     return numbers
 
 
-BASELINES: dict[str, Callable[..., Outcome]] = {
+BASELINES: dict[str, Callable[..., LineResult]] = {
     "pooled": pooled,
     "each-alone": each_alone,
     "voting": voting,

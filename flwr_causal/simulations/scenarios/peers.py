@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.simulations.scenarios.world import Outcome, World
+from flwr_causal.simulations.scenarios.world import LineResult, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ class Peer(NamedTuple):
 
     module: str
     distribution: str
-    run: Callable[..., Outcome]
+    run: Callable[..., LineResult]
 
 
 def _frame(world: World) -> pd.DataFrame:
@@ -35,12 +35,12 @@ def _frame(world: World) -> pd.DataFrame:
     return table[list(world.truth.names)] if world.truth is not None else table
 
 
-def _graph(frame: pd.DataFrame, weights: Any, kind: str = "dag") -> Outcome:
+def _graph(frame: pd.DataFrame, weights: Any, kind: str = "dag") -> LineResult:
     matrix = np.asarray(weights, dtype=np.float64)
-    return Outcome((CausalGraph(tuple(frame.columns), matrix, kind=kind),))  # type: ignore[arg-type]
+    return LineResult((CausalGraph(tuple(frame.columns), matrix, kind=kind),))  # type: ignore[arg-type]
 
 
-def _of_causal_learn(frame: pd.DataFrame, found: Any) -> Outcome:
+def _of_causal_learn(frame: pd.DataFrame, found: Any) -> LineResult:
     # causal-learn: graph[j, i] = 1 and graph[i, j] = -1 stand for i -> j, two -1 for i - j.
     marks = np.asarray(found.graph)
     directed = (marks == -1) & (marks.T == 1)
@@ -48,7 +48,7 @@ def _of_causal_learn(frame: pd.DataFrame, found: Any) -> Outcome:
     return _graph(frame, directed | undirected, "cpdag")
 
 
-def causal_learn_pc(world: World, alpha: float = 0.05) -> Outcome:
+def causal_learn_pc(world: World, alpha: float = 0.05) -> LineResult:
     """PC with Fisher's z, or with G2 where columns are categories."""
     from causallearn.search.ConstraintBased.PC import pc
 
@@ -60,7 +60,7 @@ def causal_learn_pc(world: World, alpha: float = 0.05) -> Outcome:
     return _of_causal_learn(frame, found.G)
 
 
-def causal_learn_ges(world: World) -> Outcome:
+def causal_learn_ges(world: World) -> LineResult:
     """GES with the Gaussian BIC, or BDeu where columns are categories."""
     from causallearn.search.ScoreBased.GES import ges
 
@@ -72,7 +72,7 @@ def causal_learn_ges(world: World) -> Outcome:
     return _of_causal_learn(frame, found["G"])
 
 
-def pgmpy_hill_climb(world: World) -> Outcome:
+def pgmpy_hill_climb(world: World) -> LineResult:
     """Hill climbing with BDeu, equivalent sample size 1."""
     from pgmpy.estimators import BDeu, HillClimbSearch
 
@@ -82,7 +82,7 @@ def pgmpy_hill_climb(world: World) -> Outcome:
     return _of_edges(frame, found.edges())
 
 
-def agrum_hill_climb(world: World) -> Outcome:
+def agrum_hill_climb(world: World) -> LineResult:
     """Greedy hill climbing with BDeu."""
     import pyagrum
 
@@ -100,7 +100,7 @@ def agrum_hill_climb(world: World) -> Outcome:
     )
 
 
-def _of_edges(frame: pd.DataFrame, edges: Any) -> Outcome:
+def _of_edges(frame: pd.DataFrame, edges: Any) -> LineResult:
     columns = list(frame.columns)
     marks = np.zeros((len(columns),) * 2)
     for cause, effect in edges:
@@ -108,7 +108,7 @@ def _of_edges(frame: pd.DataFrame, edges: Any) -> Outcome:
     return _graph(frame, marks)
 
 
-def dagma_linear(world: World) -> Outcome:
+def dagma_linear(world: World) -> LineResult:
     """Run the authors' DAGMA for linear models."""
     from dagma.linear import DagmaLinear
 
@@ -116,7 +116,7 @@ def dagma_linear(world: World) -> Outcome:
     return _graph(frame, DagmaLinear("l2").fit(frame.to_numpy(np.float64, copy=True), lambda1=0.03))
 
 
-def gcastle_notears(world: World) -> Outcome:
+def gcastle_notears(world: World) -> LineResult:
     """NOTEARS of gCastle."""
     from castle.algorithms import Notears
 
@@ -126,7 +126,7 @@ def gcastle_notears(world: World) -> Outcome:
     return _graph(frame, model.causal_matrix)
 
 
-def direct_lingam(world: World) -> Outcome:
+def direct_lingam(world: World) -> LineResult:
     """DirectLiNGAM; lingam's matrix has effects in rows."""
     import lingam
 
@@ -137,7 +137,7 @@ def direct_lingam(world: World) -> Outcome:
     return _graph(frame, np.where(np.abs(weights) > THRESHOLD, weights, 0.0))
 
 
-def tigramite_pcmci(world: World, alpha: float = 0.01) -> Outcome:
+def tigramite_pcmci(world: World, alpha: float = 0.01) -> LineResult:
     """PCMCI+ with partial correlations; series of different parties are different data sets."""
     from tigramite.data_processing import DataFrame
     from tigramite.independence_tests.parcorr import ParCorr
@@ -156,10 +156,10 @@ def tigramite_pcmci(world: World, alpha: float = 0.01) -> Outcome:
     past = np.moveaxis(arrows[:, :, 1:] == "-->", 2, 0)
     strength = np.abs(found["val_matrix"]).sum(axis=2)
     graph = CausalGraph(tuple(frame.columns), now * 1.0, kind="summary", lagged=past * 1.0)
-    return Outcome((graph,), scores=strength)
+    return LineResult((graph,), scores=strength)
 
 
-def spflow_mspn(world: World) -> Outcome:
+def spflow_mspn(world: World) -> LineResult:
     """LearnSPN of SPFlow 0.0 over numbers, with its piecewise leaves; the mean log-likelihood."""
     from spn.algorithms.Inference import log_likelihood
     from spn.algorithms.LearningWrappers import learn_mspn
@@ -167,16 +167,16 @@ def spflow_mspn(world: World) -> Outcome:
     from spn.structure.StatisticalTypes import MetaType
 
     if world.test is None:
-        return Outcome()
+        return LineResult()
     train, test = world.pooled.to_numpy(np.float64, copy=True), world.test.to_numpy(np.float64)
     context = Context(meta_types=[MetaType.REAL] * train.shape[1]).add_domains(train)
     circuit = learn_mspn(train, context, min_instances_slice=200)
-    return Outcome(counts={"log_likelihood": float(np.mean(log_likelihood(circuit, test)))})
+    return LineResult(counts={"log_likelihood": float(np.mean(log_likelihood(circuit, test)))})
 
 
 def spflow_einet(
     world: World, epochs: int = 5, depth: int = 4, replicas: int = 5, sums: int = 10, seed: int = 0
-) -> Outcome:
+) -> LineResult:
     """Fit an Einet of SPFlow 1 to columns of 0 and 1; the mean log-likelihood.
 
     SPFlow took it over from simple-einet, which is on no package index. Adam with batches of 100
@@ -187,7 +187,7 @@ def spflow_einet(
     from spflow.zoo.einet import Einet
 
     if world.test is None:
-        return Outcome()
+        return LineResult()
     # Other peers change torch's default type when they are imported.
     kind = torch.get_default_dtype()
     train, test = (torch.tensor(t.to_numpy(), dtype=kind) for t in (world.pooled, world.test))
@@ -214,10 +214,10 @@ def spflow_einet(
     with torch.no_grad():
         parts = (test[first : first + 1000] for first in range(0, len(test), 1000))
         found = torch.cat([circuit.log_likelihood(part).flatten() for part in parts])
-    return Outcome(counts={"log_likelihood": float(found.mean())})
+    return LineResult(counts={"log_likelihood": float(found.mean())})
 
 
-def sklearn_classifier(world: World, kind: str = "boosting") -> Outcome:
+def sklearn_classifier(world: World, kind: str = "boosting") -> LineResult:
     """Fit a classifier on the rows of all parties: "boosting", "naive-bayes" or "logistic"."""
     from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -230,7 +230,7 @@ def sklearn_classifier(world: World, kind: str = "boosting") -> Outcome:
 
     target = str(world.options.get("target", ""))
     if world.test is None or not target:
-        return Outcome()
+        return LineResult()
     models = {
         "boosting": HistGradientBoostingClassifier(random_state=0),
         "naive-bayes": GaussianNB(),
@@ -258,7 +258,7 @@ def sklearn_classifier(world: World, kind: str = "boosting") -> Outcome:
     if len(model.classes_) == 2:
         share = model.predict_proba(rows)[:, 1]
         found["class_auroc"] = roc_auc_score(truth == model.classes_[1], share)
-    return Outcome(counts={name: float(value) for name, value in found.items()})
+    return LineResult(counts={name: float(value) for name, value in found.items()})
 
 
 PEERS: dict[str, Peer] = {

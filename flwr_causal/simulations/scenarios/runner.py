@@ -33,7 +33,7 @@ from flwr_causal.simulations.scenarios.peers import PEERS
 from flwr_causal.simulations.scenarios.results import machine
 from flwr_causal.simulations.scenarios.scenario import Line, Point, Scenario, digest
 from flwr_causal.simulations.scenarios.scores import check_metrics, measured
-from flwr_causal.simulations.scenarios.world import Outcome, World
+from flwr_causal.simulations.scenarios.world import LineResult, World
 from flwr_causal.simulations.scenarios.worlds import world_of
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
     return record
 
 
-def _outcome(line: Line, world: World, seed: int, engine: Engine) -> Outcome:
+def _outcome(line: Line, world: World, seed: int, engine: Engine) -> LineResult:
     if line.kind == "baseline":
         return BASELINES[line.name](world, **line.options)
     if line.kind == "peer":
@@ -274,7 +274,7 @@ def _outcome(line: Line, world: World, seed: int, engine: Engine) -> Outcome:
         "kilobytes": (run.bytes_sent + run.bytes_received) / 1e3,
     }
     graphs = () if run.graph is None else (run.graph,)
-    return Outcome(graphs, run.scores, run.model, counts)
+    return LineResult(graphs, run.scores, run.model, counts)
 
 
 def versions_of(line: Line) -> dict[str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.simulations.scenarios.world import Outcome, World
+    from flwr_causal.simulations.scenarios.world import LineResult, World
 
 #: What `compare` of graphs returns, by the names that it has there.
 COMPARED = (
@@ -54,7 +54,7 @@ def check_metrics(names: Sequence[str]) -> None:
             raise ConfigError(f"'metrics' has '{name}': choose of {', '.join(METRICS)}")
 
 
-def measured(world: World, outcome: Outcome, names: Sequence[str]) -> dict[str, float]:
+def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[str, float]:
     """Return those of the metrics that an outcome has; of several graphs their means."""
     found = {name: value for name, value in outcome.counts.items() if name in names}
     if world.truth is not None and outcome.graphs:
@@ -68,7 +68,7 @@ def measured(world: World, outcome: Outcome, names: Sequence[str]) -> dict[str, 
 
 
 def _of_graph(
-    truth: CausalGraph, graph: CausalGraph, outcome: Outcome, names: Sequence[str]
+    truth: CausalGraph, graph: CausalGraph, outcome: LineResult, names: Sequence[str]
 ) -> dict[str, float]:
     found: dict[str, Any] = {}
     if set(names) & set(COMPARED):

@@ -46,7 +46,7 @@ class World:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class LineResult:
     """The result of a method, baseline or peer.
 
     Parameters

@@ -530,7 +530,8 @@ def reproduce(
         copy.write_text(scenarios.text_of(name), encoding="utf-8")
         typer.echo(f"Change {copy}, then: flwr-causal reproduce {copy}")
         return
-    labels = [label.strip() for label in methods.split(",") if label.strip()]
+    # A comma with a space is part of a label.
+    labels = [label.strip() for label in re.split(r",(?! )", methods) if label.strip()]
     failed = 0
     for one in sweeps.chosen(name):
         place = output_dir / one if output_dir and one != name else output_dir

@@ -128,6 +128,18 @@ def test_errors_name_the_key_and_the_remedy(tiny, tmp_path, change, words):
     assert words in found.output
 
 
+def test_labels_with_commas_choose_lines(tiny, tmp_path):
+    tiny.write_text(TINY.replace("voting =", '"voting, linear" ='))
+    arguments = ["reproduce", str(tiny), "--runs", "1", "--output-dir", str(tmp_path / "out")]
+    found = CliRunner().invoke(app, [*arguments, "--methods", "moments,voting, linear"])
+    assert found.exit_code == 0, found.output
+    assert "| moments | voting, linear | theirs |" in found.output
+    assert "--methods 'moments,voting, linear'" in (tmp_path / "out" / "figures.csv").read_text()
+    found = CliRunner().invoke(app, [*arguments, "--methods", "moments, voting, linear"])
+    assert found.exit_code == 2
+    assert "write a comma without a space" in " ".join(found.output.split())
+
+
 def test_names_of_scenarios_and_lines():
     with pytest.raises(ConfigError, match="Did you mean 'ng2022-clients'"):
         scenario.find("ng2022-client")

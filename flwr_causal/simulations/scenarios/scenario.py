@@ -227,7 +227,10 @@ class Scenario:
         for name in names:
             if not any(fits(line, name) for line in self.lines):
                 labels = "; ".join(line.label for line in self.lines)
-                raise ConfigError(f"{self.name} has no line '{name}'. Its lines: {labels}.")
+                raise ConfigError(
+                    f"{self.name} has no line '{name}'. Its lines: {labels}. Between lines write a "
+                    "comma without a space."
+                )
         kept = (line for line in self.lines if any(fits(line, name) for name in names))
         return replace(self, lines=tuple(kept))
 

@@ -235,12 +235,17 @@ class CausalClient(NumPyClient):
                 "has no time: join them to one table, or use a method for time series"
             )
         ids = name_of_ids(table.columns, self._row_id)
-        return whole(table).drop(columns=ids) if ids else table
+        return whole(table).drop(columns=ids) if ids and ids not in self.role_columns else table
 
     @property
     def has_time(self) -> bool:
         """Whether rows are steps of time series."""
         return False
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns of time series that are no variables; ids may be among them."""
+        return ()
 
     @property
     def _row_id(self) -> str:
@@ -249,6 +254,13 @@ class CausalClient(NumPyClient):
     def frame(self) -> pd.DataFrame:
         """Return the party's table, all of it in memory."""
         return whole(self.table())
+
+    def kept_rows(self, policy: Policy) -> IntArray:
+        """Return the positions in the party's table of the rows that are used, shape (n_k, 1 + p).
+
+        A row of a design with p lags is made of 1 + p rows of the table, the latest first.
+        """
+        return np.flatnonzero(complete_rows(self.frame(), policy))[:, None]
 
     def resampled(self, draw: Draw) -> Source:
         """Return the source of a replicate's rows: as many as the party has, drawn from them.

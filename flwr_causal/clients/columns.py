@@ -119,16 +119,22 @@ class ColumnsClient(RowIdClient):
             )
 
     def _product_values(self, asked: Asked) -> FloatArray:
-        """Return the party's rows in the order of the plan, centred and scaled, shape (n, d).
+        """Return the party's rows in the order of the plan, centred and scaled, shape (n, m).
 
         Columns that it does not hold are 0.
         """
-        setup = self.setup
-        held = [setup.names.index(name) for name in self.held_names]
-        values = np.zeros((len(asked["rows"]), len(setup.names)))
-        own = self.rows()[asked["rows"]]
-        values[:, held] = (own - setup.mean[held]) / np.sqrt(setup.variance[held])
+        setup, held = self.setup, self._product_columns(asked)[1]
+        mean, variance = (
+            np.tile(values, len(held) // len(values)) for values in (setup.mean, setup.variance)
+        )
+        values = np.zeros((len(asked["rows"]), len(held)))
+        own = self._product_rows()[asked["rows"]]
+        values[:, held] = (own - mean[held]) / np.sqrt(variance[held])
         return values
+
+    def _product_rows(self) -> FloatArray:
+        """Return the rows of the columns that the party holds, with their lags."""
+        return self.rows()
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
         """Return the name of each column of the plan, and whether the party holds it."""

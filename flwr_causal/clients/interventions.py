@@ -90,4 +90,4 @@ class InterventionClient(LinearClient):
         if not column:
             return np.zeros(num_rows, dtype=np.int64), [tuple(sorted({*own}))]
         codes, sets = targets_by_row(whole(super().table()), column, own)
-        return codes[self.kept_rows(policy)], sets
+        return codes[self.kept_rows(policy)[:, 0]], sets

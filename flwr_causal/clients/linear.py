@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
 from flwr_causal.data.check.column_sums import combined, sums_of
-from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.read.pieces import joined, whole
 from flwr_causal.data.series.levels import (
     Centering,
@@ -85,10 +85,6 @@ class LinearClient(CausalClient):
                 rows /= scale
             yield rows
 
-    def kept_rows(self, policy: Policy) -> IntArray:
-        """Return the positions of the design's rows in the party's table, shape (n_k,)."""
-        return np.flatnonzero(complete_rows(self.frame(), policy))
-
     def _mean(self) -> FloatArray:
         return combined([sums_of(rows) for rows in self.row_pieces()]).mean
 
@@ -141,6 +137,11 @@ class SeriesClient(LinearClient):
         """Whether rows are steps of time series."""
         return self.order > 0
 
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns of series, times and phases; none without lags."""
+        return self.layout.columns if self.order else ()
+
     def table(self) -> Table:
         """Return the party's table, in memory if it holds series, of which there may be several."""
         return whole(super().table()) if self.order else super().table()
@@ -161,7 +162,7 @@ class SeriesClient(LinearClient):
 
     def count_rows(self) -> int:
         """Count the rows of the design: steps with all their lags."""
-        return sum(map(len, self.design_pieces())) if self.order else super().count_rows()
+        return len(self.kept_rows(self.setup.policy)) if self.order else super().count_rows()
 
     def design_pieces(self) -> Iterator[FloatArray]:
         """Yield the party's rows with their lags, centred and scaled, shape (n_k, m).
@@ -176,15 +177,16 @@ class SeriesClient(LinearClient):
     def series(self) -> list[Series]:
         """Return the party's series of more than p steps."""
         setup, layout = self.setup, self.layout
-        found = find_series(self.frame(), layout, setup.policy, setup.names)
+        found = find_series(self.frame(), layout, setup.policy, self.held_names)
         return long_enough(found, layout.order)[0]
 
     def kept_rows(self, policy: Policy) -> IntArray:
-        """Return the position in the party's table of the step t of each row of the design."""
+        """Return the positions of the steps t, t - 1, ..., t - p of each row of the design."""
         if self.order == 0:
             return super().kept_rows(policy)
         found = long_enough(find_series(self.frame(), self.layout, policy), self.order)[0]
-        return np.concatenate(self._drawn([one.rows[self.order :] for one in found]))
+        windows = [sliding_window_view(one.rows, 1 + self.order)[:, ::-1] for one in found]
+        return np.concatenate(self._drawn(windows))
 
     def resampled(self, draw: Draw) -> Source:
         """Return the source of a replicate's rows; steps of series are drawn with their lags."""

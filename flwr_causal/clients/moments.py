@@ -22,12 +22,15 @@ from flwr_causal.clients.privacy import (
 )
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
+from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
@@ -84,6 +87,15 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         """
         shared = f" {number} {' '.join(self.setup.keys)}" if sharing(self.setup) > 1 else ""
         return f"{columns}{shared}"
+
+    def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
+        names, held = super()._product_columns(asked)
+        return lagged_names(names, self.order), np.tile(held, 1 + self.order)
+
+    def _product_rows(self) -> FloatArray:
+        if self.order == 0:
+            return super()._product_rows()
+        return lagged_rows([one.values for one in self.series()], self.order)
 
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:

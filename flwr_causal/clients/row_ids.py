@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
-from flwr_causal.data.check.party_table import complete_rows
-from flwr_causal.data.check.row_ids import checked_ids, hashed_ids, name_of_ids
+from flwr_causal.data.check.row_ids import (
+    checked_ids,
+    hashed_ids,
+    hashes_of_rows,
+    name_of_ids,
+)
 from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.row_ids import ALIGN
@@ -38,16 +42,20 @@ class RowIdClient(CausalClient):
 
     @answers(ALIGN)
     def align(self, asked: Asked) -> Arrays:
-        """Return keyed hashes of the ids; nothing without a secret."""
+        """Return keyed hashes of the ids, with lags of those of all its steps; none without secret.
+
+        A hash of the latest step's id alone would match rows whose lags are other steps, where a
+        party lacks a step.
+        """
         secret = self.secret()
-        return {} if secret is None else {"hashes": hashed_ids(self.ids(), secret)}
+        if secret is None:
+            return {}
+        steps = self.kept_rows(self.setup.policy)
+        return {"hashes": hashes_of_rows(hashed_ids(self._ids(), secret)[steps], secret)}
 
     def ids(self) -> pd.Series:
-        """Return the ids of the rows that are kept."""
-        ids = self._id_column()
-        if ids is None:
-            raise ConfigError("rows cannot be aligned: the table has no column of ids")
-        return ids[complete_rows(self.frame(), self.setup.policy)]
+        """Return the ids of the rows that are kept; with lags of their latest steps."""
+        return self._ids().iloc[self.kept_rows(self.setup.policy)[:, 0]]
 
     def secret(self) -> bytes | None:
         """Return the secret under which ids are hashed."""
@@ -59,6 +67,12 @@ class RowIdClient(CausalClient):
         # A simulation needs no secret, because all tables are on one machine. The random numbers of
         # rows follow from the secret; in a simulation the secret is the seed.
         return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
+
+    def _ids(self) -> pd.Series:
+        ids = self._id_column()
+        if ids is None:
+            raise ConfigError("rows cannot be aligned: the table has no column of ids")
+        return ids
 
     def _id_column(self) -> pd.Series | None:
         table = self.source.read()

@@ -33,7 +33,8 @@ ALIGN = Exchange(
     returns=(
         Disclosure(
             "hashes",
-            "keyed hashes of the ids, under a secret that the server does not know",
+            "keyed hashes of the ids, under a secret that the server does not know; with lags one "
+            "hash of the ids of all steps of a row",
             ("n", 16),
             "bytes",
             rows="each row of the party",

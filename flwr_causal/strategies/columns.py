@@ -13,6 +13,7 @@ import numpy as np
 
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
+from flwr_causal.core.series.design import lagged_names
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
@@ -46,7 +47,7 @@ class Holders:
     parties : tuple of str
         In their order.
     names : tuple of str
-        The d agreed columns.
+        The d columns of products: the agreed ones, with their lags.
     presence : ndarray of bool, shape (parties, d)
         Which party holds which column.
     rows : int
@@ -370,8 +371,15 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         self._columns = columns
         return super().agree(reports)
 
-    def first_stage(self, agreement: Agreement) -> Aligning | None:
-        """Return the first stage where columns differ; None where they do not."""
+    def first_stage(self, agreement: Agreement, order: int = 0) -> Aligning | None:
+        """Return the first stage where columns differ; None where they do not.
+
+        Parameters
+        ----------
+        agreement : Agreement
+        order : int, default 0
+            p, the number of lags of each column.
+        """
         if not self.columns_differ:
             return None
         names = agreement.names
@@ -379,8 +387,8 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         return Aligning(
             Holders(
                 tuple(agreement.rows),
-                names,
-                presence,
+                lagged_names(names, order),
+                np.tile(presence, 1 + order),
                 agreement.n,
                 self.minimum_count,
                 self.replicates,
@@ -397,12 +405,12 @@ def joined_agreement(agreement: Agreement, moments: Moments) -> Agreement:
     agreement : Agreement
         Of the parties' own rows.
     moments : Moments
-        Of columns that are centred and scaled by it.
+        Of columns that are centred and scaled by it; lags are after them.
     """
-    spread = np.sqrt(agreement.variance)
+    spread, d = np.sqrt(agreement.variance), len(agreement.names)
     return replace(
         agreement,
-        mean=agreement.mean + spread * moments.mean,
-        variance=agreement.variance * moments.variances,
+        mean=agreement.mean + spread * moments.mean[:d],
+        variance=agreement.variance * moments.variances[:d],
         total=moments.n,
     )

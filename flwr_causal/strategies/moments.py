@@ -160,8 +160,8 @@ class Moments(
     more for each smaller order to choose from. With secure summation the server learns the pooled
     second moments only; without it, each party's second moments. With ``epsilon`` it is one array
     of sums of products with noise, and nothing else that depends on the rows. Where parties hold
-    different columns (``row_id``), it is hashed ids, masked columns that only another party can
-    open, and words whose sum over all parties is that of the products of columns.
+    different columns (``row_id``), it is hashed ids, masked columns and lags that only another
+    party can open, and words whose sum over all parties is that of the products of columns.
 
     Parameters
     ----------
@@ -314,10 +314,18 @@ class Moments(
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns: rows without time, linear."""
+        """Which options fit parties that hold different columns: one array of all rows, linear."""
         return {
             **super().with_different_columns,
-            **self._of_rows_alone,
+            **{name: needs for name, needs in self._of_rows_alone.items() if name != "order"},
+            # Their folds, and their blocks of steps, follow the order of time, which a plan of
+            # rows does not have; a smaller order has further rows.
+            "replicates": (not (self.order and self.replicates), "0"),
+            "select_order": (not self.select_order, "False"),
+            "instantaneous": (self.instantaneous != "auto", "True or False"),
+            "regression": (self.regression != "held-out", "'lasso' or 'ridge'"),
+            "ridge": (self.regression != "ridge" or self.ridge != "held-out", "a number"),
+            "ranking": (self.ranking == "weights", "'weights'"),
         }
 
     @property
@@ -414,7 +422,7 @@ class Moments(
                 "The background knowledge requires instantaneous edges, and instantaneous=False "
                 "leaves them out: state them as lagged edges, or use instantaneous=True."
             )
-        return MomentsRun(agreement, masks, stage=self.first_stage(agreement))
+        return MomentsRun(agreement, masks, stage=self.first_stage(agreement, self.order))
 
     def request(self, state: MomentsRun) -> Request:
         """Request the moments; with epsilon a release, before it what estimates scales."""
@@ -466,10 +474,17 @@ class Moments(
         assert isinstance(joined, JoinedMoments)
         moments = joined.moments(number)
         agreement = joined_agreement(first, moments)
-        units = np.sqrt(first.variance) / self.scale(agreement)
-        solve = solve_class if self.solver == "ges" else solve_rows
-        products = (moments.second * np.outer(units, units))[None]
-        outcome = solve(self, agreement, state.masks, products)
+        tiles = 1 + self.order
+        units = np.tile(np.sqrt(first.variance) / self.scale(agreement), tiles)
+        products = moments.second * np.outer(units, units)
+        if self.order:
+            # Rows are [1, g, z], centred by the joined mean of the step t.
+            level = moments.mean - np.tile(moments.mean[: len(agreement.names)], tiles)
+            row = np.concatenate([[1.0, 1.0], level * units])
+            products = np.outer(row, row) + np.pad(products, (2, 0))
+        solve = solve_series if self.order else solve_rows
+        solve = solve_class if self.solver == "ges" else solve
+        outcome = solve(self, agreement, state.masks, products[None])
         outcome = outcome._replace(warnings=(*outcome.warnings, *joined.warnings))
         return replace(state, agreement=agreement, outcome=outcome)
 

@@ -217,7 +217,6 @@ def test_ids_are_no_variable_where_all_parties_hold_the_same_columns(table):
         ({"model": "additive"}, "model"),
         ({"leave_one_out": True}, "leave_one_out"),
         ({"sparsity": "held-out"}, "sparsity"),
-        ({"order": 1}, "order"),
     ],
 )
 def test_options_that_do_not_fit_different_columns_are_refused(table, options, named):

@@ -7,6 +7,8 @@ import hmac
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import PeriodDtype
+from pandas.api.types import is_datetime64_any_dtype
 from scipy.special import ndtri
 
 from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
@@ -74,7 +76,8 @@ def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
     """Return the first bytes of HMAC-SHA-256 of each id, shape (n, 16).
 
     Without the secret nobody can compute the id of a hash, or test whether a known id is among
-    them. An id is hashed as text, a whole number alike whatever its type.
+    them. An id is hashed as text, a whole number alike whatever its type, a date with its time of
+    day as ``2020-01-31 12:00:00``.
     """
     labels, codes = _labels(column)
     digests = [
@@ -82,6 +85,28 @@ def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:
     ]
     table = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, HASH_BYTES)
     return table[codes]
+
+
+def hashes_of_rows(hashes: NDArray[np.uint8], secret: bytes) -> NDArray[np.uint8]:
+    """Return one hash of each row that is made of several, by the hashes of their ids.
+
+    Parameters
+    ----------
+    hashes : ndarray of uint8, shape (n, 1 + p, 16)
+        Of each row with p lags those of its steps, the latest first. Without lags they are the
+        result.
+    secret : bytes
+
+    Returns
+    -------
+    ndarray of uint8, shape (n, 16)
+        Two are equal if and only if all their steps are, in their order.
+    """
+    if hashes.shape[1] == 1:
+        return hashes[:, 0]
+    digests = [hmac.new(secret, own.tobytes(), hashlib.sha256).digest() for own in hashes]
+    whole = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(len(hashes), -1)
+    return whole[:, :HASH_BYTES]
 
 
 def keyed_normals(column: pd.Series, secret: bytes, size: int) -> Iterator[FloatArray]:
@@ -114,6 +139,8 @@ def keyed_normals(column: pd.Series, secret: bytes, size: int) -> Iterator[Float
 
 def _labels(column: pd.Series) -> tuple[list[str], NDArray[np.int64]]:
     """Return the different ids as text, and which of them each row has."""
+    if is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, PeriodDtype):
+        column = column.map(str)
     kind = kind_of(column)
     values, codes = distinct_values(column, kind)
     labels, _ = named_states(values, str(column.name))

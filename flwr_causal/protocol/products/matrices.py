@@ -34,9 +34,10 @@ _LIMB = np.uint64(2**_LIMB_BITS - 1)
 def fraction_bits(rows: int, parties: int) -> int:
     """Return f, the bits behind the point of a value, so that no sum of products overflows.
 
-    The squares of a scaled column add up to at most the rows of all parties; those of rows that
-    are drawn again, at each party, to 8 times as much (:func:`fixed` refuses more). By Cauchy and
-    Schwarz no sum of products of two columns is larger.
+    The squares of a scaled column add up to at most the rows of all parties; at each party those of
+    rows that are drawn again, and those of lags, which have values from before the first row, to
+    8 times as much (:func:`check_size` refuses more). By Cauchy and Schwarz no sum of products of
+    two columns is larger.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def check_size(values: FloatArray, weights: IntArray, rows: int) -> None:
     if (weights @ values**2 > RESAMPLED_ROOM * rows).any():
         raise DataError(
             "a column has values so far from its mean that sums of products overflow: look for "
-            "outliers, or run without replicates"
+            "outliers, among the first steps of series, too, or run without replicates"
         )
 
 

@@ -234,8 +234,8 @@ class Plan:
         raise DataError(
             f"the columns {names[one]!r} and {names[other]!r} are both known of "
             f"{known[one, other]} rows, and {least} are the fewest (minimum_count): check that the "
-            "ids of their parties are of one kind and that the parties' row-secret is the same "
-            "(node config), or leave one of the columns out"
+            "ids of their parties are of one kind, that the parties' row-secret is the same (node "
+            "config), and that time series have the same steps, or leave one of the columns out"
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.uint8 | np.int64]]:

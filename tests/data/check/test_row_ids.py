@@ -13,6 +13,7 @@ from flwr_causal.data.check.row_ids import (
     HASH_BYTES,
     checked_ids,
     hashed_ids,
+    hashes_of_rows,
     keyed_normals,
     name_of_ids,
 )
@@ -123,3 +124,23 @@ def test_the_numbers_of_an_id_stay_the_same():
     shares = (places + 0.5) / 2**16
     expected = [NormalDist().inv_cdf(float(share)) for share in shares]
     np.testing.assert_allclose(drawn, [expected], atol=1e-12)
+
+
+def test_a_row_of_several_steps_has_the_hash_of_all_their_ids_in_their_order():
+    hashes = hashed_ids(pd.Series(["a", "b", "c", "d"], name="row_id"), SECRET)
+    np.testing.assert_array_equal(hashes_of_rows(hashes[:, None], SECRET), hashes)
+    steps = np.array([[1, 0], [2, 1], [2, 0], [0, 1], [1, 0]])
+    found = as_texts(hashes_of_rows(hashes[steps], SECRET))
+    assert found[0] == found[4]
+    assert len({*found, *as_texts(hashes)}) == 4 + 4
+    other = hashed_ids(pd.Series(["a", "b"], name="row_id"), b"blue heron ")
+    assert not {*found} & {*as_texts(hashes_of_rows(other[steps[:1]], b"blue heron "))}
+
+
+def test_dates_are_hashed_as_text_with_their_time_of_day():
+    dates = pd.Series(pd.to_datetime(["2024-01-31", "2024-02-29"]), name="row_id")
+    texts = pd.Series(["2024-01-31 00:00:00", "2024-02-29 00:00:00"], name="row_id")
+    np.testing.assert_array_equal(hashed_ids(dates, SECRET), hashed_ids(texts, SECRET))
+    months = pd.Series(pd.PeriodIndex(["2024-01", "2024-02"], freq="M"), name="row_id")
+    texts = pd.Series(["2024-01", "2024-02"], name="row_id")
+    np.testing.assert_array_equal(hashed_ids(months, SECRET), hashed_ids(texts, SECRET))

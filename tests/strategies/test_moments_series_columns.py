@@ -1,0 +1,223 @@
+"""Moments of time series with lags, over parties that hold different columns of the same steps."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from lagged_systems import simulate_series
+
+from flwr_causal import simulate
+from flwr_causal.errors import ConfigError, DataError
+
+NAMES = ("price", "demand", "stock", "orders", "heat", "staff")
+STEPS, SERIES = 150, 3
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Several series of a system of order 2, whose steps have ids and times."""
+    now, first, second = np.zeros((3, 6, 6))
+    now[0, 1], now[1, 2], now[4, 0] = 0.8, -0.7, 0.6
+    first[np.diag_indices(6)] = 0.4
+    first[2, 3], first[3, 5], first[0, 5] = 0.5, -0.5, 0.4
+    second[5, 0], second[4, 1] = 0.3, 0.3
+    frames = []
+    for k in range(SERIES):
+        values = simulate_series(k, STEPS, now, first, second, offset=3.0) * np.arange(1, 7)
+        frame = pd.DataFrame(values, columns=NAMES)
+        frame.insert(0, "plant", f"plant {k}")
+        frame.insert(1, "day", np.arange(STEPS) * 0.5)
+        frame.insert(2, "shift", [f"{k}/{t}" for t in range(STEPS)])
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+ROLES = ["plant", "day", "shift"]
+LAYOUT = {"series_column": "plant", "time_column": "day"}
+
+
+def vertical(table, parties):
+    """Each party has some of the columns of all steps, its series in an order of its own."""
+    tables = []
+    for k, own in enumerate(np.array_split(np.array(NAMES), parties)):
+        series = [part for _, part in table[[*ROLES, *own]].groupby("plant")]
+        tables.append(pd.concat(series[:: (-1) ** k]))
+    return tables
+
+
+def joined(table, **options):
+    return simulate("moments", [table.drop(columns="shift")], **LAYOUT, **options)
+
+
+def alike(found, pooled):
+    """Whether two runs have the same graph."""
+    assert found.graph.names == pooled.graph.names
+    assert (found.graph.adjacency == pooled.graph.adjacency).all()
+    assert found.graph.weights == pytest.approx(pooled.graph.weights, abs=1e-6)
+    assert found.graph.lagged == pytest.approx(pooled.graph.lagged, abs=1e-6)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("order", [1, 3])
+def test_parties_with_different_columns_find_the_graph_of_the_joined_series(table, number, order):
+    options = {"order": order}
+    found = simulate("moments", vertical(table, number), row_id="shift", **LAYOUT, **options)
+    pooled = joined(table, **options)
+    alike(found, pooled)
+    assert found.scores == pytest.approx(pooled.scores, abs=1e-6)
+    assert found.rounds == 3
+    assert found.num_rows == SERIES * (STEPS - order)
+    assert found.warnings == pooled.warnings
+    one, other = (run.model.total_effect("heat", "demand") for run in (found, pooled))
+    assert one.value == pytest.approx(other.value, abs=1e-6)
+    assert one.interval == pytest.approx(other.interval, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "dagma"},
+        {"solver": "notears", "standardize": True},
+        {"sparsity": "bic", "polish": True},
+        {"solver": "ges"},
+        {"standardize": True},
+        {"instantaneous": False, "regression": "ridge", "ridge": 0.2},
+        {"secure_aggregation": True},
+        {"knowledge": "required and forbidden"},
+    ],
+    ids=str,
+)
+def test_every_solver_of_series_has_the_joined_moments(table, options, tmp_path):
+    if "knowledge" in options:
+        file = tmp_path / "knowledge.toml"
+        file.write_text(
+            'forbidden = [["price", "demand"]]\nrequired_lagged = [["staff", "stock", 2]]\n'
+        )
+        options = {"knowledge": str(file)}
+    found = simulate("moments", vertical(table, 3), row_id="shift", order=2, **LAYOUT, **options)
+    options.pop("secure_aggregation", None)
+    pooled = joined(table, order=2, **options)
+    alike(found, pooled)
+    if "knowledge" in options:
+        assert not found.graph.adjacency[0, 1]
+        assert found.graph.lagged[1, 5, 2] != 0
+
+
+def known_rows(tables, order):
+    """The rows with lags that all parties have, by hand: windows of steps with the same ids."""
+    windows = []
+    for own in tables:
+        found = {}
+        for _, series in own.groupby("plant"):
+            ids = list(series["shift"])
+            for t in range(order, len(ids)):
+                found[tuple(ids[t - order : t + 1])] = series.index[t - order : t + 1]
+        windows.append(found)
+    return set.intersection(*map(set, windows)), windows
+
+
+def second_moments(tables, order):
+    """Central moments of each pair of columns with lags, of the rows that know both, by hand."""
+    _, windows = known_rows(tables, order)
+    columns = {}
+    for lag in range(order + 1):
+        for own, rows in zip(tables, windows, strict=True):
+            for name in own.columns.difference(ROLES, sort=False):
+                values = own[name]
+                columns[f"{name}[t-{lag}]" if lag else name] = {
+                    ids: values[index[order - lag]] for ids, index in rows.items()
+                }
+    joined = pd.DataFrame(columns)
+    known = joined.notna().to_numpy(dtype=float)
+    count = known.T @ known
+    # pandas divides by one less where values are missing.
+    return joined.cov() * (count - 1) / count
+
+
+def test_steps_that_a_party_lacks_are_no_lags_of_those_after_them(table):
+    """Without times the rows of a table are successive steps: of the ids, not of the places."""
+    one, other = vertical(table, 2)
+    other = other.drop(other.index[other["shift"].isin(["0/40", "1/70", "1/71"])])
+    options = {"series_column": "plant", "order": 2, "solver": "ges"}
+    parties = [part.drop(columns="day") for part in (one, other)]
+    found = simulate("moments", parties, row_id="shift", **options)
+    # Of the other party 3 steps lack, and those of the gaps' ends have other lags in its table.
+    assert found.history[-1]["complete_rows"] == SERIES * (STEPS - 2) - (3 + 4)
+    expected = second_moments([one, other], 2)
+    moments = found.model.sample_moments
+    names = list(moments.names)
+    assert moments.second == pytest.approx(expected.loc[names, names].to_numpy(), abs=1e-6)
+
+
+def test_gaps_begin_new_series_at_each_party(table):
+    one, other = vertical(table, 2)
+    other = other.drop(other.index[other["shift"] == "0/40"])
+    with pytest.raises(DataError, match="gaps='split'"):
+        simulate("moments", [one, other], row_id="shift", order=1, **LAYOUT)
+    options = {"order": 1, "gaps": "split", "solver": "ges"}
+    found = simulate("moments", [one, other], row_id="shift", **LAYOUT, **options)
+    assert found.history[-1]["complete_rows"] == SERIES * (STEPS - 1) - 2
+    assert found.num_rows == SERIES * (STEPS - 1)
+    assert any("rows have all columns" in warning for warning in found.warnings)
+
+
+def test_both_gaps_give_the_series_of_the_joined_table(table):
+    """A step that no party has, and values that lack at one: the joined rows have the gaps."""
+    shorter = table[~table["shift"].isin(["0/40", "2/99"])]
+    options = {"order": 2, "gaps": "split"}
+    found = simulate("moments", vertical(shorter, 3), row_id="shift", **LAYOUT, **options)
+    alike(found, joined(shorter, **options))
+    assert found.num_rows == SERIES * (STEPS - 2) - 6
+
+
+def test_parties_whose_steps_have_another_length_have_no_common_rows(table):
+    """Every second step at one party: its lag 1 is the other one's lag 2."""
+    one, other = vertical(table, 2)
+    with pytest.raises(DataError, match=r"are both known of 0 rows.*same steps"):
+        simulate("moments", [one, other[::2]], row_id="shift", order=1, **LAYOUT)
+
+
+def test_lists_of_series_have_ids_too(table):
+    parties = [
+        [series[["shift", *own]] for _, series in table.groupby("plant")]
+        for own in np.array_split(np.array(NAMES), 2)
+    ]
+    found = simulate("moments", parties, row_id="shift", order=1)
+    alike(found, joined(table, order=1))
+
+
+@pytest.mark.parametrize("times", ["numbers", "dates", "texts"])
+def test_times_of_a_single_series_can_be_its_ids(table, times):
+    one = table[:STEPS].drop(columns=["plant", "shift"])
+    if times != "numbers":
+        one["day"] = pd.date_range("2024-01-31", periods=STEPS, freq="12h")
+    texts = one.assign(day=one["day"].map(str)) if times == "texts" else one
+    parties = [one[["day", *NAMES[:3]]], texts[["day", *NAMES[3:]]]]
+    options = {"order": 2, "time_column": "day"}
+    found = simulate("moments", parties, row_id="day", **options)
+    alike(found, simulate("moments", [one], **options))
+    assert found.num_rows == STEPS - 2
+
+
+def test_ids_that_repeat_over_the_series_of_a_party_are_an_error(table):
+    """A step's number alone, without its series."""
+    again = table.assign(shift=table["shift"].str.split("/").str[1])
+    with pytest.raises(DataError, match=r"'shift' of ids has 300 that repeat"):
+        simulate("moments", vertical(again, 2), row_id="shift", order=1, **LAYOUT)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"select_order": True, "order": 2}, "select_order=False"),
+        ({"instantaneous": "auto"}, "instantaneous=True or False"),
+        ({"sparsity": "held-out"}, "sparsity='auto', 'bic' or a number"),
+        ({"regression": "held-out"}, "regression='lasso' or 'ridge'"),
+        ({"regression": "ridge"}, "ridge=a number"),
+        ({"ranking": "partial-correlation"}, "ranking='weights'"),
+        ({"replicates": 3}, "replicates=0"),
+        ({"center": "series"}, "center='global'"),
+    ],
+)
+def test_what_needs_folds_or_blocks_of_steps_is_refused(table, options, named):
+    with pytest.raises(ConfigError, match=f"The parties hold different columns.*{named}"):
+        simulate("moments", vertical(table, 2), row_id="shift", **LAYOUT, **{"order": 1, **options})

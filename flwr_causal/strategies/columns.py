@@ -6,6 +6,7 @@ Each stage is complete: it has the request of its exchange, and its ``close`` re
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
@@ -236,9 +238,16 @@ class JoinedMoments:
         """
         counts = self.counts[number]
         mean, second = pairwise(self.products[number], self.sums[number], counts)
-        if not self.complete and np.linalg.eigvalsh(second)[0] <= 0:
-            second = least_eigenvalue(second, 1 / counts.min())
+        if not self.complete:
+            least = self._eigenvalues[0] if number == 0 else np.linalg.eigvalsh(second)[0]
+            second = least_eigenvalue(second, 1 / counts.min()) if least <= 0 else second
         return Moments(int(counts.min()), mean, second, self.holders.names)
+
+    @cached_property
+    def _eigenvalues(self) -> FloatArray:
+        """Of the second moments of all rows as they are, ascending."""
+        second = pairwise(self.products[0], self.sums[0], self.counts[0])[1]
+        return np.asarray(np.linalg.eigvalsh(second))
 
     @property
     def complete(self) -> bool:
@@ -271,7 +280,7 @@ class JoinedMoments:
         found, counts = self.doubts, self.counts[0]
         if self.complete:
             return found
-        values = np.linalg.eigvalsh(pairwise(self.products[0], self.sums[0], counts)[1])
+        values = self._eigenvalues
         if values[0] <= 0:
             raised = int((values < 1 / counts.min()).sum())
             found.append(
@@ -338,6 +347,13 @@ class ColumnsStrategy(LinearStrategy[StateT]):
             "groups": (self.groups == 1, "1"),
             "changed_tables": (self.changed_tables == "fail", "'fail'"),
         }
+
+    @property
+    def expected(self) -> Expected:
+        """What linear methods expect; where columns differ, no option lets levels differ."""
+        expected, remedy = super().expected, "subtract the parties' own means before the run"
+        remedy = remedy if expected.level_remedy and self.columns_differ else expected.level_remedy
+        return replace(expected, level_remedy=remedy)
 
     @property
     def policy(self) -> Policy:

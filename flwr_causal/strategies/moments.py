@@ -318,9 +318,7 @@ class Moments(
         return {
             **super().with_different_columns,
             **{name: needs for name, needs in self._of_rows_alone.items() if name != "order"},
-            # Their folds, and their blocks of steps, follow the order of time, which a plan of
-            # rows does not have; a smaller order has further rows.
-            "replicates": (not (self.order and self.replicates), "0"),
+            # Folds of series are stretches of time, and a smaller order has further rows.
             "select_order": (not self.select_order, "False"),
             "instantaneous": (self.instantaneous != "auto", "True or False"),
             "regression": (self.regression != "held-out", "'lasso' or 'ridge'"),

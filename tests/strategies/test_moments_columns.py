@@ -183,6 +183,16 @@ def test_repeated_ids_and_missing_ids_are_errors(table):
         simulate("moments", parties, row_id="patient")
 
 
+def test_levels_that_differ_have_a_remedy_that_different_columns_allow(table):
+    """Not an option that is refused where they differ."""
+    *others, last = hybrid(table)
+    last = last.assign(days=last["days"] + 1e3)
+    found = simulate("moments", [*others, last], row_id="patient")
+    (warning,) = [one for one in found.warnings if "lie far from those at the others" in one]
+    assert "subtract the parties' own means" in warning
+    assert "center=" not in warning
+
+
 def test_parties_without_a_common_row_are_an_error(table):
     parties = vertical(table, 2)
     parties[1]["patient"] = "q" + parties[1]["patient"]

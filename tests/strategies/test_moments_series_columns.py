@@ -6,7 +6,14 @@ import pytest
 from lagged_systems import simulate_series
 
 from flwr_causal import simulate
+from flwr_causal.core.linear.model import least_squares
+from flwr_causal.core.linear.moments import Moments as CoreMoments
+from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.core.series.design import knowledge_masks, lagged_names
+from flwr_causal.data.check.row_ids import hashed_ids, hashes_of_rows
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.strategies.moments import LAGGED_THRESHOLD
 
 NAMES = ("price", "demand", "stock", "orders", "heat", "staff")
 STEPS, SERIES = 150, 3
@@ -205,6 +212,34 @@ def test_ids_that_repeat_over_the_series_of_a_party_are_an_error(table):
         simulate("moments", vertical(again, 2), row_id="shift", order=1, **LAYOUT)
 
 
+def test_replicates_draw_rows_with_their_lags(table):
+    """The same draws of rows, by hand: the replicates' shares of edges."""
+    parties = vertical(table, 2)
+    found = simulate(
+        "moments", parties, row_id="shift", order=1, replicates=5, seed=3, solver="order", **LAYOUT
+    )
+    hashes = hashed_ids(table["shift"], b"3")
+    steps = np.concatenate(
+        [
+            np.column_stack([series.index[1:], series.index[:-1]])
+            for _, series in table.groupby("plant")
+        ]
+    )
+    keys = [row.tobytes() for row in hashes_of_rows(hashes[steps], b"3")]
+    plan, (order,) = Plan.of(np.ones((1, 12), dtype=bool), [keys])
+    values = table[list(NAMES)].to_numpy()
+    rows = np.hstack([values[steps[order, 0]], values[steps[order, 1]]])
+    masks, names = knowledge_masks(None, NAMES, 1), lagged_names(NAMES, 1)
+    shares = np.zeros((12, 6))
+    for weights in plan.weights(5, 3)[1:]:
+        drawn = CoreMoments.from_rows(np.repeat(rows, weights, axis=0), names)
+        best = search_orders(drawn, masks, num_targets=6).best.adjacency
+        shares += (np.abs(least_squares(drawn, best)[0][:, :6]) > LAGGED_THRESHOLD) / 5
+    assert len(np.unique(shares)) > 2
+    assert found.graph.confidence == pytest.approx(shares[:6])
+    assert found.graph.lagged_confidence[0] == pytest.approx(shares[6:])
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -214,10 +249,9 @@ def test_ids_that_repeat_over_the_series_of_a_party_are_an_error(table):
         ({"regression": "held-out"}, "regression='lasso' or 'ridge'"),
         ({"regression": "ridge"}, "ridge=a number"),
         ({"ranking": "partial-correlation"}, "ranking='weights'"),
-        ({"replicates": 3}, "replicates=0"),
         ({"center": "series"}, "center='global'"),
     ],
 )
-def test_what_needs_folds_or_blocks_of_steps_is_refused(table, options, named):
+def test_what_needs_folds_of_steps_is_refused(table, options, named):
     with pytest.raises(ConfigError, match=f"The parties hold different columns.*{named}"):
         simulate("moments", vertical(table, 2), row_id="shift", **LAYOUT, **{"order": 1, **options})

@@ -61,13 +61,15 @@ def checked_ids(column: pd.Series) -> pd.Series:
     missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
     if missing:
         raise DataError(
-            f"column {name!r} of ids has {missing} missing: give every row an id, or leave it out"
+            f"column {name!r} of ids has {missing} missing: give every row an id, or leave such "
+            "rows out"
         )
     doubled = int(column.duplicated().sum())
     if doubled:
         raise DataError(
             f"column {name!r} of ids has {doubled} that repeat: rows are aligned by ids, one row "
-            "each; remove the copies, or name another column with row_id"
+            "each; remove the copies, name another column with row_id, or leave the column out if "
+            "all parties hold the same columns"
         )
     return column
 

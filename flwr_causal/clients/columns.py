@@ -93,7 +93,7 @@ class ColumnsClient(RowIdClient):
             nonces[other], words = opened(box, peers.pairs[other], peers.keys[other], plan.digest)
             received[other] = words.reshape(shapes[other])
         weightings, draw = int(asked["weightings"]), int(asked["draw"])
-        weights = plan.weights(weightings - 1, draw)
+        weights = plan.weights(weightings - 1 - plan.num_folds, draw)
         numbers = plan.numbers(plan.patterns_of(place))
         check_size(self._product_values(asked), weights[:, numbers], self.setup.num_rows)
         products, sums = table.sums(weights, bytes.fromhex(str(memory.numbers["seed"])), received)
@@ -153,6 +153,7 @@ class ColumnsClient(RowIdClient):
         own = len(plan.numbers(plan.patterns_of(place)))
         names, held = self._product_columns(asked)
         once = len(rows) == len(np.unique(rows)) == own and rows.min(initial=0) >= 0
+        once = once and (plan.folds is None or len(plan.folds) == plan.num_rows)
         if not once or not np.array_equal(plan.presence[place], held):
             raise FederationError("The plan is not that of this party's rows and columns.")
         plan.check(names, self.setup.small.minimum)

@@ -29,6 +29,12 @@ _PLAN = (
         "the positions of the party's rows in its table, in the order of patterns and hashes",
         ("own",),
     ),
+    Sent(
+        "folds",
+        "the fold of each row of the plan, to choose by held-out rows",
+        ("*",),
+        optional=True,
+    ),
     Sent("domain", "of fedpc: the variables, once cut points have changed them", optional=True),
 )
 
@@ -75,15 +81,15 @@ PRODUCTS = Exchange(
     sends=(
         *_PLAN,
         Sent("boxes", "what the other parties have encrypted for this one", ("*",)),
-        Sent("weightings", "1 and the number of replicates"),
+        Sent("weightings", "1 and the numbers of folds and of replicates"),
         Sent("draw", "the seed of the rows that replicates draw"),
     ),
     returns=(
         Disclosure(
             "products",
             "the party's parts of the sums of products of columns over the rows that know both, "
-            "and over those of each replicate; behind masks that cancel in the sum. Columns are "
-            "centred and scaled; in fedpc they mark the states of each variable",
+            "and over those of each fold and replicate; behind masks that cancel in the sum. "
+            "Columns are centred and scaled; in fedpc they mark the states of each variable",
             ("weightings", "columns", "columns"),
             "ring",
             "sum",
@@ -108,4 +114,6 @@ PRODUCTS = Exchange(
 def plan_of(sent: Mapping[str, Any]) -> Plan:
     """Return the plan that a party was sent."""
     presence, patterns = (np.asarray(sent[name]) > 0 for name in ("presence", "patterns"))
-    return Plan(presence, patterns, np.asarray(sent["pattern-rows"], dtype=np.int64))
+    counts, folds = np.asarray(sent["pattern-rows"], dtype=np.int64), sent.get("folds")
+    folds = None if folds is None else np.asarray(folds, dtype=np.int64)
+    return Plan(presence, patterns, counts, folds=folds)

@@ -61,6 +61,8 @@ class Holders:
         From which the rows of replicates are drawn.
     columns : Columns, optional
         What the columns are, where they are not the agreed ones.
+    folds : int, default 1
+        More than one where something is chosen by held-out rows.
     """
 
     parties: tuple[str, ...]
@@ -71,6 +73,7 @@ class Holders:
     replicates: int
     seed: int
     columns: Columns | None = None
+    folds: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +99,7 @@ class Aligning:
         ids = hashes_of(holders.parties, replies)
         if isinstance(ids, str):
             raise DataError(f"rows of different parties cannot be matched: {ids}")
-        plan, rows = Plan.of(holders.presence, ids, holders.columns)
+        plan, rows = Plan.of(holders.presence, ids, holders.columns, holders.folds)
         plan.check(holders.names, holders.least)
         return Masking(holders, plan, dict(zip(holders.parties, rows, strict=True)))
 
@@ -173,7 +176,8 @@ class Multiplying(Masking):
     def request(self) -> Request:
         """Ask for the parts of the sums."""
         holders = self.holders
-        values = {"weightings": 1 + holders.replicates, "draw": holders.seed}
+        count = 1 + self.plan.num_folds + holders.replicates
+        values = {"weightings": count, "draw": holders.seed}
         own = {party: {**rows, "boxes": self.boxes[party]} for party, rows in self._own.items()}
         return Request(PRODUCTS, {**self.plan.to_arrays(), **values}, own)
 
@@ -215,10 +219,10 @@ class JoinedMoments:
     ----------
     holders : Holders
     plan : Plan
-    products, sums : ndarray of shape (1 + replicates, d, d)
+    products, sums : ndarray of shape (1 + folds + replicates, d, d)
         Of products of centred and scaled columns i and j over the rows that know both, and of
         column i over these rows.
-    counts : ndarray of int64, shape (1 + replicates, d, d)
+    counts : ndarray of int64, shape (1 + folds + replicates, d, d)
         Numbers of these rows.
     differing : tuple of str
         Warnings of columns of which two parties have different values in the same rows.
@@ -231,11 +235,18 @@ class JoinedMoments:
     counts: IntArray
     differing: tuple[str, ...]
 
-    def moments(self, number: int = 0) -> Moments:
+    def moments(self, replicate: int = 0) -> Moments:
         """Return the moments of the scaled columns; of the rows of a replicate from 1 on.
 
         The number of rows is that of the pair of columns that is known in the fewest.
         """
+        return self._moments(replicate and self.plan.num_folds + replicate)
+
+    def folds(self) -> list[Moments]:
+        """Return the moments of each fold of the rows; those of all rows where there are none."""
+        return [self._moments(1 + k) for k in range(self.plan.num_folds)] or [self.moments()]
+
+    def _moments(self, number: int) -> Moments:
         counts = self.counts[number]
         mean, second = pairwise(self.products[number], self.sums[number], counts)
         if not self.complete:
@@ -387,7 +398,7 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         self._columns = columns
         return super().agree(reports)
 
-    def first_stage(self, agreement: Agreement, order: int = 0) -> Aligning | None:
+    def first_stage(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Aligning | None:
         """Return the first stage where columns differ; None where they do not.
 
         Parameters
@@ -395,6 +406,8 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         agreement : Agreement
         order : int, default 0
             p, the number of lags of each column.
+        folds : int, default 1
+            More than one to choose something by held-out rows.
         """
         if not self.columns_differ:
             return None
@@ -409,6 +422,7 @@ class ColumnsStrategy(LinearStrategy[StateT]):
                 self.minimum_count,
                 self.replicates,
                 self.seed,
+                folds=folds,
             )
         )
 

@@ -314,16 +314,11 @@ class Moments(
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns: one array of all rows, linear."""
+        """Which options fit parties that hold different columns; with lags folds can be had."""
+        lifted = ("order", "sparsity") if self.order else ()
         return {
             **super().with_different_columns,
-            **{name: needs for name, needs in self._of_rows_alone.items() if name != "order"},
-            # Folds of series are stretches of time, and a smaller order has further rows.
-            "select_order": (not self.select_order, "False"),
-            "instantaneous": (self.instantaneous != "auto", "True or False"),
-            "regression": (self.regression != "held-out", "'lasso' or 'ridge'"),
-            "ridge": (self.regression != "ridge" or self.ridge != "held-out", "a number"),
-            "ranking": (self.ranking == "weights", "'weights'"),
+            **{name: needs for name, needs in self._of_rows_alone.items() if name not in lifted},
         }
 
     @property
@@ -403,8 +398,12 @@ class Moments(
         return NUM_FOLDS if holds_out else 1
 
     def folds_of(self, products: FloatArray) -> FloatArray:
-        """Return the arrays of the folds; if the order is chosen, those of smaller ones follow."""
-        return products[: len(products) - (self.order - 1 if self.select_order else 0)]
+        """Return the arrays of the folds; if the order is chosen, those of smaller ones follow.
+
+        Not where columns differ: what is matched there are rows with all lags.
+        """
+        smaller = self.order - 1 if self.select_order and not self.columns_differ else 0
+        return products[: len(products) - smaller]
 
     @property
     def expected(self) -> Expected:
@@ -420,7 +419,8 @@ class Moments(
                 "The background knowledge requires instantaneous edges, and instantaneous=False "
                 "leaves them out: state them as lagged edges, or use instantaneous=True."
             )
-        return MomentsRun(agreement, masks, stage=self.first_stage(agreement, self.order))
+        stage = self.first_stage(agreement, self.order, self.num_folds if self.order else 1)
+        return MomentsRun(agreement, masks, stage=stage)
 
     def request(self, state: MomentsRun) -> Request:
         """Request the moments; with epsilon a release, before it what estimates scales."""
@@ -472,17 +472,16 @@ class Moments(
         assert isinstance(joined, JoinedMoments)
         moments = joined.moments(number)
         agreement = joined_agreement(first, moments)
-        tiles = 1 + self.order
-        units = np.tile(np.sqrt(first.variance) / self.scale(agreement), tiles)
-        products = moments.second * np.outer(units, units)
+        units = np.tile(np.sqrt(first.variance) / self.scale(agreement), 1 + self.order)
         if self.order:
-            # Rows are [1, g, z], centred by the joined mean of the step t.
-            level = moments.mean - np.tile(moments.mean[: len(agreement.names)], tiles)
-            row = np.concatenate([[1.0, 1.0], level * units])
-            products = np.outer(row, row) + np.pad(products, (2, 0))
+            level = np.tile(moments.mean[: len(agreement.names)], 1 + self.order)
+            folds = [moments] if number else joined.folds()
+            products = np.array([_leveled(fold, moments.n, level, units) for fold in folds])
+        else:
+            products = (moments.second * np.outer(units, units))[None]
         solve = solve_series if self.order else solve_rows
         solve = solve_class if self.solver == "ges" else solve
-        outcome = solve(self, agreement, state.masks, products[None])
+        outcome = solve(self, agreement, state.masks, products)
         outcome = outcome._replace(warnings=(*outcome.warnings, *joined.warnings))
         return replace(state, agreement=agreement, outcome=outcome)
 
@@ -586,6 +585,7 @@ class Moments(
         }
         if self.order:
             chosen["instantaneous"] = bool(info["instantaneous"])
+            chosen["ranking"] = "weights"  # others need folds
             chosen["lagged_sparsity"] = self.lagged_factor(automatic=isinstance(self.sparsity, str))
             if self.regression == "held-out":
                 chosen["regression"] = "ridge" if "ridge" in info else "lasso"
@@ -749,6 +749,26 @@ def solve_class(
         warnings = combination_warning(pooled, agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
+
+
+def _leveled(
+    moments: SecondMoments, num_rows: int, level: FloatArray, units: FloatArray
+) -> FloatArray:
+    """Return the products of rows [1, 1, z] over the number of all rows, from a fold's moments.
+
+    Parameters
+    ----------
+    moments : SecondMoments
+        Of the m columns.
+    num_rows : int
+        Of all folds.
+    level, units : ndarray of shape (m,)
+        z is the columns less the level, times the units.
+    """
+    row = np.concatenate([[1.0, 1.0], (moments.mean - level) * units])
+    second = moments.second * np.outer(units, units)
+    share = moments.n / num_rows
+    return np.asarray(share * (np.outer(row, row) + np.pad(second, (2, 0))))
 
 
 def _by_targets(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol.columns import plan_of
 from flwr_causal.protocol.products.matrices import (
     as_floats,
     check_size,
@@ -163,6 +164,34 @@ def test_replicates_draw_as_many_rows_with_replacement():
     assert weights[1:].mean(axis=0) == pytest.approx(1, abs=0.4)
     assert (plan.weights(3, 7) == weights[:4]).all()
     assert (plan.weights(3, 8)[1] != weights[1]).any()
+
+
+def test_folds_are_stretches_of_the_first_party_that_has_a_row():
+    """Five of each party's rows in its own order, whatever the order of hashes."""
+    presence = np.array([[True, False], [False, True], [True, True]])
+    held = ([5, 3, 9, 1, 7], [3, 5, 6, 8], [8, 6, 0, 2, 4])
+    ids = [[b"%d" % row for row in own] for own in held]
+    plan, rows = Plan.of(presence, ids, num_folds=5)
+    assert plan.num_folds == 5
+    of = {}
+    for party, own in enumerate(rows):
+        numbers = plan.numbers(plan.patterns_of(party))
+        of |= {int(n): held[party][place] for n, place in zip(numbers, own, strict=True)}
+    found = {row: int(plan.folds[number]) for number, row in of.items()}
+    assert found == {5: 0, 3: 1, 9: 2, 1: 3, 7: 4, 6: 2, 8: 3, 0: 2, 2: 3, 4: 4}
+    weights = plan.weights(2, 7)
+    assert (weights[1:6].sum(axis=0) == 1).all()
+    assert [set(np.flatnonzero(row)) for row in weights[1:6]] == [
+        {number for number, row in of.items() if found[row] == fold} for fold in range(5)
+    ]
+    # Replicates are those of the plan without folds, which nothing is sealed for.
+    without, _ = Plan.of(presence, ids)
+    assert (without.weights(2, 7)[1:] == weights[6:]).all()
+    assert without.num_folds == 0
+    assert without.digest != plan.digest
+    again = plan_of(plan.to_arrays())
+    assert (again.folds == plan.folds).all()
+    assert again.digest == plan.digest
 
 
 # -- what each side sees ---------------------------------------------------------------------------

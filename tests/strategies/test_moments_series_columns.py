@@ -3,15 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
+from flwr.app import Array
 from lagged_systems import simulate_series
 
 from flwr_causal import simulate
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as CoreMoments
 from flwr_causal.core.linear.order_search import search_orders
-from flwr_causal.core.series.design import knowledge_masks, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_names, lagged_rows
+from flwr_causal.core.series.selection import select
 from flwr_causal.data.check.row_ids import hashed_ids, hashes_of_rows
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.strategies.moments import LAGGED_THRESHOLD
 
@@ -240,18 +242,119 @@ def test_replicates_draw_rows_with_their_lags(table):
     assert found.graph.lagged_confidence[0] == pytest.approx(shares[6:])
 
 
+HELD_OUT = [
+    {"select_order": True, "order": 3},
+    {"instantaneous": "auto"},
+    {"sparsity": "held-out"},
+    {"regression": "held-out"},
+    {"regression": "ridge", "instantaneous": False},
+    {"ranking": "partial-correlation+weights"},
+]
+
+
+@pytest.mark.parametrize("options", HELD_OUT, ids=str)
+def test_choices_by_held_out_steps_of_a_single_series_are_those_of_the_joined_one(table, options):
+    """The folds are then the same stretches of time, whoever holds the columns."""
+    one = table[:STEPS].drop(columns="plant")
+    parties = [one[["day", "shift", *own]] for own in (NAMES[:2], NAMES[2:5], NAMES[5:])]
+    options = {"order": 1, "time_column": "day", **options}
+    found = simulate("moments", parties, row_id="shift", **options)
+    pooled = simulate("moments", [one.drop(columns="shift")], **options)
+    chosen = {"order", "instantaneous", "sparsity", "ridge"} & set(pooled.history[-1])
+    assert chosen
+    for name in chosen:
+        assert found.history[-1][name] == pytest.approx(pooled.history[-1][name], rel=1e-6)
+    if "select_order" in options:
+        # The joined series is fitted with one step more for each lag that was not chosen.
+        order = found.history[-1]["order"]
+        assert order < options["order"]
+        later = one[options["order"] - order :].drop(columns="shift")
+        pooled = simulate("moments", [later], order=order, time_column="day")
+    alike(found, pooled)
+    assert found.scores == pytest.approx(pooled.scores, abs=0.02)
+
+
+def test_folds_of_several_series_are_stretches_of_the_first_partys_rows(table):
+    parties = vertical(table, 2)
+    options = {"order": 1, "instantaneous": False, "sparsity": "held-out", "solver": "dagma"}
+    found = simulate("moments", parties, row_id="shift", **LAYOUT, **options)
+    rows = np.concatenate(
+        [lagged_rows([series[list(NAMES)].to_numpy()], 1) for _, series in table.groupby("plant")]
+    )
+    centred = rows - rows.mean(axis=0)
+    folds = [
+        CoreMoments(len(part), np.zeros(12), part.T @ part / len(part), lagged_names(NAMES, 1))
+        for part in np.array_split(centred, 5)
+    ]
+    trials = select(folds, 6, methods=("lasso",), orders=(1,))
+    assert found.history[-1]["sparsity"] == pytest.approx(trials.best().recipe.penalty, rel=1e-6)
+
+
+def test_every_fold_needs_the_fewest_rows_of_each_pair_of_columns(table):
+    one, other = vertical(table, 2)
+    parties = [one, other[other["shift"].isin([f"0/{t}" for t in range(60)])]]
+    simulate("moments", parties, row_id="shift", order=1, **LAYOUT)
+    with pytest.raises(DataError, match="are both known of 0 rows of a fold, and 5 are the fewest"):
+        simulate("moments", parties, row_id="shift", order=1, select_order=True, **LAYOUT)
+
+
+class Shifted:
+    """A grid that sends other folds with one exchange."""
+
+    def __init__(self, grid, exchange, fold):
+        self.grid, self.exchange, self.fold = grid, exchange, fold
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        for message in messages:
+            content = message.content
+            if dict(content.get("config", {})).get("exchange") == self.exchange:
+                folds = content["arrays"]["folds"].numpy().copy()
+                content["arrays"]["folds"] = Array(self.fold(folds))
+        return self.grid.send_and_receive(messages, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "fold", "refusal"),
+    [
+        ("products", np.sort, "not that of the masked table"),
+        ("masked tables", lambda folds: folds[1:], "not that of this party's rows"),
+        ("masked tables", lambda folds: np.arange(len(folds)) // 4, "3 rows of a fold, and 5 are"),
+    ],
+)
+def test_a_party_refuses_folds_that_would_single_out_rows(table, exchange, fold, refusal):
+    """Others than those of its masked table, of other rows, or of few rows."""
+    one = table[:60].drop(columns="plant")
+    parties = [one[["day", "shift", *own]] for own in (NAMES[:3], NAMES[3:])]
+    options = {"order": 1, "time_column": "day", "sparsity": "held-out"}
+    with pytest.raises(FederationError, match=refusal):
+        simulate(
+            "moments",
+            parties,
+            row_id="shift",
+            wrap_grid=lambda grid: Shifted(grid, exchange, fold),
+            **options,
+        )
+
+
+def test_replicates_hold_what_was_chosen_by_held_out_steps(table):
+    options = {"order": 2, "select_order": True, "ranking": "partial-correlation", "replicates": 3}
+    found = simulate("moments", vertical(table, 3), row_id="shift", **LAYOUT, **options)
+    assert not any("could not be fitted" in warning for warning in found.warnings)
+    assert found.graph.confidence.max() == 1
+    assert found.rounds == 3
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"select_order": True, "order": 2}, "select_order=False"),
-        ({"instantaneous": "auto"}, "instantaneous=True or False"),
-        ({"sparsity": "held-out"}, "sparsity='auto', 'bic' or a number"),
-        ({"regression": "held-out"}, "regression='lasso' or 'ridge'"),
-        ({"regression": "ridge"}, "ridge=a number"),
-        ({"ranking": "partial-correlation"}, "ranking='weights'"),
         ({"center": "series"}, "center='global'"),
+        ({"leave_one_out": True}, "leave_one_out=False"),
+        ({"aggregation": "median"}, "aggregation='mean'"),
     ],
 )
-def test_what_needs_folds_of_steps_is_refused(table, options, named):
+def test_options_that_do_not_fit_different_columns_of_series_are_refused(table, options, named):
     with pytest.raises(ConfigError, match=f"The parties hold different columns.*{named}"):
-        simulate("moments", vertical(table, 2), row_id="shift", **LAYOUT, **{"order": 1, **options})
+        simulate("moments", vertical(table, 3), row_id="shift", order=1, **LAYOUT, **options)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.linear.folds import stretches
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.secure.masks import streams
 from flwr_causal.protocol.secure.words import Size
@@ -79,12 +80,15 @@ class Plan:
         How many rows each pattern has. Rows are numbered by patterns.
     columns : Columns, optional
         What the columns are, where they are not those of the agreement.
+    folds : ndarray of int64, shape (rows,), optional
+        The fold of each row, where something is chosen by held-out rows.
     """
 
     presence: BoolArray
     patterns: BoolArray
     counts: IntArray
     columns: Columns | None = None
+    folds: IntArray | None = None
 
     @classmethod
     def of(
@@ -92,6 +96,7 @@ class Plan:
         presence: BoolArray,
         ids: Sequence[Sequence[bytes]],
         columns: Columns | None = None,
+        num_folds: int = 1,
     ) -> tuple[Plan, list[IntArray]]:
         """Match rows by their hashed ids.
 
@@ -101,6 +106,8 @@ class Plan:
         ids : sequence of sequence of bytes
             By party, the hash of each of its rows; none twice.
         columns : Columns, optional
+        num_folds : int, default 1
+            More than one for folds: stretches of the rows of the first party that has a row.
 
         Returns
         -------
@@ -117,12 +124,18 @@ class Plan:
         )
         places = places[np.argsort(pattern_of.ravel(), kind="stable")]
         rows = [column[column >= 0] for column in places.T]
-        return cls(presence, patterns, counts.astype(np.int64), columns), rows
+        folds = _stretches(places, num_folds) if num_folds > 1 else None
+        return cls(presence, patterns, counts.astype(np.int64), columns, folds), rows
 
     @property
     def num_rows(self) -> int:
         """Different rows."""
         return int(self.counts.sum())
+
+    @property
+    def num_folds(self) -> int:
+        """Folds of rows; 0 where nothing is chosen by held-out rows."""
+        return 0 if self.folds is None else 1 + int(self.folds.max(initial=-1))
 
     @property
     def num_columns(self) -> int:
@@ -193,14 +206,17 @@ class Plan:
         return [int(k) for k in np.flatnonzero(patterns)], np.flatnonzero(columns)
 
     def weights(self, replicates: int, seed: int) -> IntArray:
-        """Return how often each row counts, shape (1 + replicates, rows).
+        """Return how often each row counts, shape (1 + folds + replicates, rows).
 
-        First once, then in each replicate as often as it is among as many draws with replacement.
+        First once, then once in its fold, if there are folds, and then in each replicate as often
+        as it is among as many draws with replacement.
         The draws follow from the seed by AES, at every party alike whatever its versions of
         packages.
         """
         n = self.num_rows
         weights = [np.ones(n, dtype=np.int64)]
+        if self.folds is not None:
+            weights += list((self.folds == np.arange(self.num_folds)[:, None]).astype(np.int64))
         for replicate in range(1, 1 + replicates):
             key = hashlib.blake2b(f"rows {seed} {replicate}".encode(), digest_size=32).digest()
             draws = (streams([(key, 1)], Size(n)) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)
@@ -213,7 +229,7 @@ class Plan:
         return np.asarray(np.einsum("pw,pij->wij", by_pattern, self.known.astype(np.int64)))
 
     def check(self, names: Sequence[str], least: int) -> None:
-        """Check that every pair of columns is known in enough rows.
+        """Check that every pair of columns is known in enough rows, of each fold if there are any.
 
         Parameters
         ----------
@@ -227,13 +243,14 @@ class Plan:
         DataError
             Naming the pair of columns that is known in the fewest rows.
         """
-        known = self.num_known(np.ones((1, self.num_rows), dtype=np.int64))[0]
+        known = self.num_known(self.weights(0, 0)).min(axis=0)
         if known.min() >= least:
             return
         one, other = (int(k) for k in np.unravel_index(known.argmin(), known.shape))
         raise DataError(
             f"the columns {names[one]!r} and {names[other]!r} are both known of "
-            f"{known[one, other]} rows, and {least} are the fewest (minimum_count): check that the "
+            f"{known[one, other]} rows{' of a fold' if self.num_folds else ''}, and {least} are "
+            "the fewest (minimum_count): check that the "
             "ids of their parties are of one kind, that the parties' row-secret is the same (node "
             "config), and that time series have the same steps, or leave one of the columns out"
         )
@@ -241,9 +258,9 @@ class Plan:
     def to_arrays(self) -> dict[str, NDArray[np.uint8 | np.int64]]:
         """Return the plan as it is sent."""
         marks = {"presence": self.presence, "patterns": self.patterns}
-        return {name: mark.astype(np.uint8) for name, mark in marks.items()} | {
-            "pattern-rows": self.counts
-        }
+        folds = {} if self.folds is None else {"folds": self.folds}
+        small = {name: mark.astype(np.uint8) for name, mark in (marks | folds).items()}
+        return small | {"pattern-rows": self.counts}
 
     @property
     def digest(self) -> bytes:
@@ -256,3 +273,19 @@ class Plan:
         for array in arrays.values():
             hashed.update(repr(array.shape).encode() + array.astype("<i8").tobytes())
         return hashed.digest()
+
+
+def _stretches(places: IntArray, num_folds: int) -> IntArray:
+    """Return the fold of each row, by its place at the first party that has it.
+
+    Parameters
+    ----------
+    places : ndarray of int64, shape (rows, parties)
+        The position of each row at each party, -1 where it has not the row.
+    num_folds : int
+    """
+    sizes = (places >= 0).sum(axis=0)
+    own = np.concatenate([stretches([size], num_folds) for size in sizes])
+    first = (places >= 0).argmax(axis=1)
+    starts = np.cumsum(sizes) - sizes
+    return np.asarray(own[starts[first] + places[np.arange(len(places)), first]])

@@ -11,6 +11,7 @@ import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.columns import ColumnsClient
+from flwr_causal.clients.secure import peers_of
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import Task
@@ -234,7 +235,10 @@ class FedPCClient(ColumnsClient):
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the marks of the party's rows, in the order of the plan."""
         values = self._domain(asked).encode(self._kept_rows())[asked["rows"]]
-        return marks(values, *marked(self.setup, asked.values))
+        has_pattern = asked["patterns"][:, peers_of(self.context, self.setup).place] > 0
+        own = asked["pattern-rows"] * has_pattern
+        patterns = np.repeat(np.arange(len(own)), own)
+        return marks(values, *marked(self.setup, asked.values), patterns)
 
     @property
     def _options(self) -> LearnerOptions:

@@ -168,11 +168,38 @@ def test_missing_values_are_states(table):
 def test_classes_of_few_rows_leave_no_party(table):
     rare = table.assign(outcome=["rare"] * 3 + table["outcome"].tolist()[3:])
     tables = vertical(rare, ["ward", "outcome"], ["dose", "outcome"])
-    kept = pairs(tables, target="outcome", minimum_count=3).model
-    left_out = pairs(tables, target="outcome", minimum_count=4).model
+    kept = pairs(tables, target="outcome", minimum_count=3)
+    left_out = pairs(tables, target="outcome", minimum_count=4)
     row = pd.DataFrame({"outcome": ["rare"]})
-    assert kept.log_likelihood(row) == pytest.approx(np.log(3 / 400), abs=1e-9)
-    assert left_out.log_likelihood(row) == -np.inf
+    assert kept.model.log_likelihood(row) == pytest.approx(np.log(3 / 400), abs=1e-9)
+    assert kept.warnings == []
+    assert left_out.model.log_likelihood(row) == -np.inf
+    (warning,) = left_out.warnings
+    assert "3 rows are not counted: fewer than 4 (minimum_count)" in warning
+    assert "'outcome'" in warning
+
+
+@pytest.mark.parametrize("training", ["pairs", "triples"])
+def test_few_common_rows_of_a_class_are_not_counted(table, training, monkeypatch):
+    """Each party has three rows of the class; they have one in common, which no count contains."""
+    rare = table.assign(outcome=["rare"] * 5 + table["outcome"].tolist()[5:])
+    first, second = vertical(rare, ["ward", "outcome"], ["dose", "outcome"])
+    tables = [first[~first["row_id"].isin([3, 4])], second[~second["row_id"].isin([0, 1])]]
+    seen = []
+
+    def keeping(domain, plan, joints, products):
+        seen.append((plan, products))
+        return trained(domain, plan, joints, products)
+
+    monkeypatch.setattr("flwr_causal.strategies.fedpc.fedpc.trained", keeping)
+    found = pairs(tables, training, target="outcome")
+    (plan, products), label = seen[0], ["ill", "rare", "well"].index("rare")
+    sizes, length = plan.sizes, len(products) // plan.num_classes
+    own = products[label * length :, label * length :][: sum(sizes), : sum(sizes)]
+    # Two rows that the party alone has, of each variable; none of ward and dose together.
+    assert [np.trace(own[:3, :3]), np.trace(own[3:, 3:])] == [2, 2]
+    assert not own[: sizes[0], sizes[0] :].any()
+    assert any("1 rows are not counted" in one for one in found.warnings)
 
 
 def test_replies_are_masked_and_parties_learn_nothing_of_single_rows(table):

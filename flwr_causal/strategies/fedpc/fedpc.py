@@ -15,7 +15,7 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import ClassCond
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
-from flwr_causal.core.circuits.learners.trees.pair_tables import owners, trained
+from flwr_causal.core.circuits.learners.trees.pair_tables import num_left_out, owners, trained
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
@@ -633,11 +633,24 @@ def _by_counts(
     if not isinstance(following, JoinedMoments):
         return replace(state, stage=following), {}
     # Products of whole numbers are exact; those of rounded ones are none.
-    circuit = trained(state.domain, *_marked(method, state), following.products[0])
+    marked, products = _marked(method, state), following.products[0]
+    circuit = trained(state.domain, *marked, products)
     matched = Matched({}, following.plan.num_rows, "")
     warnings = (*state.warnings, *following.doubts)
+    left_out = num_left_out(*marked, products, np.diagonal(following.counts[0]))
+    if left_out > 0:
+        warnings += (_few_of_a_class(method, state, left_out),)
     state = replace(state, matched=matched, warnings=warnings)
     return _complete(state, CircuitModel(circuit, state.target)), following.info
+
+
+def _few_of_a_class(method: FedPC, state: FedPCRun, rows: int) -> str:
+    """Return the warning that rows of small classes are not counted."""
+    return (
+        f"{rows} rows are not counted: fewer than {method.minimum_count} (minimum_count) of "
+        f"those that the same parties have are of their class, a value of {state.target!r}. Join "
+        "rare classes to others in all tables, or lower minimum_count"
+    )
 
 
 def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:

@@ -45,15 +45,18 @@ def owners(plan: Plan, joints: Joints | None) -> IntArray:
 
 
 def wanted(plan: Plan, joints: Joints | None) -> BoolArray:
-    """Return which products of marks are needed, (C L, C L): of pairs with pairs none are."""
+    """Return which products of marks are needed, (C L, C L): of a class, not pairs with pairs."""
     pairs = np.arange(len(owners(plan, joints)) // plan.num_classes) >= sum(plan.sizes)
-    return np.tile(~(pairs[:, None] & pairs), (plan.num_classes,) * 2)
+    return np.kron(np.eye(plan.num_classes, dtype=np.bool_), ~(pairs[:, None] & pairs))
 
 
-def marks(values: FloatArray, plan: Plan, joints: Joints | None) -> FloatArray:
+def marks(
+    values: FloatArray, plan: Plan, joints: Joints | None, patterns: IntArray | None = None
+) -> FloatArray:
     """Return 1 for the state of each variable within the class of each row, else 0.
 
-    Classes of fewer rows than ``plan.min_rows`` have no marks.
+    Rows of a class of which there are fewer than ``plan.min_rows`` in a pattern have no marks: the
+    parties of the pattern all know these rows and their class, so that all leave out the same.
 
     Parameters
     ----------
@@ -61,6 +64,9 @@ def marks(values: FloatArray, plan: Plan, joints: Joints | None) -> FloatArray:
         As ``Domain.encode`` makes them; a missing value has no mark.
     plan : Plan
     joints : Joints or None
+    patterns : ndarray of int64, shape (n,), optional
+        The pattern of each row, rows that the same parties have. Default: all are of one. Without
+        classes the plan of products has checked that there are enough rows of all patterns.
 
     Returns
     -------
@@ -71,9 +77,29 @@ def marks(values: FloatArray, plan: Plan, joints: Joints | None) -> FloatArray:
     own = Layout(plan.sizes, complete=False).design(codes)[:, 1:]
     if joints is not None:
         own = np.hstack([own, joints.layout.design(joints.codes(codes))[:, 1:]])
-    counted = np.bincount(classes, minlength=plan.num_classes) >= plan.min_rows
-    within = np.eye(plan.num_classes)[classes] * counted
+    cells = classes
+    if patterns is not None and plan.num_classes > 1:
+        cells = patterns * plan.num_classes + classes
+    counted = np.bincount(cells)[cells] >= plan.min_rows
+    within = np.eye(plan.num_classes)[classes] * counted[:, None]
     return np.asarray((within[:, :, None] * own[:, None]).reshape(len(values), -1))
+
+
+def num_left_out(plan: Plan, joints: Joints | None, products: FloatArray, known: IntArray) -> int:
+    """Return how many rows have no marks, of the variable for which these are most.
+
+    Parameters
+    ----------
+    plan : Plan
+    joints : Joints or None
+    products : ndarray of float, shape (C L, C L)
+        Of :func:`marks`.
+    known : ndarray of int64, shape (C L,)
+        How many rows the holders of each mark's variable have.
+    """
+    counted = np.diagonal(products).reshape(plan.num_classes, -1)[:, : sum(plan.sizes)].sum(axis=0)
+    first = Layout(plan.sizes, complete=False).first
+    return int((known[first] - np.add.reduceat(counted, first)).max())
 
 
 def trained(domain: Domain, plan: Plan, joints: Joints | None, products: FloatArray) -> Circuit:

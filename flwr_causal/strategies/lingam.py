@@ -16,15 +16,15 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.linear import (
+from flwr_causal.strategies.options import refuse_ignored, require
+from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
+from flwr_causal.strategies.series import (
     RowsOrSeries,
     by_block,
     series_moments,
     stationarity_warning,
     system_of_series,
 )
-from flwr_causal.strategies.options import refuse_ignored, require
-from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

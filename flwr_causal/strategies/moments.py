@@ -44,16 +44,16 @@ from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.columns import ColumnsStrategy, JoinedMoments, Stage, joined_agreement
 from flwr_causal.strategies.interventions import InterventionStrategy
-from flwr_causal.strategies.linear import (
+from flwr_causal.strategies.options import MOST, also_called, changed, refuse_ignored, require
+from flwr_causal.strategies.plausibility import combination_warning
+from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
+from flwr_causal.strategies.series import (
     RowsOrSeries,
     by_block,
     series_moments,
     stationarity_warning,
     system_of_series,
 )
-from flwr_causal.strategies.options import MOST, also_called, changed, refuse_ignored, require
-from flwr_causal.strategies.plausibility import combination_warning
-from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -444,13 +444,17 @@ class Moments(
             return self._close_private(state, replies)
         if state.stage is not None:
             return self._close_columns(state, replies)
+        # Parties may be missing from a secure sum.
+        agreement = state.agreement.with_rows(replies.rows)
+        outcome = self._solve(agreement, state.masks, replies["moments"])
+        return replace(state, agreement=agreement, outcome=outcome), outcome.info
+
+    def _solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
+        """Find the graph from products of the rows, by the solver of these options."""
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
         solve = solve_class if self.solver == "ges" else solve
-        # Parties may be missing from a secure sum.
-        agreement = state.agreement.with_rows(replies.rows)
-        outcome = solve(self, agreement, state.masks, replies["moments"])
-        return replace(state, agreement=agreement, outcome=outcome), outcome.info
+        return solve(self, agreement, masks, products)
 
     def _close_columns(
         self, state: MomentsRun, replies: Replies
@@ -479,9 +483,7 @@ class Moments(
             products = np.array([_leveled(fold, moments.n, level, units) for fold in folds])
         else:
             products = (moments.second * np.outer(units, units))[None]
-        solve = solve_series if self.order else solve_rows
-        solve = solve_class if self.solver == "ges" else solve
-        outcome = solve(self, agreement, state.masks, products)
+        outcome = self._solve(agreement, state.masks, products)
         outcome = outcome._replace(warnings=(*outcome.warnings, *joined.warnings))
         return replace(state, agreement=agreement, outcome=outcome)
 
@@ -516,9 +518,8 @@ class Moments(
             total=round(released.effective_rows),
         )
         scale = self.scale(agreement)
-        solve = solve_class if self.solver == "ges" else solve_rows
         products = released.second / np.outer(scale, scale)
-        outcome = solve(self, agreement, state.masks, products[None])
+        outcome = self._solve(agreement, state.masks, products[None])
         model = outcome.model
         if model is not None:
             # Standard errors and tests by rows know nothing of the noise.

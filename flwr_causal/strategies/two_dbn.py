@@ -9,14 +9,14 @@ from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.protocol.consensus import TWO_DBN
-from flwr_causal.strategies.linear import (
+from flwr_causal.strategies.notears_admm import LinearADMM
+from flwr_causal.strategies.series import (
     SeriesOptions,
     by_block,
     expected_of_series,
     stationarity_warning,
     system_of_series,
 )
-from flwr_causal.strategies.notears_admm import LinearADMM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ class TwoDBN(SeriesOptions, LinearADMM):
         all other rows by their mean over all parties.
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
 perturbed_from, perturbed_to
-        See :class:`~flwr_causal.strategies.linear.SeriesOptions`.
+        See :class:`~flwr_causal.strategies.series.SeriesOptions`.
 
     References
     ----------

@@ -123,18 +123,21 @@ class ColumnsClient(RowIdClient):
 
         Columns that it does not hold are 0.
         """
-        setup, held = self.setup, self._product_columns(asked)[1]
-        mean, variance = (
-            np.tile(values, len(held) // len(values)) for values in (setup.mean, setup.variance)
+        held = self._product_columns(asked)[1]
+        scale = np.tile(
+            np.sqrt(self._of_held(self.setup.variance)), len(held) // len(self.setup.names)
         )
         values = np.zeros((len(asked["rows"]), len(held)))
-        own = self._product_rows()[asked["rows"]]
-        values[:, held] = (own - mean[held]) / np.sqrt(variance[held])
+        values[:, held] = self._centered_rows()[asked["rows"]] / scale
         return values
 
-    def _product_rows(self) -> FloatArray:
-        """Return the rows of the columns that the party holds, with their lags."""
-        return self.rows()
+    def _centered_rows(self) -> FloatArray:
+        """Return the rows of the columns that the party holds, with their lags, centred."""
+        return self.rows() - self._of_held(self.setup.mean)
+
+    def _of_held(self, values: FloatArray) -> FloatArray:
+        """Return those of the agreed columns' values that are of columns that the party holds."""
+        return values[[self.setup.names.index(name) for name in self.held_names]]
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
         """Return the name of each column of the plan, and whether the party holds it."""

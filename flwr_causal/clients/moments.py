@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from flwr_causal.clients.privacy import (
 )
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
-from flwr_causal.core.series.design import lagged_names, lagged_rows
+from flwr_causal.core.series.design import lagged_names
+from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.series.levels import Centering
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -92,10 +94,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         names, held = super()._product_columns(asked)
         return lagged_names(names, self.order), np.tile(held, 1 + self.order)
 
-    def _product_rows(self) -> FloatArray:
+    def _centered_rows(self) -> FloatArray:
         if self.order == 0:
-            return super()._product_rows()
-        return lagged_rows([one.values for one in self.series()], self.order)
+            return super()._centered_rows()
+        by = cast("Centering", self.options["center"])
+        mean = self._of_held(self.setup.mean)
+        return np.concatenate(centered_rows(self.series(), self.order, mean, by))
 
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
@@ -360,13 +359,6 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         }
 
     @property
-    def expected(self) -> Expected:
-        """What linear methods expect; where columns differ, no option lets levels differ."""
-        expected, remedy = super().expected, "subtract the parties' own means before the run"
-        remedy = remedy if expected.level_remedy and self.columns_differ else expected.level_remedy
-        return replace(expected, level_remedy=remedy)
-
-    @property
     def policy(self) -> Policy:
         """How problems of the data are handled; columns that only some parties have are kept."""
         policy = super().policy
@@ -427,7 +419,7 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         )
 
 
-def joined_agreement(agreement: Agreement, moments: Moments) -> Agreement:
+def joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:
     """Return the agreement with means, variances and rows of the joined rows.
 
     Parameters
@@ -436,11 +428,13 @@ def joined_agreement(agreement: Agreement, moments: Moments) -> Agreement:
         Of the parties' own rows.
     moments : Moments
         Of columns that are centred and scaled by it; lags are after them.
+    level : ndarray of shape (d,)
+        What is to be subtracted yet; variances are mean squares about it.
     """
     spread, d = np.sqrt(agreement.variance), len(agreement.names)
     return replace(
         agreement,
-        mean=agreement.mean + spread * moments.mean[:d],
-        variance=agreement.variance * moments.variances[:d],
+        mean=agreement.mean + spread * level,
+        variance=agreement.variance * (moments.variances[:d] + (moments.mean[:d] - level) ** 2),
         total=moments.n,
     )

@@ -321,10 +321,11 @@ def in_units(
 
 
 def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) -> FloatArray:
-    """Return each column's variance within parties, weighted by their rows, shape (d,)."""
-    shares = np.array(list(agreement.rows.values())) / agreement.n
-    within = [pool({name: report}, agreement.names)[1] for name, report in reports.items()]
-    return np.asarray(shares @ np.array(within))
+    """Return each column's variance within parties that hold it, weighted by rows, shape (d,)."""
+    rows = np.array(list(agreement.rows.values()))[:, None]
+    within = np.array([pool({name: own}, agreement.names)[1] for name, own in reports.items()])
+    held = ~np.isnan(within)
+    return np.asarray((rows * np.where(held, within, 0.0)).sum(axis=0) / (rows * held).sum(axis=0))
 
 
 @dataclass(kw_only=True, eq=False)

@@ -315,11 +315,11 @@ class Moments(
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns; with lags folds can be had."""
-        lifted = ("order", "sparsity") if self.order else ()
-        return {
-            **super().with_different_columns,
-            **{name: needs for name, needs in self._of_rows_alone.items() if name not in lifted},
-        }
+        needs = {**super().with_different_columns, **self._of_rows_alone}
+        if self.order:
+            del needs["order"], needs["sparsity"]
+            needs["center"] = (self.center != "phase", "'global' or 'series'")
+        return needs
 
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
@@ -409,6 +409,9 @@ class Moments(
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         expected = super().expected
+        if expected.level_remedy and self.columns_differ and not self.order:
+            remedy = "subtract the parties' own means before the run"
+            expected = replace(expected, level_remedy=remedy)
         return replace(expected, raw_units=False) if self.solver == "ges" else expected
 
     def init(self, agreement: Agreement) -> MomentsRun:
@@ -475,10 +478,12 @@ class Moments(
         joined, first = state.stage, state.agreement
         assert isinstance(joined, JoinedMoments)
         moments = joined.moments(number)
-        agreement = joined_agreement(first, moments)
+        # Columns are centred by means of parties' rows; rows of series by their own.
+        level = moments.mean[: len(first.names)] * (not self.within_parties)
+        agreement = joined_agreement(first, moments, level)
         units = np.tile(np.sqrt(first.variance) / self.scale(agreement), 1 + self.order)
         if self.order:
-            level = np.tile(moments.mean[: len(agreement.names)], 1 + self.order)
+            level = np.tile(level, 1 + self.order)
             folds = [moments] if number else joined.folds()
             products = np.array([_leveled(fold, moments.n, level, units) for fold in folds])
         else:

@@ -91,6 +91,8 @@ def test_parties_with_different_columns_find_the_graph_of_the_joined_series(tabl
         {"standardize": True},
         {"instantaneous": False, "regression": "ridge", "ridge": 0.2},
         {"secure_aggregation": True},
+        {"center": "series"},
+        {"center": "series", "standardize": True, "secure_aggregation": True},
         {"knowledge": "required and forbidden"},
     ],
     ids=str,
@@ -350,7 +352,10 @@ def test_replicates_hold_what_was_chosen_by_held_out_steps(table):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"center": "series"}, "center='global'"),
+        (
+            {"center": "phase", "perturbed_from": 1.0, "perturbed_to": 2.0},
+            "center='global' or 'series'",
+        ),
         ({"leave_one_out": True}, "leave_one_out=False"),
         ({"aggregation": "median"}, "aggregation='mean'"),
     ],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.clients.base import Asked, answers
+from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
+from flwr_causal.core.discrete.joint_states import Parts
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.mixed_moments import MixedTable, flattened, mixed_sums, without_small
 from flwr_causal.core.discrete.scores import TableGains
@@ -23,6 +25,7 @@ from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
     CONTRACT,
@@ -38,17 +41,19 @@ from flwr_causal.protocol.fedges import (
     POOLED_FIT,
     POOLED_MOMENTS,
     SCORES,
+    columns_of,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.discrete import DiscreteTable
     from flwr_causal.core.ges.greedy_search import GainSource
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.products.plan import Plan
 
 
 @dataclass
@@ -77,7 +82,7 @@ class Cache:
         return self.source.nbytes + self.table.nbytes + self.families.gains.nbytes
 
 
-class FedGESClient(CausalClient):
+class FedGESClient(ColumnsClient):
     """Searches, scores and counts on the party's rows, as the run's mode needs.
 
     Variables are numbered in the order of their names, the same at every party.
@@ -89,7 +94,8 @@ class FedGESClient(CausalClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
-        return describe(self.table(), policy=policy, sums=policy.discretize > 0, states=True)
+        report = describe(self.table(), policy=policy, sums=policy.discretize > 0, states=True)
+        return replace(report, has_ids=self.has_ids)
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""
@@ -101,16 +107,20 @@ class FedGESClient(CausalClient):
 
     def _new_cache(self, asked: Asked) -> Cache:
         setup = self.setup
-        cuts = {}
-        if "cuts" in asked:
-            parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
-            cuts = dict(zip(setup.continuous, parts, strict=True))
+        cuts = self._cuts(asked)
         table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
         table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
         source = TableGains(
             table, str(setup.options["score"]), float(setup.options["equivalent-sample-size"])
         )
         return Cache(table, source, empty_families(len(table.names)))
+
+    def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
+        """Return the cut points of the columns that are discretised; none before they are known."""
+        if "cuts" not in asked:
+            return {}
+        parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
+        return dict(zip(self.setup.continuous, parts, strict=True))
 
     @property
     def _knowledge(self) -> Knowledge | None:
@@ -119,9 +129,14 @@ class FedGESClient(CausalClient):
 
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
-        """Count the rows up to each threshold."""
-        rows = prepare(self.frame(), self.setup.continuous, self.setup.policy)
-        return {"counts": count_up_to(rows, asked["thresholds"])}
+        """Count the rows up to each threshold; none of a column that the party does not hold."""
+        thresholds, held = asked["thresholds"], self.held_names
+        counts = np.zeros(thresholds.shape, dtype=np.int64)
+        own = [k for k, name in enumerate(self.setup.continuous) if name in held]
+        names = [self.setup.continuous[k] for k in own]
+        rows = prepare(self.frame(), names, self.setup.policy)
+        counts[own] = count_up_to(rows, thresholds[own])
+        return {"counts": counts}
 
     @answers(GRAPH, JUDGED_GRAPH)
     def graph(self, asked: Asked) -> Arrays:
@@ -268,3 +283,64 @@ class FedGESClient(CausalClient):
         if small.withheld:
             counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
         return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
+
+    def _plan(self, asked: Asked) -> Plan:
+        """Return the plan of marks.
+
+        Raises
+        ------
+        FederationError
+            If it has joint states of more columns than the option ``max_parents`` allows.
+        """
+        parts, most = _parts(asked), int(self.setup.options["max-parents"])
+        if parts.sets.sizes.max(initial=0) > most:
+            raise FederationError(f"The plan has joint states of more than {most} columns.")
+        columns = columns_of(parts, self._variables, self._cardinalities(asked), self._cuts(asked))
+        return replace(super()._plan(asked), columns=columns)
+
+    def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
+        """Return the variables of each mark, and whether the party holds them."""
+        parts, held, names = _parts(asked), self._held, self._variables
+        members = parts.sets.lists()
+        sizes = [len(own) for own in parts.columns(self._cardinalities(asked))]
+        labels = [" and ".join(names[k] for k in own) for own in members]
+        held_parts = np.array([held[own].all() for own in members], dtype=np.bool_)
+        return np.repeat(labels, sizes).tolist(), np.repeat(held_parts, sizes)
+
+    def _product_values(self, asked: Asked) -> FloatArray:
+        """Return the marks of the party's rows, in the order of the plan."""
+        codes = self.once("codes of held columns", lambda: self._codes(asked))[:, asked["rows"]]
+        return _parts(asked).marks(codes, self._cardinalities(asked), self._held)
+
+    def _codes(self, asked: Asked) -> NDArray[np.uint8]:
+        """Return the codes of the party's rows, (d, n); 0 in columns that it does not hold."""
+        setup, held = self.setup, self._held
+        codes = np.zeros((len(held), self.count_rows()), dtype=np.uint8)
+        states = dict(zip(setup.names, setup.states, strict=True))
+        names = [name for name, own in zip(self._variables, held, strict=True) if own]
+        kept = [states[name] for name in names]
+        cuts = self._cuts(asked)
+        codes[held] = prepare_states(self.frame(), names, kept, setup.policy, cuts).codes
+        return codes
+
+    @property
+    def _variables(self) -> list[str]:
+        """The variables in the order of their names."""
+        return sorted(self.setup.names)
+
+    @property
+    def _held(self) -> BoolArray:
+        """Which variables the party holds, shape (d,)."""
+        return np.array([name in self.held_names for name in self._variables])
+
+    def _cardinalities(self, asked: Asked) -> IntArray:
+        """Return the variables' numbers of states, shape (d,)."""
+        setup, cuts = self.setup, self._cuts(asked)
+        sizes = {name: len(own) for name, own in zip(setup.names, setup.states, strict=True)}
+        sizes |= {name: 1 + len(own) for name, own in cuts.items()}
+        return np.array([sizes[name] for name in self._variables], dtype=np.int64)
+
+
+def _parts(asked: Asked) -> Parts:
+    """Return the parts of sets of variables that are multiplied."""
+    return Parts(Sets(asked["sizes"], asked["members"]), asked["pairs"])

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 _WHEN = "parties with ids and a secret hold different columns"
 _PLAN = (
-    Sent("presence", "1 where a party holds a column, in fedpc a state", ("parties", "columns")),
+    Sent(
+        "presence",
+        "1 where a party holds a column; in fedpc and fedges a state, or two",
+        ("parties", "columns"),
+    ),
     Sent("patterns", "1 where a party has the rows of a pattern", ("patterns", "parties")),
     Sent("pattern-rows", "how many rows have each pattern", ("patterns",)),
     Sent(
@@ -36,6 +40,11 @@ _PLAN = (
         optional=True,
     ),
     Sent("domain", "of fedpc: the variables, once cut points have changed them", optional=True),
+    Sent("cuts", "of fedges: agreed cut points", ("*",), optional=True, exact=True),
+    Sent("num-cuts", "of fedges: number of cut points of columns", ("*",), optional=True),
+    Sent("sizes", "of fedges: the number of variables of each part", ("parts",), optional=True),
+    Sent("members", "of fedges: the variables of each part", ("*",), optional=True),
+    Sent("pairs", "of fedges: the parts that are multiplied", ("sets", 2), optional=True),
 )
 
 
@@ -89,7 +98,8 @@ PRODUCTS = Exchange(
             "products",
             "the party's parts of the sums of products of columns over the rows that know both, "
             "and over those of each fold and replicate; behind masks that cancel in the sum. "
-            "Columns are centred and scaled; in fedpc they mark the states of each variable",
+            "Columns are centred and scaled; in fedpc and fedges they mark states of one or two "
+            "variables",
             ("weightings", "columns", "columns"),
             "ring",
             "sum",

@@ -5,19 +5,46 @@ Variables are numbered in the order of their names, the same at every party.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.discrete import contingency_tables, mixed_moments
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.products.plan import Columns
+from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays
+    from collections.abc import Mapping, Sequence
+
+    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.core.discrete.joint_states import Parts
     from flwr_causal.protocol.exchange import Known
     from flwr_causal.protocol.setup import Setup
+
+
+def columns_of(
+    parts: Parts, names: Sequence[str], cardinalities: IntArray, cuts: Mapping[str, FloatArray]
+) -> Columns:
+    """Return what the marks of parts are: masks are bound to variables, states and cut points.
+
+    Parameters
+    ----------
+    parts : Parts
+    names : sequence of str
+        The variables, sorted.
+    cardinalities : ndarray of int64, shape (d,)
+    cuts : mapping of str to ndarray
+        The cut points of the columns that are discretised.
+    """
+    members = [own.tolist() for own in parts.sets.lists()]
+    points = {name: own.tolist() for name, own in sorted(cuts.items())}
+    meaning = json.dumps([list(names), cardinalities.tolist(), members, points])
+    return Columns(meaning, parts.wanted(cardinalities))
 
 
 def _other_rows(arrays: Arrays, known: Known) -> str:
@@ -369,6 +396,9 @@ CONTRACT = Contract(
         POOLED_MOMENTS,
         FIT,
         POOLED_FIT,
+        ALIGN,
+        MASKED_TABLES,
+        PRODUCTS,
     ),
-    reports=("sums", "states"),
+    reports=("sums", "states", "ids"),
 )

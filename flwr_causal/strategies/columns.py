@@ -22,6 +22,7 @@ from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.method import Request, StateT
+from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting
 from flwr_causal.strategies.row_ids import check_all, hashes_of
@@ -336,8 +337,8 @@ def _check_all(holders: Holders, replies: Replies) -> None:
 
 
 @dataclass(kw_only=True, eq=False)
-class ColumnsStrategy(LinearStrategy[StateT]):
-    """Base of the methods that work on second moments of parties with different columns.
+class JoiningStrategy(CausalStrategy[StateT]):
+    """Base of the methods whose parties may hold different columns of the same rows.
 
     Its client is a :class:`~flwr_causal.clients.columns.ColumnsClient`, and the contract has the
     exchanges of :mod:`flwr_causal.protocol.columns` and reports "ids".
@@ -350,8 +351,6 @@ class ColumnsStrategy(LinearStrategy[StateT]):
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns, by name, and what they must be."""
         return {
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
             "fraction_train": (self.fraction_train == 1, "1"),
             "leave_one_out": (not self.leave_one_out, "False"),
             "groups": (self.groups == 1, "1"),
@@ -390,6 +389,45 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         self._columns = columns
         return super().agree(reports)
 
+    def holders_of(
+        self, agreement: Agreement, names: tuple[str, ...], presence: BoolArray
+    ) -> Holders:
+        """Return the parties and which of them hold which columns of products."""
+        return Holders(
+            tuple(agreement.rows),
+            names,
+            presence,
+            agreement.n,
+            self.minimum_count,
+            self.replicates,
+            self.seed,
+        )
+
+    def presence_of(self, names: Sequence[str]) -> BoolArray:
+        """Return which party holds which of some columns, shape (parties, columns)."""
+        return np.array([[name in own for name in names] for own in self._columns])
+
+
+@dataclass(kw_only=True, eq=False)
+class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
+    """Base of the methods that work on second moments of parties with different columns."""
+
+    @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit parties that hold different columns: one mean of all rows."""
+        return {
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            **super().with_different_columns,
+        }
+
+    @property
+    def expected(self) -> Expected:
+        """What linear methods expect; where columns differ, no option lets levels differ."""
+        expected, remedy = super().expected, "subtract the parties' own means before the run"
+        remedy = remedy if expected.level_remedy and self.columns_differ else expected.level_remedy
+        return replace(expected, level_remedy=remedy)
+
     def first_stage(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Aligning | None:
         """Return the first stage where columns differ; None where they do not.
 
@@ -403,20 +441,9 @@ class ColumnsStrategy(LinearStrategy[StateT]):
         """
         if not self.columns_differ:
             return None
-        names = agreement.names
-        presence = np.array([[name in own for name in names] for own in self._columns])
-        return Aligning(
-            Holders(
-                tuple(agreement.rows),
-                lagged_names(names, order),
-                np.tile(presence, 1 + order),
-                agreement.n,
-                self.minimum_count,
-                self.replicates,
-                self.seed,
-                folds=folds,
-            )
-        )
+        presence = np.tile(self.presence_of(agreement.names), 1 + order)
+        names = lagged_names(agreement.names, order)
+        return Aligning(replace(self.holders_of(agreement, names, presence), folds=folds))
 
 
 def joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:

@@ -48,7 +48,9 @@ def test_ids_are_no_variable(tables, method, called):
 @pytest.mark.parametrize("method", APART)
 def test_different_columns_are_an_error_that_names_the_methods_for_them(tables, method):
     parties = [tables[0][["row_id", "a", "b"]], tables[0][["row_id", "b", "c"]]]
-    with pytest.raises(DataError, match=r"\(row_id\), by which 'moments' and 'fedpc' join them"):
+    with pytest.raises(
+        DataError, match=r"\(row_id\), by which 'moments' \(numbers\), 'fedges' with mode='exact'"
+    ):
         simulate(method, parties, **APART[method])
 
 

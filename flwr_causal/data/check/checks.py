@@ -287,7 +287,8 @@ def _check_shared(
             continue
         remedy = (
             "or use only the columns that all share with unshared_columns='drop', or give all "
-            "tables ids of their rows (row_id), by which 'moments' and 'fedpc' join them"
+            "tables ids of their rows (row_id), by which 'moments' (numbers), 'fedges' with "
+            "mode='exact' (categories) and 'fedpc' join them"
         )
         if len(holders) > len(lacking):
             for party in lacking:

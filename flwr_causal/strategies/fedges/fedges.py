@@ -18,6 +18,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
     CONTRACT,
@@ -34,9 +35,12 @@ from flwr_causal.protocol.fedges import (
     POOLED_MOMENTS,
     SCORES,
 )
-from flwr_causal.strategies.base import Baselines, CausalStrategy
+from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.strategies.base import Baselines
+from flwr_causal.strategies.columns import Aligning, JoiningStrategy
 from flwr_causal.strategies.cut_points import CutStage
 from flwr_causal.strategies.fedges.fusion import Best, DrivenStage, Fuser, LoopStage, shares_for
+from flwr_causal.strategies.fedges.joined import MOST_PARENTS, Joined, JoinedStage
 from flwr_causal.strategies.fedges.stages import (
     MOST_CELLS,
     CountStage,
@@ -61,7 +65,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.data.check.agreement import Agreement
@@ -157,21 +161,24 @@ class FedGESRun:
         Number of exchanges so far.
     small_cells : mapping of str to int
         By party, the number of cells with few rows that it has sent.
+    joined : Joined or None
+        The tables of the joined rows, where parties hold different columns.
     """
 
     agreement: Agreement
-    stage: Stage | CutStage | None
+    stage: Stage | CutStage | JoinedStage | None
     found: Found | None = None
     fitted: Fitted | None = None
     mixed: MixedNetwork | None = None
     cuts: Cuts = field(default_factory=dict)
     exchanges: int = 0
     small_cells: Mapping[str, int] = field(default_factory=dict)
+    joined: Joined | None = None
 
 
 @also_called(start="start_from", constant="constant_columns")
 @dataclass(kw_only=True, eq=False)
-class FedGES(CausalStrategy[FedGESRun]):
+class FedGES(JoiningStrategy[FedGESRun]):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring
@@ -180,7 +187,9 @@ class FedGES(CausalStrategy[FedGESRun]):
     - "scores": GES on sums over the parties. A party sends two numbers for each gain that the
       search needs, and then counts of the variables that the found graph joins.
     - "exact": GES on the pooled rows, from contingency counts that the parties send. This mode is
-      the most accurate and discloses the most.
+      the most accurate and discloses the most. Parties may hold different columns of the same rows
+      (``row_id``) if ``max_parents`` is 1, or 2 where no three columns are each at another party:
+      three exchanges of masked marks of states count the joined rows, and the graph is theirs.
     - "fusion": the paper's. Parties send graphs, which the server fuses; with ``start="driven"``
       (the default) also their scores of the fused graphs.
 
@@ -361,6 +370,9 @@ class FedGES(CausalStrategy[FedGESRun]):
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges of the mode."""
+        if self.columns_differ:
+            cuts = (CUTS,) if self.discretize else ()
+            return (*cuts, ALIGN, MASKED_TABLES, PRODUCTS)
         pooled = self.secure_aggregation
         if self.score == MIXED:
             return (POOLED_MOMENTS if pooled else MOMENTS,)
@@ -382,6 +394,24 @@ class FedGES(CausalStrategy[FedGESRun]):
             **super().with_secure_aggregation,
             "mode": (self.chosen_mode != "fusion", "'scores' or 'exact'"),
             "start_from": (not self.continues, "left out"),
+        }
+
+    @property
+    def joins_columns(self) -> bool:  # type: ignore[override]
+        """Whether rows of different parties may be matched by ids."""
+        return self.chosen_mode == "exact"
+
+    @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit parties that hold different columns: tables of two or three columns."""
+        few = self.max_parents is not None and self.max_parents <= MOST_PARENTS
+        return {
+            "max_parents": (few, " or ".join(str(k) for k in range(1, MOST_PARENTS + 1))),
+            "score": (self.score != MIXED, "another one"),
+            "max_rounds": (self.max_rounds >= 3, "3 or more"),
+            "small_counts": (self.small_counts == "report", "'report'"),
+            "replicates": (not self.replicates, "0"),
+            **super().with_different_columns,
         }
 
     @property
@@ -438,6 +468,7 @@ class FedGES(CausalStrategy[FedGESRun]):
             "max-edges": self.max_edges or 10,
             "max-parents": self.max_parents or 0,
             "turn": self.turn,
+            "seed": self.seed,
             "knowledge": json.dumps(knowledge.to_dict()) if knowledge else "",
         }
 
@@ -446,8 +477,17 @@ class FedGES(CausalStrategy[FedGESRun]):
         if self.knowledge_or_none:
             self.knowledge_or_none.masks(agreement.names)
         if agreement.continuous and self.score != MIXED:
-            return FedGESRun(agreement, CutStage.of(agreement, self.discretize))
+            stage = CutStage.of(agreement, self.discretize, self._present(agreement))
+            return FedGESRun(agreement, stage)
         return self._search(FedGESRun(agreement, None))
+
+    def _present(self, agreement: Agreement) -> dict[str, IntArray] | None:
+        """Return by party how many rows it has of each number; None where it is all of them."""
+        if not self.columns_differ:
+            return None
+        presence = self.presence_of(agreement.continuous)
+        rows = agreement.rows.items()
+        return {name: n * own for (name, n), own in zip(rows, presence, strict=True)}
 
     def replicated(self, state: FedGESRun, agreement: Agreement, number: int) -> FedGESRun | None:
         """Return the start of a replicate's search, by the cut points of all rows."""
@@ -458,13 +498,17 @@ class FedGES(CausalStrategy[FedGESRun]):
 
     def _search(self, state: FedGESRun) -> FedGESRun:
         """Return the state at the start of the search."""
-        return self._after(state, self._first_step(state.agreement))[0]
+        agreement = state.agreement
+        if not self.columns_differ:
+            return self._after(state, self._first_step(agreement))[0]
+        problem = self._problem(agreement)
+        presence = self.presence_of(problem.names)
+        aligning = Aligning(self.holders_of(agreement, problem.names, presence))
+        return replace(state, stage=JoinedStage(problem, presence, aligning, state.cuts))
 
-    def _first_step(self, agreement: Agreement) -> Step:
-        """Return the first exchange of the search, or its result where no exchange is needed."""
-        if self.chosen_mode == "fusion":
-            return Step(self._fusion_stage(agreement), {})
-        problem = Problem(
+    def _problem(self, agreement: Agreement) -> Problem:
+        """Return the variables and options of a search on sums."""
+        return Problem(
             names=tuple(sorted(agreement.names)),
             cardinalities=cardinalities_of(agreement),
             num_rows=agreement.n,
@@ -479,6 +523,12 @@ class FedGES(CausalStrategy[FedGESRun]):
             pooled=self.secure_aggregation,
             withheld=self.small_counts == "suppress",
         )
+
+    def _first_step(self, agreement: Agreement) -> Step:
+        """Return the first exchange of the search, or its result where no exchange is needed."""
+        if self.chosen_mode == "fusion":
+            return Step(self._fusion_stage(agreement), {})
+        problem = self._problem(agreement)
         if self.score == MIXED:
             return MomentStage.of(problem).advanced()
         if self.chosen_mode == "exact":
@@ -511,7 +561,8 @@ class FedGES(CausalStrategy[FedGESRun]):
         assert state.stage is not None
         request = state.stage.request()
         cuts = list(state.cuts.values())
-        if not cuts:
+        aligns = isinstance(state.stage, JoinedStage) and state.stage.parts is None
+        if not cuts or aligns:
             return request
         points = {
             "cuts": np.concatenate(cuts),
@@ -531,6 +582,14 @@ class FedGES(CausalStrategy[FedGESRun]):
             agreement = with_cuts(state.agreement, cuts)
             return self._search(replace(state, agreement=agreement, cuts=cuts)), cut.info
         assert stage is not None
+        if isinstance(stage, JoinedStage):
+            following = stage.close(replies)
+            if isinstance(following, JoinedStage):
+                return replace(state, stage=following), {}
+            found = following.search()
+            fitted = following.fitted(found) if self.fits else None
+            state = replace(state, stage=None, found=found, fitted=fitted, joined=following)
+            return state, {"num_edges": int(found.dag.sum()), **following.info}
         if isinstance(stage, CountStage | MomentStage | FitStage):
             before = state.small_cells
             cells = {name: n + before.get(name, 0) for name, n in small_cells(replies).items()}
@@ -578,11 +637,13 @@ class FedGES(CausalStrategy[FedGESRun]):
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
         """Return what GES with BIC finds; None where the federation cuts columns into intervals."""
-        return None if self._takes_numbers else ges_baselines(tables, names, self.policy)
+        if self._takes_numbers or self.columns_differ:
+            return None
+        return ges_baselines(tables, names, self.policy)
 
     def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
-        if self._takes_numbers:
+        if self._takes_numbers or self.columns_differ:
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
 
@@ -593,6 +654,10 @@ class FedGES(CausalStrategy[FedGESRun]):
     def scores(self, state: FedGESRun) -> FloatArray | None:
         """Return the share of the parties' graphs that have each edge (mode "fusion")."""
         return support_of(state)
+
+    def num_rows(self, state: FedGESRun) -> int | None:
+        """Return the number of different rows, where parties hold different columns; else None."""
+        return None if state.joined is None else state.joined.total
 
     def model(self, state: FedGESRun) -> BayesianNetwork | MixedNetwork | None:
         """Return the Bayesian network of the final graph."""
@@ -605,6 +670,8 @@ class FedGES(CausalStrategy[FedGESRun]):
     def warnings(self, state: FedGESRun) -> list[str]:
         """Warn of counts of few rows, of sums over two parties, and of a missing network."""
         found = super().warnings(state) + small_cell_warning(state, self)
+        if state.joined is not None:
+            return found + state.joined.warnings
         if self.chosen_mode != "fusion" or self.fits:
             found += two_party_warning(state)
         return found + (no_network_warning(state) if self.fits else [])
@@ -621,7 +688,7 @@ def graph_of(state: FedGESRun) -> CausalGraph | None:
     back = np.argsort(by_name(state.agreement.names))
     marks = state.found.marks[np.ix_(back, back)]
     support = support_of(state)
-    if support is None and state.fitted is not None:
+    if support is None and state.fitted is not None and state.fitted.support is not None:
         support = state.fitted.support[np.ix_(back, back)]
     confidence = None
     if support is not None:

@@ -131,15 +131,16 @@ class Fitted:
     tables : mapping of tuple of int to ndarray of int64
         By ascending members, the contingency tables over all rows of each variable with its
         parents.
-    support : ndarray of float64, shape (d, d)
-        The share of the parties whose own score agrees with each edge of the DAG.
+    support : ndarray of float64, shape (d, d), or None
+        The share of the parties whose own score agrees with each edge of the DAG; None where no
+        party holds all columns.
     held_out : tuple of float
         The held-out log-likelihood of each graph, in nats a row.
     """
 
     found: Found
     tables: Mapping[tuple[int, ...], IntArray]
-    support: FloatArray
+    support: FloatArray | None
     held_out: tuple[float, ...] = ()
 
 

@@ -1,0 +1,256 @@
+"""The search of FedGES over parties that hold different columns of the same rows.
+
+Rows are matched by ids. Parties mark the states of single columns and of pairs of columns that they
+hold, and compute the sums of products of marks together, in three exchanges: the contingency tables
+of all pairs of columns, or of all triples, of the joined rows. All families with one parent, or
+with two, follow from them, and the search needs nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.discrete.contingency_tables import sets_of
+from flwr_causal.core.discrete.joint_states import Parts, counts_of, split
+from flwr_causal.core.discrete.small_counts import are_small
+from flwr_causal.errors import DataError
+from flwr_causal.protocol.fedges import columns_of
+from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.strategies.columns import Aligning, JoinedMoments, Masking
+from flwr_causal.strategies.fedges.stages import Fitted, family_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.discrete.joint_states import Members
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.method import Request
+    from flwr_causal.strategies.fedges.stages import Found, Problem
+
+#: The most parents of a variable: with more, a table has parts of three columns or more.
+MOST_PARENTS = 2
+#: The most columns of marks: parties send the square of their number in words.
+MOST_MARKS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedStage:
+    """One of the three exchanges: of hashed ids, of masked marks, or of their products.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its number of rows is that of the joined rows once they are known.
+    presence : ndarray of bool, shape (parties, d)
+        Which party holds which variable, by name.
+    step : Aligning or Masking
+        The exchange.
+    cuts : mapping of str to ndarray
+        The cut points of the columns that are discretised.
+    parts : Parts or None
+        What is marked and multiplied; None before rows are matched.
+    total : int
+        Different rows of all parties, those too that lack columns.
+    """
+
+    problem: Problem
+    presence: BoolArray
+    step: Aligning | Masking
+    cuts: Mapping[str, FloatArray]
+    parts: Parts | None = None
+    total: int = 0
+
+    def request(self) -> Request:
+        """Return what the parties are sent."""
+        request = self.step.request()
+        if self.parts is None:
+            return request
+        asked = {**self.parts.sets._asdict(), "pairs": self.parts.pairs}
+        return replace(request, values={**request.values, **asked})
+
+    def close(self, replies: Replies) -> JoinedStage | Joined:
+        """Return the next exchange, or the tables.
+
+        Raises
+        ------
+        DataError
+            If few rows have all columns, or a table cannot be had from two parties.
+        FederationError
+            If a party has not replied, or masks do not cancel.
+        """
+        following = self.step.close(replies)
+        if isinstance(following, JoinedMoments):
+            return self._joined(following)
+        if isinstance(self.step, Aligning):
+            return self._matched(following)
+        return replace(self, step=following)
+
+    def _matched(self, matched: Masking) -> JoinedStage:
+        """Return the exchange of masked marks of the rows that have all columns."""
+        plan, names = matched.plan, self.problem.names
+        complete = np.flatnonzero(plan.known.all(axis=(1, 2))).tolist()
+        joined, least = plan.numbers(complete), max(matched.holders.least, 1)
+        if len(joined) < least:
+            raise DataError(
+                f"all columns are known of {len(joined)} rows, and {least} are the fewest "
+                "(minimum_count): leave out a party that has few of the rows, or columns"
+            )
+        rows = {
+            party: own[np.isin(plan.numbers(plan.patterns_of(place)), joined)]
+            for place, (party, own) in enumerate(matched.rows.items())
+        }
+        patterns, cards = plan.patterns[complete], self.problem.cardinalities
+        parts = _parts(self.problem, _Held(patterns, self.presence, self.problem.max_parents or 1))
+        members, sizes = parts.sets.lists(), [len(own) for own in parts.columns(cards)]
+        held = np.array([self.presence[:, own].all(axis=1) for own in members]).T
+        presence = np.repeat(held, sizes, axis=1)
+        columns = columns_of(parts, names, cards, self.cuts)
+        labels = [" and ".join(names[k] for k in own) for own in members]
+        holders = replace(
+            matched.holders,
+            names=tuple(np.repeat(labels, sizes).tolist()),
+            presence=presence,
+            columns=columns,
+        )
+        masking = Masking(holders, Plan(presence, patterns, plan.counts[complete], columns), rows)
+        problem = replace(self.problem, num_rows=len(joined))
+        return replace(
+            self, problem=problem, step=masking, parts=parts, total=matched.plan.num_rows
+        )
+
+    def _joined(self, sums: JoinedMoments) -> Joined:
+        """Return the tables of the joined rows."""
+        assert self.parts is not None
+        members = [tuple(own.tolist()) for own in self.parts.members()]
+        tables = self.parts.tables(sums.products[0], self.problem.cardinalities)
+        by_set = dict(zip(members, tables, strict=True))
+        return Joined(self.problem, by_set, self.total, sums.holders.least, sums.differing)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """The tables of the joined rows, and what follows from them.
+
+    Parameters
+    ----------
+    problem : Problem
+    tables : mapping of tuple of int to ndarray of int64
+        By ascending members, the contingency tables of all pairs or of all triples of variables.
+    total : int
+        Different rows of all parties, those too that lack columns.
+    least : int
+        ``minimum_count``.
+    differing : tuple of str
+        Warnings of columns of which two parties have different values in the same rows.
+    """
+
+    problem: Problem
+    tables: Mapping[Members, IntArray]
+    total: int
+    least: int
+    differing: tuple[str, ...]
+
+    def search(self) -> Found:
+        """Return the graph of the tables."""
+        problem, d = self.problem, len(self.problem.names)
+        # Gains of a first parent need tables of pairs, which those of triples contain.
+        lists = [own for size in range(2, 1 + self._width) for own in combinations(range(d), size)]
+        sets, source = sets_of(lists), problem.counted(problem.score)
+        tables = [self.table(own) for own in lists]
+        source.learn_counts(sets, counts_of(tables, sets, problem.cardinalities))
+        return problem.search(source, problem.score)
+
+    def fitted(self, found: Found) -> Fitted:
+        """Return the tables of a graph's families."""
+        families = {own: self.table(own) for own in family_sets(found.dag)}
+        return Fitted(found, families, None)
+
+    def table(self, members: Members) -> IntArray:
+        """Return the contingency table of a few variables, ascending."""
+        others = [k for k in range(1 + self._width) if k not in members]
+        over = sorted((*members, *others[: self._width - len(members)]))
+        summed = tuple(axis for axis, one in enumerate(over) if one not in members)
+        return np.asarray(self.tables[tuple(over)].sum(axis=summed))
+
+    @property
+    def _width(self) -> int:
+        return max(map(len, self.tables))
+
+    @property
+    def info(self) -> dict[str, int]:
+        """How many different rows there are, and how many of them have all columns."""
+        return {"rows": self.total, "complete_rows": self.problem.num_rows}
+
+    @property
+    def small(self) -> int:
+        """How many cells count some rows, but fewer than ``minimum_count``."""
+        return sum(int(are_small(table, self.least).sum()) for table in self.tables.values())
+
+    @property
+    def warnings(self) -> list[str]:
+        """What follows from rows that lack columns, and from counts of few rows."""
+        found = list(self.differing)
+        if self.problem.num_rows < self.total:
+            found.append(
+                f"Only {self.problem.num_rows} of {self.total} rows have all columns; the others "
+                "are not used"
+            )
+        if self.small:
+            found.append(
+                f"The server has learned {self.small} counts of fewer joined rows than "
+                "minimum_count. Counts of few rows disclose values of single rows: join rare "
+                "states" + (", or take max_parents=1" if self.problem.max_parents != 1 else "")
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Whether parts of a set are small enough, and each held by one party in every joined row."""
+
+    patterns: BoolArray
+    presence: BoolArray
+    most: int
+
+    def __call__(self, *parts: Members) -> bool:
+        if max(map(len, parts)) > self.most:
+            return False
+        holders = [self.patterns & self.presence[:, list(part)].all(axis=1) for part in parts]
+        return all(bool(own.any(axis=1).all()) for own in holders)
+
+
+def _parts(problem: Problem, held: _Held) -> Parts:
+    """Return the parts of all sets of a variable and as many parents as there may be.
+
+    Raises
+    ------
+    DataError
+        If there are no two parts, or too many marks.
+    """
+    names, cards = problem.names, problem.cardinalities
+    assert problem.max_parents is not None
+    splits = []
+    for members in combinations(range(len(names)), min(1 + problem.max_parents, len(names))):
+        found = split(members, cards, held)
+        if found is None:
+            raise DataError(
+                f"of the columns {', '.join(repr(names[k]) for k in members)} no party holds two "
+                "in every row, and products of three columns are not computed: set max_parents=1, "
+                "leave one of them out, or use 'moments' on numbers"
+            )
+        splits.append(found)
+    parts = Parts.of(splits)
+    marks = sum(len(own) for own in parts.columns(cards))
+    if marks > MOST_MARKS:
+        remedy = "join rare states or leave columns out"
+        if problem.max_parents > 1:
+            remedy = f"set max_parents=1, {remedy}"
+        raise DataError(
+            f"the columns have {marks} states and pairs of states, more than {MOST_MARKS}: {remedy}"
+        )
+    return parts

@@ -1,0 +1,179 @@
+"""FedGES over parties that hold different columns of the same rows."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal import CausalGraph, simulate
+from flwr_causal.core.discrete.joint_states import Parts, split
+from flwr_causal.errors import ConfigError, DataError
+
+NAMES = tuple("abcdef")
+
+
+@pytest.fixture(scope="module")
+def table():
+    """A network of six categories: a and b cause c; c causes d; b and c cause e; e causes f."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    a, b = rng.integers(0, 3, n), rng.integers(0, 2, n)
+
+    def child(k, *parents):
+        cell = sum(parent * 3**place for place, parent in enumerate(parents))
+        tables = rng.dirichlet(np.full(k, 0.5), size=3 ** len(parents))
+        return (rng.random(n)[:, None] > tables[cell].cumsum(axis=1)).sum(axis=1)
+
+    c = child(3, a, b)
+    d, e = child(2, c), child(3, c, b)
+    f = child(3, e)
+    columns = dict(zip(NAMES, (a, b, c, d, e, f), strict=True))
+    frame = pd.DataFrame({name: [f"{name}{k}" for k in own] for name, own in columns.items()})
+    return frame.assign(patient=[f"p{k:04d}" for k in range(n)])
+
+
+def shuffled(frame, seed):
+    return frame.sample(frac=1, random_state=seed)
+
+
+def vertical(table, parties):
+    """Each party has some of the columns of all rows."""
+    groups = [list(NAMES[place::parties]) for place in range(parties)]
+    return [shuffled(table[["patient", *own]], k) for k, own in enumerate(groups)]
+
+
+def found_in(parties, **options):
+    return simulate("fedges", parties, mode="exact", row_id="patient", **options)
+
+
+def same_class(run, other):
+    names = list(other.graph.names)
+    order = [run.graph.names.index(name) for name in names]
+    np.testing.assert_array_equal(run.graph.adjacency[np.ix_(order, order)], other.graph.adjacency)
+
+
+@pytest.mark.parametrize("score", ["bic", "bdeu", "qnml"])
+@pytest.mark.parametrize(("number", "most"), [(2, 1), (2, 2), (3, 1), (5, 1)])
+def test_the_class_and_the_tables_are_those_of_the_joined_rows(table, number, most, score):
+    run = found_in(vertical(table, number), max_parents=most, score=score)
+    names = list(run.graph.names)
+    pooled = simulate("fedges", [table[names]], mode="exact", max_parents=most, score=score)
+    same_class(run, pooled)
+    assert run.rounds == 3
+    assert run.num_rows == 1200
+    rows = table[names][:50]
+    expected = pooled.model.log_likelihood(rows)
+    np.testing.assert_allclose(run.model.log_likelihood(rows), expected, rtol=1e-12)
+
+
+def test_two_parents_give_directions_that_one_cannot(table):
+    """a and b are independent, and c depends on both: only families of three show that."""
+    weights = np.zeros((6, 6))
+    for one, other in ("ac", "bc", "cd", "ce", "be", "ef"):
+        weights[NAMES.index(one), NAMES.index(other)] = 1.0
+    truth = CausalGraph(NAMES, weights)
+    run = found_in(vertical(table, 2), max_parents=2, truth=truth)
+    assert run.metrics["cpdag_shd"] == 0
+    assert found_in(vertical(table, 2), max_parents=1, truth=truth).metrics["cpdag_shd"] > 0
+
+
+def test_rows_and_columns_may_overlap(table):
+    """Rows that lack a column are not used, and counted."""
+    parties = [
+        shuffled(table[["patient", "a", "c", "f", "b"]][:1000], 0),
+        shuffled(table[["patient", "b", "d", "e", "c"]][100:], 1),
+    ]
+    run = found_in(parties, max_parents=2)
+    pooled = simulate(
+        "fedges", [table[list(run.graph.names)][100:1000]], mode="exact", max_parents=2
+    )
+    same_class(run, pooled)
+    assert (run.history[-1]["rows"], run.history[-1]["complete_rows"]) == (1200, 900)
+    assert any("Only 900 of 1200 rows have all columns" in text for text in run.warnings)
+
+
+def test_numbers_are_cut_before_rows_are_matched():
+    rng = np.random.default_rng(1)
+    x, z = rng.normal(size=(2, 2000))
+    y, w = x + rng.normal(size=2000), z + 0.5 * x + 0.3 * rng.normal(size=2000)
+    table = pd.DataFrame({"x": x, "y": y, "z": z, "w": w, "patient": np.arange(2000)})
+    parties = [table[["patient", "x", "w"]], shuffled(table[["patient", "y", "z"]], 0)]
+    run = found_in(parties, max_parents=2, discretize=3)
+    pooled = simulate(
+        "fedges",
+        [table[list(run.graph.names)]],
+        mode="exact",
+        max_parents=2,
+        discretize=3,
+    )
+    same_class(run, pooled)
+    assert run.model.states == pooled.model.states
+
+
+def test_secure_sums_and_knowledge(table, tmp_path):
+    file = tmp_path / "knowledge.toml"
+    file.write_text('forbidden = [["c", "d"], ["d", "c"]]\nrequired = [["b", "e"]]\n')
+    options = {"max_parents": 1, "knowledge": str(file)}
+    run = found_in(vertical(table, 3), secure_aggregation=True, **options)
+    names = list(run.graph.names)
+    same_class(run, simulate("fedges", [table[names]], mode="exact", **options))
+    b, c, d, e = (names.index(name) for name in "bcde")
+    assert run.graph.adjacency[b, e]
+    assert not run.graph.adjacency[[e, c, d], [b, d, c]].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "max_parents.*1 or 2"),
+        ({"max_parents": 3}, "max_parents.*1 or 2"),
+        ({"max_parents": 1, "replicates": 3}, "replicates.*0"),
+        ({"max_parents": 1, "small_counts": "suppress"}, "small_counts.*'report'"),
+        ({"max_parents": 1, "max_rounds": 2}, "max_rounds.*3 or more"),
+    ],
+)
+def test_options_that_do_not_fit_are_named_before_rows_are_compared(table, options, words):
+    with pytest.raises(ConfigError, match=words):
+        found_in(vertical(table, 2), **options)
+
+
+def test_three_columns_of_three_parties_are_refused(table):
+    with pytest.raises(DataError, match=r"no party holds two in every row.*max_parents=1"):
+        found_in(vertical(table, 3), max_parents=2)
+
+
+def test_parties_without_common_rows_are_refused(table):
+    one, other = vertical(table, 2)
+    ids = other["patient"].str.replace("p", "q")
+    with pytest.raises(DataError, match="both known of 0 rows"):
+        found_in([one, other.assign(patient=ids)], max_parents=1)
+
+
+def test_other_modes_name_the_remedy(table):
+    with pytest.raises(DataError, match="mode='exact'"):
+        simulate("fedges", vertical(table, 2), row_id="patient")
+
+
+def test_counts_of_few_rows_are_counted(table):
+    rare = table.assign(a=np.where(np.arange(len(table)) < 2, "rare", table["a"]))
+    run = found_in(vertical(rare, 2), max_parents=1)
+    tables = [pd.crosstab(rare[i], rare[j]).to_numpy() for i, j in combinations(NAMES, 2)]
+    few = sum(int(((own > 0) & (own < 5)).sum()) for own in tables)
+    assert few > 0
+    assert any(f"learned {few} counts of fewer joined rows" in text for text in run.warnings)
+
+
+def test_parts_count_every_cell():
+    """Products of marks are contingency tables, whatever the division."""
+    rng = np.random.default_rng(2)
+    cards = np.array([2, 3, 4])
+    codes = np.array([rng.integers(0, k, 200) for k in cards]).astype(np.uint8)
+    expected = np.zeros(cards, dtype=np.int64)
+    np.add.at(expected, tuple(codes.astype(np.int64)), 1)
+    for division in [((0, 1), (2,)), ((0, 2), (1,)), ((1, 2), (0,)), ((0, 1, 2), ())]:
+        parts = Parts.of([division])
+        marks = parts.marks(codes, cards, np.ones(3, dtype=np.bool_))
+        (counted,) = parts.tables(marks.T @ marks, cards)
+        np.testing.assert_array_equal(counted, expected)
+    assert split((0, 1, 2), cards, lambda *parts: len(parts[0]) < 3) == ((0, 1), (2,))

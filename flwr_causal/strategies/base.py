@@ -164,7 +164,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     row_id : str, default ""
         Column of ids: rows of different parties with the same id describe the same subject. It is
         no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold
-        different columns with "moments" and "fedpc"; with other methods it is an error.
+        different columns with "moments", "fedpc" and "fedges" in mode "exact"; with others that
+        is an error.
     missing_values : {"fail", "drop"}, default "fail"
         What to do about missing or infinite values: fail with an error, or leave their rows out.
     constant_columns : {"fail", "drop"}, default "fail"

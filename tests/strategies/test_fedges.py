@@ -350,6 +350,7 @@ def test_what_the_parties_are_told():
         "max-edges": 10,
         "max-parents": 3,
         "turn": True,
+        "seed": 0,
         "knowledge": "",
         "row-id": "",
     }

@@ -63,6 +63,8 @@ class Holders:
         What the columns are, where they are not the agreed ones.
     folds : int, default 1
         More than one where something is chosen by held-out rows.
+    order : int, default 0
+        p, the number of lags of each column.
     """
 
     parties: tuple[str, ...]
@@ -74,6 +76,7 @@ class Holders:
     seed: int
     columns: Columns | None = None
     folds: int = 1
+    order: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,11 +318,11 @@ def _differing(
     digests : sequence of ndarray of shape (parties, d, DIGEST_BYTES)
         By party; of two parties' columns by the other one.
     """
-    warnings = []
+    warnings, own_names = [], holders.names[: len(holders.names) // (1 + holders.order)]
     for (one, of_one), (other, of_other) in combinations(enumerate(digests), 2):
         _, shared = plan.shared(one, other)
         unlike = (of_one[other] != of_other[one]).any(axis=1)
-        names = dict.fromkeys(repr(holders.names[k]) for k in shared if unlike[k])
+        names = dict.fromkeys(repr(own_names[k % len(own_names)]) for k in shared if unlike[k])
         if names:
             warnings.append(
                 f"Values differ between {holders.parties[one]} and {holders.parties[other]} in "
@@ -421,13 +424,6 @@ class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
             **super().with_different_columns,
         }
 
-    @property
-    def expected(self) -> Expected:
-        """What linear methods expect; where columns differ, no option lets levels differ."""
-        expected, remedy = super().expected, "subtract the parties' own means before the run"
-        remedy = remedy if expected.level_remedy and self.columns_differ else expected.level_remedy
-        return replace(expected, level_remedy=remedy)
-
     def first_stage(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Aligning | None:
         """Return the first stage where columns differ; None where they do not.
 
@@ -443,7 +439,8 @@ class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
             return None
         presence = np.tile(self.presence_of(agreement.names), 1 + order)
         names = lagged_names(agreement.names, order)
-        return Aligning(replace(self.holders_of(agreement, names, presence), folds=folds))
+        holders = self.holders_of(agreement, names, presence)
+        return Aligning(replace(holders, folds=folds, order=order))
 
 
 def joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:

@@ -34,6 +34,7 @@ from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, va
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.data.check.plausibility import few_rows
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
@@ -409,6 +410,9 @@ class Moments(
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         expected = super().expected
+        if self.columns_differ:
+            # How many rows there are is known once they are matched.
+            expected = replace(expected, columns=0)
         if expected.level_remedy and self.columns_differ and not self.order:
             remedy = "subtract the parties' own means before the run"
             expected = replace(expected, level_remedy=remedy)
@@ -489,7 +493,8 @@ class Moments(
         else:
             products = (moments.second * np.outer(units, units))[None]
         outcome = self._solve(agreement, state.masks, products)
-        outcome = outcome._replace(warnings=(*outcome.warnings, *joined.warnings))
+        few = few_rows(agreement, replace(self.expected, columns=1 + self.order))
+        outcome = outcome._replace(warnings=(*outcome.warnings, *few, *joined.warnings))
         return replace(state, agreement=agreement, outcome=outcome)
 
     def replicated(self, state: MomentsRun, agreement: Agreement, number: int) -> MomentsRun | None:

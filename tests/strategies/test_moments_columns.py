@@ -183,6 +183,19 @@ def test_repeated_ids_and_missing_ids_are_errors(table):
         simulate("moments", parties, row_id="patient")
 
 
+@pytest.mark.parametrize("order", [0, 1])
+def test_rows_that_are_too_few_are_counted_once(table, order):
+    """Those of the parties together, 12 or 26, are more than the columns with their lags."""
+    number = 6 if order == 0 else 13
+    parties = [table[["patient", *own]][:number] for own in (NAMES[:2], NAMES[2:])]
+    found = simulate("moments", parties, row_id="patient", order=order)
+    rows = f"All parties together have {number - order} rows for {6 * (1 + order)} columns"
+    assert [one.startswith(rows) for one in found.warnings].count(True) == 1
+    parties = [table[["patient", *own]][: number + 1] for own in (NAMES[:2], NAMES[2:])]
+    found = simulate("moments", parties, row_id="patient", order=order)
+    assert not any("All parties together" in one for one in found.warnings)
+
+
 def test_levels_that_differ_have_a_remedy_that_different_columns_allow(table):
     """Not an option that is refused where they differ."""
     *others, last = hybrid(table)

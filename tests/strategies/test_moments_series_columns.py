@@ -113,6 +113,35 @@ def test_every_solver_of_series_has_the_joined_moments(table, options, tmp_path)
         assert found.graph.lagged[1, 5, 2] != 0
 
 
+def hybrid(table):
+    """Return overlapping parties who know all cells: the third series is divided in another way."""
+    most, last = table[table["plant"] != "plant 2"], table[table["plant"] == "plant 2"]
+    return [
+        most[[*ROLES, *NAMES[:3]]],
+        most[[*ROLES, *NAMES[2:]]],
+        last[[*ROLES, "stock", "price", "heat"]],
+        last[[*ROLES, "staff", "orders", "demand"]],
+        table[table["plant"] != "plant 0"][[*ROLES, "price", "staff"]],
+    ]
+
+
+def test_overlapping_series_and_columns_count_once(table):
+    found = simulate("moments", hybrid(table), row_id="shift", order=2, **LAYOUT)
+    alike(found, joined(table, order=2))
+    assert found.num_rows == SERIES * (STEPS - 2)
+
+
+def test_values_that_two_parties_hold_differently_are_named_without_their_lags(table):
+    *others, last = hybrid(table)
+    last = last.copy()
+    last.loc[last["shift"] == "1/40", "price"] += 1e-3
+    found = simulate("moments", [*others, last], row_id="shift", order=2, **LAYOUT)
+    (warning,) = [one for one in found.warnings if one.startswith("Values differ")]
+    assert warning.startswith(
+        "Values differ between party 0 and party 4 in rows that both have: 'price'. "
+    )
+
+
 def known_rows(tables, order):
     """The rows with lags that all parties have, by hand: windows of steps with the same ids."""
     windows = []

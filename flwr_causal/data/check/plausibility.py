@@ -114,7 +114,7 @@ def doubts(
     comparable = [name for name in others if name not in spreads]
     withheld = any(report.withheld for report in reports.values())
     return (
-        *(() if withheld else _few_rows(agreement, expected)),
+        *(() if withheld else few_rows(agreement, expected)),
         *_unlike_units(spreads),
         *(_unlike_levels(levels, expected.level_remedy) if expected.level_remedy else ()),
         *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
@@ -142,7 +142,7 @@ def doubts_of_total(agreement: Agreement, expected: Expected) -> tuple[str, ...]
     expected : Expected
     """
     columns = _unlike_columns(agreement, agreement.names) if expected.raw_units else []
-    return (*_few_rows(agreement, expected), *columns)
+    return (*few_rows(agreement, expected), *columns)
 
 
 def doubts_of_groups(
@@ -167,7 +167,7 @@ def doubts_of_groups(
     )
 
 
-def _few_rows(agreement: Agreement, expected: Expected) -> list[str]:
+def few_rows(agreement: Agreement, expected: Expected) -> list[str]:
     """Warn where there are no more rows than numbers that are fitted to each column."""
     if expected.own_fits and agreement.total is not None:
         return []

@@ -493,8 +493,14 @@ class Moments(
         else:
             products = (moments.second * np.outer(units, units))[None]
         outcome = self._solve(agreement, state.masks, products)
-        few = few_rows(agreement, replace(self.expected, columns=1 + self.order))
-        outcome = outcome._replace(warnings=(*outcome.warnings, *few, *joined.warnings))
+        doubts = [
+            *few_rows(agreement, replace(self.expected, columns=1 + self.order)),
+            # A party alone does not see combinations with columns of others.
+            *combination_warning(moments.subset(range(len(agreement.names))), rows=()),
+            *joined.warnings,
+        ]
+        doubts = [one for one in doubts if one not in (*first.warnings, *outcome.warnings)]
+        outcome = outcome._replace(warnings=(*outcome.warnings, *doubts))
         return replace(state, agreement=agreement, outcome=outcome)
 
     def replicated(self, state: MomentsRun, agreement: Agreement, number: int) -> MomentsRun | None:

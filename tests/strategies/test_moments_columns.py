@@ -196,6 +196,27 @@ def test_rows_that_are_too_few_are_counted_once(table, order):
     assert not any("All parties together" in one for one in found.warnings)
 
 
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (("age",), ("dose",), ("cost", "risk")),
+        (("age", "dose", "cost"), ("risk",)),
+        (("age", "dose", "cost"), ("age", "dose", "cost", "risk")),
+    ],
+    ids=str,
+)
+def test_combinations_of_different_parties_columns_are_named(table, order, columns):
+    """A total and its parts, at three parties, at one, at both: once each."""
+    total = table.assign(cost=table["dose"] + 2 * table["age"])
+    parties = [total[["patient", *own]] for own in columns]
+    found = simulate("moments", parties, row_id="patient", order=order)
+    named = [one for one in found.warnings if "is a linear combination of" in one]
+    assert len(named) == 1
+    assert all(f"'{name}'" in named[0] for name in ("age", "dose", "cost"))
+    assert "risk" not in named[0]
+
+
 def test_levels_that_differ_have_a_remedy_that_different_columns_allow(table):
     """Not an option that is refused where they differ."""
     *others, last = hybrid(table)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns

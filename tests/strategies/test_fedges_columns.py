@@ -5,10 +5,12 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2_contingency
 
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.core.discrete.joint_states import Parts, split
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.reports.run import Run
 
 NAMES = tuple("abcdef")
 
@@ -65,6 +67,26 @@ def test_the_class_and_the_tables_are_those_of_the_joined_rows(table, number, mo
     rows = table[names][:50]
     expected = pooled.model.log_likelihood(rows)
     np.testing.assert_allclose(run.model.log_likelihood(rows), expected, rtol=1e-12)
+
+
+def test_independencies_are_tested_on_the_joined_rows(table, tmp_path):
+    """Of columns of different parties, too, as far as the tables of pairs or triples go."""
+    run = found_in(vertical(table, 2), max_parents=2, output_dir=tmp_path)
+    check = Run.load(tmp_path).fit_check()
+    tests = check.independencies.set_index(["first", "second"])
+    assert len(tests) > 4
+    assert len(tests) + check.untested == 15 - run.graph.num_edges
+    expected = run.fit_check(table).independencies.set_index(["first", "second"])
+    assert set(tests.index) <= set(expected.index)
+    for name in ("statistic", "p_value"):
+        np.testing.assert_allclose(tests[name], expected.loc[tests.index, name], rtol=1e-9)
+    assert {one for one, other in tests.index} - set("ace"), "columns of both parties"
+    unconditional = [pair for pair, given in tests["given"].items() if not given]
+    assert unconditional
+    for first, second in unconditional:
+        counts = pd.crosstab(table[first], table[second]).to_numpy()
+        _, p, *_ = chi2_contingency(counts, correction=False, lambda_="log-likelihood")
+        assert tests.loc[(first, second), "p_value"] == pytest.approx(p)
 
 
 def test_two_parents_give_directions_that_one_cannot(table):

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,9 @@ class BayesianNetwork:
     equivalent_sample_size : float, optional
         Weight of the BDeu prior in each of these, in rows; counts follow from both. Default:
         unknown.
+    further_counts : mapping of tuple of int to ndarray of int64
+        By the ascending indices of other sets of variables, how many rows have which of their
+        states, an axis for each; :meth:`fit_check` tests more pairs by them.
 
     Raises
     ------
@@ -100,6 +104,7 @@ class BayesianNetwork:
     tables: tuple[FloatArray, ...]
     sample_sizes: tuple[FloatArray, ...] | None = None
     equivalent_sample_size: float | None = None
+    further_counts: Mapping[tuple[int, ...], IntArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -120,14 +125,14 @@ class BayesianNetwork:
             checked_table(name, table, table_shape(name, [len(states[k]) for k in (*own, j)]))
             for j, (name, own, table) in enumerate(zip(names, parents, self.tables, strict=True))
         )
-        for field, value in (
+        for name, value in (
             ("names", names),
             ("states", states),
             ("parents", parents),
             ("tables", tables),
             ("sample_sizes", checked_sizes(names, self.sample_sizes, tables)),
         ):
-            object.__setattr__(self, field, value)
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         num_edges = sum(len(own) for own in self.parents)
@@ -443,8 +448,9 @@ class BayesianNetwork:
         ----------
         rows : DataFrame, array of shape (n, d), or DiscreteTable; optional
             Rows to test on. Default: the counts to which the network was fitted. They hold the
-            tables of variables with their parents only, so that most pairs remain untested. After
-            a search only rows that it has not seen give p-values that can be taken at their word.
+            tables of variables with their parents only, so that most pairs remain untested, but
+            for those of ``further_counts``. After a search only rows that it has not seen give
+            p-values that can be taken at their word.
 
         Returns
         -------
@@ -486,13 +492,28 @@ class BayesianNetwork:
 
     def _known_counts(self, variables: list[int]) -> FloatArray | None:
         """Return the counts of variables that one of the tables holds together, else None."""
-        for j, (own, table) in enumerate(zip(self.parents, self.counts or (), strict=True)):
-            family = [*own, j]
+        families = [(*own, j) for j, own in enumerate(self.parents)]
+        known: list[tuple[tuple[int, ...], NDArray[Any]]]
+        known = list(zip(families, self.counts or (), strict=True))
+        further = self._further_sets.get(frozenset(variables))
+        if further is not None:
+            known = [(further, self.further_counts[further])]
+        for family, table in known:
             if set(variables) <= set(family):
                 left = [k for k in family if k in variables]
                 summed = table.sum(axis=tuple(a for a, k in enumerate(family) if k not in left))
                 return np.asarray(summed.transpose([left.index(k) for k in variables]))
         return None
+
+    @cached_property
+    def _further_sets(self) -> dict[frozenset[int], tuple[int, ...]]:
+        """By each subset of a set of `further_counts`, the set."""
+        return {
+            frozenset(one): own
+            for own in self.further_counts
+            for size in range(1, 1 + len(own))
+            for one in combinations(own, size)
+        }
 
     def _table(self, cause: int, effect: int, rows: Sequence[FloatArray]) -> pd.DataFrame:
         """Return probabilities of the effect's states as a frame, by the states of the cause."""
@@ -664,6 +685,11 @@ class BayesianNetwork:
             content["sample_sizes"] = [sizes.ravel().tolist() for sizes in self.sample_sizes]
         if self.equivalent_sample_size is not None:
             content["equivalent_sample_size"] = self.equivalent_sample_size
+        if self.further_counts:
+            content["further_counts"] = [
+                [list(members), table.ravel().tolist()]
+                for members, table in self.further_counts.items()
+            ]
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
@@ -688,9 +714,15 @@ class BayesianNetwork:
                     np.reshape(np.array(flat, dtype=np.float64), table.shape[:-1])
                     for flat, table in zip(rows, tables, strict=True)
                 )
+            further = {
+                tuple(members): np.array(flat, dtype=np.int64).reshape(
+                    [len(states[k]) for k in members]
+                )
+                for members, flat in content.get("further_counts", ())
+            }
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
-        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows, prior)
+        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows, prior, further)
 
 
 def fit(

@@ -665,7 +665,10 @@ class FedGES(JoiningStrategy[FedGESRun]):
             return state.mixed
         if state.fitted is None or state.found is None:
             return None
-        return network_of(state.agreement, state.fitted, self.equivalent_sample_size)
+        network = network_of(state.agreement, state.fitted, self.equivalent_sample_size)
+        if state.joined is None:
+            return network
+        return replace(network, further_counts=state.joined.further_counts(network.names))
 
     def warnings(self, state: FedGESRun) -> list[str]:
         """Warn of counts of few rows, of sums over two parties, and of a missing network."""

@@ -24,7 +24,7 @@ from flwr_causal.strategies.columns import Aligning, JoinedMoments, Masking
 from flwr_causal.strategies.fedges.stages import Fitted, family_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Members
@@ -169,6 +169,15 @@ class Joined:
         """Return the tables of a graph's families."""
         families = {own: self.table(own) for own in family_sets(found.dag)}
         return Fitted(found, families, None)
+
+    def further_counts(self, names: Sequence[str]) -> dict[Members, IntArray]:
+        """Return the tables, of variables in another order than that of their names."""
+        place = [names.index(name) for name in self.problem.names]
+        found = {}
+        for members, table in self.tables.items():
+            order = np.argsort([place[k] for k in members])
+            found[tuple(place[members[k]] for k in order)] = table.transpose(order)
+        return found
 
     def table(self, members: Members) -> IntArray:
         """Return the contingency table of a few variables, ascending."""

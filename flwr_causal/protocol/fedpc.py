@@ -227,8 +227,8 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="weights='auto', and the parties have common rows; not where there is no target and the "
-    "weights are 'em'",
+    when="weights='auto', and the parties have different columns and common rows; not where states "
+    "are counted, and where there is no target and the weights are 'em'",
     same_parties=True,
     contradiction=_other_projections,
 )

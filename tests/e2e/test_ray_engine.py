@@ -86,12 +86,13 @@ def test_circuits_are_the_same_on_both_engines():
     columns = ["mean radius", "mean texture", "area error", "worst concavity", "target"]
     dealt = split_columns(breast_cancer()[columns], 2, "vertical", target="target", seed=1)
     tables, test = hold_out(dealt, 0.2)
-    local = simulate("fedpc", tables)
-    ray = simulate("fedpc", tables, engine="ray", queries="central")
+    one_pass = {"training": "one-pass"}
+    local = simulate("fedpc", tables, **one_pass)
+    ray = simulate("fedpc", tables, engine="ray", queries="central", **one_pass)
     for ask in ("log_likelihood", "predict_proba"):
         here, there = (getattr(run.model, ask)(test) for run in (local, ray))
         np.testing.assert_allclose(here, there, rtol=1e-10, atol=1e-10)
-    kept = simulate("fedpc", tables, engine="ray", queries="federated")
+    kept = simulate("fedpc", tables, engine="ray", queries="federated", **one_pass)
     assert kept.history[-1]["circuits"] == local.history[-1]["circuits"]
     # The parties have gone with the run: this is said at once, and nobody waits for them.
     with pytest.raises(ConfigError, match="the run is over"):

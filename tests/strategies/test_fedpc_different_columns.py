@@ -95,9 +95,22 @@ def test_a_curve_is_learned_by_components(curve):
     assert result.warnings == []
 
 
-def test_a_curve_within_classes_is_warned_of():
+def test_a_curve_within_classes_is_counted():
     table = with_class(rows(1500, curve=lambda x: x**2), shift=0.0)
     result = simulate("fedpc", parties(table))
+    assert result.warnings == []
+    why = "by counts of triples, chosen because the dependence between parties is mostly not linear"
+    assert why in result.stop_reason
+    at = np.array([-1.2, -0.4, 0.4, 1.2])
+    found = expected_y(result.model, at, target="sick")
+    # The mean of the interval of x; without the dependence the error would be 0.9.
+    assert np.sqrt(np.mean((found - at**2) ** 2)) < 0.35
+    assert [record["exchange"] for record in result.history][:2] == ["align", "dependence"]
+
+
+def test_a_curve_within_classes_is_warned_of():
+    table = with_class(rows(1500, curve=lambda x: x**2), shift=0.0)
+    result = simulate("fedpc", parties(table), training="sums")
     (warning,) = result.warnings
     assert all(word in warning for word in ("'x' (party 0)", "'y' (party 1)", "weights='em'"))
     assert "given 'target'" in warning
@@ -148,6 +161,13 @@ def test_parties_without_common_rows():
     (warning,) = result.warnings
     assert "no row in common" in warning
     assert result.num_rows == 800
+    texts = [one.replace({"sick": "s", "well": "w"}).assign(g="a") for one in tables]
+    texts[0].loc[:9, "g"] = "b"
+    texts[1] = texts[1].drop(columns="g")
+    with pytest.raises(DataError, match=r"known of 0 rows.*or set training='one-pass'"):
+        simulate("fedpc", texts)
+    (warning,) = simulate("fedpc", texts, training="one-pass").warnings
+    assert "no row in common" in warning
     with pytest.raises(DataError, match=r'no row in common.*weights="counts"'):
         simulate("fedpc", tables, training="one-pass", weights="em")
 
@@ -188,11 +208,19 @@ def test_nodes_without_a_secret_are_named(tmp_path):
 
 
 def test_mixed_tables_of_which_all_hold_the_target():
-    """Weights by classes keep nothing of the dependence within classes."""
+    """Weights by classes keep nothing of the dependence within classes, counts do."""
     table = with_class(rows()).assign(g=lambda t: np.where(t["x"] > 0, "high", "low"))
     tables = parties(table)
     tables[0] = tables[0].assign(g=table["g"])
-    result = simulate("fedpc", tables)
+    counted = simulate("fedpc", tables)
+    assert "counts of triples, chosen because not all columns are numbers" in counted.stop_reason
+    assert counted.warnings == []
+    at = np.array([-1.0, 0.0, 1.0, 2.0])
+    given = {"g": "high", "target": "sick"}
+    assert expected_y(counted.model, at, target="sick") == pytest.approx(at, abs=0.15)
+    assert expected_y(counted.model, at[2:], **given) == pytest.approx(at[2:], abs=0.15)
+    one_pass = {"training": "one-pass"}
+    result = simulate("fedpc", tables, **one_pass)
     assert "weights by classes" in result.stop_reason
     (warning,) = result.warnings
     assert "nats a row" in warning
@@ -203,14 +231,20 @@ def test_mixed_tables_of_which_all_hold_the_target():
     assert "align" not in [record["exchange"] for record in chosen.history]
     assert chosen.warnings == []
     independent = tables[1].assign(y=np.random.default_rng(4).standard_normal(800))
-    assert simulate("fedpc", [tables[0], independent]).warnings == []
+    assert simulate("fedpc", [tables[0], independent], **one_pass).warnings == []
 
 
 def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
     """E[y | x = 2] is 1.1 with clusters and 1.7 with EM; -5.96 and -5.11 nats a row."""
     first, second = parties(with_class(rows()))
     given = [first, second.drop(columns="target")]
-    result = simulate("fedpc", given)
+    counted = simulate("fedpc", given)
+    assert "counts of triples, chosen because some parties lack 'target'" in counted.stop_reason
+    assert counted.warnings == []
+    at = np.array([-1.0, 0.0, 1.0, 2.0])
+    assert expected_y(counted.model, at) == pytest.approx(at, abs=0.15)
+    one_pass = {"training": "one-pass"}
+    result = simulate("fedpc", given, **one_pass)
     assert "weights by aligned" in result.stop_reason
     (warning,) = result.warnings
     there, kept = map(
@@ -228,7 +262,7 @@ def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
     one, other = (each.model.log_likelihood(asked).mean() for each in (improved, result))
     assert one > other + 0.5
     independent = given[1].assign(y=np.random.default_rng(4).standard_normal(800))
-    assert simulate("fedpc", [given[0], independent]).warnings == []
+    assert simulate("fedpc", [given[0], independent], **one_pass).warnings == []
 
 
 def test_ids_that_mean_other_rows_are_seen_where_a_column_is_shared():

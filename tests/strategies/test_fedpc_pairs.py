@@ -86,8 +86,9 @@ def test_a_class_that_all_know_has_a_tree_of_its_own_another_is_a_column(table, 
         ([["ward", "age", "outcome"], ["dose", "days", "outcome"]], "outcome"),
     ],
 )
-def test_triples_are_those_of_the_joined_rows(table, groups, target):
-    found = pairs(vertical(table, *groups), "triples", target=target)
+@pytest.mark.parametrize("training", ["triples", "auto"])
+def test_triples_are_those_of_the_joined_rows(table, groups, target, training):
+    found = pairs(vertical(table, *groups), training, target=target)
     names = list(found.model.names)
     domain = found.model.density.domain
     plan = training_of("trees", target or None, LearnerOptions()).plan(domain, seed=0, min_rows=2)
@@ -96,7 +97,10 @@ def test_triples_are_those_of_the_joined_rows(table, groups, target):
     whole = trained(domain, plan, joints, (rows.T @ rows) * wanted(plan, joints))
     ours, theirs = (one.log_likelihood(table) for one in (found.model, whole))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    assert found.stop_reason.endswith("trees circuits by counts of triples)")
+    days = [one.moments("days", table[["ward", "age"]])[0] for one in (found.model, whole)]
+    np.testing.assert_allclose(*days, rtol=1e-12)
+    assert "trees circuits by counts of triples" in found.stop_reason
+    assert ("chosen because" in found.stop_reason) == (training == "auto")
     assert (found.model.predict(table[["days"]], "outcome") == table["outcome"]).mean() > 0.9
 
 
@@ -247,6 +251,32 @@ def test_a_pair_of_columns_without_common_rows_is_named(table):
     other["row_id"] += 1000
     with pytest.raises(DataError, match=r"'outcome' and 'ward'|'ward' and 'outcome'"):
         pairs([one, other])
+
+
+def test_the_default_counts_pairs_where_tables_of_triples_are_large(table, monkeypatch):
+    """Marks of one party: 3 wards, 16 ages, and with pairs 3 x 8 more; 3 doses of the other."""
+    tables = vertical(table, ["ward", "age"], ["dose"])
+    most = "flwr_causal.strategies.fedpc.fedpc.MOST_BYTES"
+    bytes_of_triples = 8 * len(table) * (3 + 16 + 3 * 8 + 3)
+    monkeypatch.setattr(most, bytes_of_triples)
+    assert "by counts of triples, chosen" in pairs(tables, "auto").stop_reason
+    monkeypatch.setattr(most, bytes_of_triples - 1)
+    found = pairs(tables, "auto")
+    assert found.stop_reason.endswith(
+        "by counts of pairs, chosen because not all columns are numbers; tables of triples would "
+        "be too large)"
+    )
+    alike(found, joined(table[["ward", "age", "dose"]]), table)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"learner": "spn"}, {"weights": "em"}, {"components": 4}, {"head": True}],
+    ids=str,
+)
+def test_options_of_one_pass_keep_the_default_from_counting(table, options):
+    found = pairs(vertical(table, ["ward", "dose"], ["outcome"]), "auto", **options)
+    assert "in one pass" in found.stop_reason
 
 
 def test_equal_columns_are_trained_by_sums(table):

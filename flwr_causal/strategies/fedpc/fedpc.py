@@ -87,6 +87,8 @@ FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
 LEAST_LOST_SHARE = 0.2
 #: Trainings by counts of states, which also stand for the weights of a run.
 COUNTS = ("pairs", "triples")
+#: Bytes of masked tables above which pairs are counted by default, in place of triples.
+MOST_BYTES = 2**28
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
 
@@ -110,6 +112,10 @@ class FedPCRun:
         What is trained.
     weights : str
         Of combinations of clusters.
+    counts : {"", "pairs", "triples"}
+        What parties with different columns can count, if the options allow it.
+    why : str
+        Why ``training="auto"`` takes counts; empty if it does not.
     stage : Stage or None
         What the parties are asked next.
     model : CircuitModel or None
@@ -132,6 +138,8 @@ class FedPCRun:
     sums: bool
     learner: str
     weights: str
+    counts: str
+    why: str = ""
     stage: Stage | None = None
     model: CircuitModel | None = None
     reason: str = ""
@@ -166,11 +174,14 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         The class, a column of few different values. Empty: the column ``target``, if there is one.
     training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
-        columns of numbers and all or none of them the target; otherwise "one-pass". With different
-        columns and ids, random projections of the common rows measure the dependence between
-        columns of different parties. If much of it is not linear (y = x^2) and there is no target,
-        the run continues in one pass with weights "em". "pairs" and "triples" are "sums" where the
-        parties hold the same columns.
+        columns of numbers and all or none of them the target. With other columns and ids it is
+        "triples", or "pairs" where the masked tables of triples would take more than 256 MiB at a
+        party; ``run.stop_reason`` says which, and why. Without ids, and with options that counts do
+        not have (weights, another learner than trees, components, a head), it is "one-pass". By
+        sums with ids, random projections of the common rows measure the dependence between columns
+        of different parties. If most of it is not linear (y = x^2), the run continues by counts
+        where there is a target, and in one pass with weights "em" where there is none. "pairs" and
+        "triples" are "sums" where the parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -207,9 +218,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     max_rounds : int, default 60
         Most exchanges after the schema exchange; a run that needs more fails. Class-conditional
         circuits take four or five, trees seven, a head and the choice of it five to ten more and
-        that of a threshold one, cut points three to 13, Einsum networks 1 + epochs x batches; one
-        pass takes one, one more where rows are aligned, a third where the dependence between
-        parties is measured, and 11 where trees are trained together.
+        that of a threshold one, cut points three to 13, Einsum networks 1 + epochs x batches;
+        counts of pairs and triples take three and those for cut points; one pass takes one, one
+        more where rows are aligned, a third where the dependence between parties is measured, and
+        11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
@@ -304,7 +316,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
         """Whether parties compute products of their columns with those of others."""
-        return self.training in COUNTS
+        return self.training in ("auto", *COUNTS)
 
     @property
     def num_bins(self) -> int:
@@ -335,8 +347,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             self._target = ""
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
-        self.columns_differ = self.joins_columns and not self._holdings.presence.all()
         self._start = _started(self, agreement, self._holdings, self._target)
+        self.columns_differ = bool(self._start.counts)
         return agreement
 
     def complete(
@@ -358,7 +370,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "domain": json.dumps(self._start.domain.to_plain()),
             "target": self._target,
             "within": _class_of_all(self._start) or "",
-            "holders": json.dumps(_holders(self, self._start)),
+            "holders": json.dumps(_holders(self._start)),
             "seed": self.seed,
             "learner": self._start.learner,
             "clusters": self.clusters,
@@ -375,7 +387,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             return None
         how = "by sums" if state.sums else f"in one pass, weights by {state.weights}"
         if state.weights in COUNTS:
-            how = f"by counts of {state.weights}"
+            how = f"by counts of {state.weights}{state.why}"
         return f"{state.reason} ({state.holdings.setting}, {state.learner} circuits {how})"
 
     def request(self, state: FedPCRun) -> Request:
@@ -450,11 +462,19 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         If a party has too few rows for one pass.
     """
     learner = _learner(method, agreement, holdings, target)
+    sums = _by_sums(method, holdings, learner, target)
+    counts = _counts(method, agreement, holdings, target)
+    weights, why = _weights(method, holdings, sums, target), ""
+    if counts and not sums:
+        learner, weights = "trees", counts
+        lacking = target and not holdings.all_hold(target)
+        reason = f"some parties lack {target!r}" if lacking else "not all columns are numbers"
+        why = _why(method, counts, reason)
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
-    sums = _by_sums(method, holdings, learner, target)
-    weights = _weights(method, holdings, sums, target)
-    state = FedPCRun(agreement, holdings, domain, target or None, sums, learner, weights)
+    state = FedPCRun(
+        agreement, holdings, domain, target or None, sums, learner, weights, counts, why
+    )
     if method.secure_aggregation and not (sums and holdings.presence.all()):
         raise ConfigError(
             "The option 'secure_aggregation' is for parties that hold the same columns, and for "
@@ -464,13 +484,18 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         )
     if method.secure_aggregation and agreement.total is None:
         return state  # the first exchange follows once the totals are known
-    if not sums:
+    if not sums and weights not in COUNTS:
         _check_rows(agreement, method.minimum_count)
     if method.trained:
         return replace(state, stage=RecallStage.of(method.trained, domain))
-    if learner == "trees" and agreement.continuous:
+    return _first(method, state)
+
+
+def _first(method: FedPC, state: FedPCRun) -> FedPCRun:
+    """Return the run before cut points, if there are any, or the first exchange after them."""
+    if state.learner == "trees" and state.agreement.continuous:
         present = None if method.secure_aggregation else _present(state)
-        stage = CutStage.of(agreement, method.num_bins, present, spreading=True)
+        stage = CutStage.of(state.agreement, method.num_bins, present, spreading=True)
         return replace(state, stage=stage)
     return _begun(method, state)
 
@@ -514,7 +539,7 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
     if isinstance(stage, AlignStage):
         return _aligned(method, state, stage.matched(replies))
     if isinstance(stage, Aligning | Masking):
-        return _by_counts(method, state, stage.close(replies))
+        return _by_counts(method, state, _next_of_counts(method, stage, replies))
     if isinstance(stage, DependenceStage):
         state = replace(state, dependence=stage.dependence(replies))
         return _measured(method, state)
@@ -594,19 +619,20 @@ def _class_of_all(state: FedPCRun) -> str | None:
     return state.target if state.target and state.holdings.all_hold(state.target) else None
 
 
-def _holders(method: FedPC, state: FedPCRun) -> list[int]:
+def _holders(state: FedPCRun) -> list[int]:
     """Return by column a number for its set of holders, if states are counted in triples."""
-    if state.weights != "triples":
-        return []
-    same = np.unique(state.holdings.presence, axis=1, return_inverse=True)[1]
-    return [int(one) for one in same.ravel()]
+    return state.holdings.alike if state.counts == "triples" else []
 
 
 def _marked(method: FedPC, state: FedPCRun) -> tuple[Plan, Joints | None]:
     """Return which marks are counted; the parties' are those of the setup."""
-    training = training_of("trees", _class_of_all(state), method)
-    plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
-    return plan, joints_of(state.domain, plan, _holders(method, state))
+    plan = _plan_of_trees(method, state.domain, _class_of_all(state))
+    return plan, joints_of(state.domain, plan, _holders(state))
+
+
+def _plan_of_trees(method: FedPC, domain: Domain, within: str | None) -> Plan:
+    training = training_of("trees", within, method)
+    return training.plan(domain, seed=method.seed, min_rows=method.minimum_count)
 
 
 def _counting(method: FedPC, state: FedPCRun) -> Aligning:
@@ -624,6 +650,27 @@ def _counting(method: FedPC, state: FedPCRun) -> Aligning:
         columns=columns_of(state.domain, plan, joints),
     )
     return Aligning(holders)
+
+
+def _next_of_counts(
+    method: FedPC, stage: Aligning | Masking, replies: Replies
+) -> Masking | JoinedMoments:
+    """Return what follows an exchange of counts.
+
+    Raises
+    ------
+    DataError
+        If rows cannot be matched; where counts were not asked for, with the training without them.
+    """
+    try:
+        return stage.close(replies)
+    except DataError as error:
+        if method.training != "auto":
+            raise
+        raise DataError(
+            f"{error}; or set training='one-pass', which may lose how columns of different parties "
+            "depend"
+        ) from error
 
 
 def _by_counts(
@@ -667,8 +714,11 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
         problem = "the parties have too few rows in common to measure how their columns depend"
         lost = (*state.warnings, _lost(state, problem))
         return _training(method, replace(state, warnings=lost)), info
-    if found.mostly_nonlinear and state.sums and not state.target and method.training == "auto":
-        return _training(method, replace(state, sums=False, weights="em")), info
+    if found.mostly_nonlinear and state.sums and method.training == "auto":
+        if not state.target:
+            return _training(method, replace(state, sums=False, weights="em")), info
+        if state.counts:
+            return _changed_to_counts(method, state), info
     given = f"given {state.target!r} " if state.target else ""
     warnings = []
     if found.notable and not state.sums:
@@ -677,7 +727,7 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
             f"{given}the mutual information of columns of different parties is {found.nats:.2f} "
             f"nats a row, most of all between {holdings.where(one)} and {holdings.where(other)} "
             f"with a correlation of {correlation:.2f}, and weights='{state.weights}' loses that: "
-            "weights='em' keeps a part of it"
+            "training='triples' counts it, weights='em' keeps a part of it"
         )
     if found.nonlinear:
         one, other, correlation = found.strongest_nonlinear
@@ -685,10 +735,21 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
         warnings.append(
             f"{given}the dependence between {holdings.where(one)} and {holdings.where(other)} is "
             f"nonlinear (a correlation of {abs(correlation):.2f} between polynomials of "
-            f"their ranks), and {loses} loses that: training='one-pass' with weights='em' keeps a "
-            "part of it"
+            f"their ranks), and {loses} loses that: training='triples' counts it, "
+            "training='one-pass' with weights='em' keeps a part of it"
         )
     return _training(method, replace(state, warnings=(*state.warnings, *warnings))), info
+
+
+def _changed_to_counts(method: FedPC, state: FedPCRun) -> FedPCRun:
+    """Return the run by counts, of which sums would lose what is not linear within classes."""
+    fewest = FEWEST_NUMBERS["trees"]
+    domain = domain_of(state.agreement, state.target or "", state.holdings.missing, fewest=fewest)
+    why = _why(method, state.counts, "the dependence between parties is mostly not linear")
+    changed = replace(
+        state, domain=domain, sums=False, learner="trees", weights=state.counts, why=why
+    )
+    return _first(method, changed)
 
 
 def _not_alike(holdings: Holdings, copies: Copies) -> str:
@@ -714,8 +775,8 @@ def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> l
         f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
         f"of all between {holdings.where(one)} and {holdings.where(other)} with a correlation of "
         f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
-        "keeps more, but all parties learn which rows are similar; training='pairs' has one tree "
-        "over all columns, and does not show that"
+        "keeps more, but all parties learn which rows are similar; training='triples' counts the "
+        "states of columns of different parties together, and does not show that"
     ]
 
 
@@ -823,6 +884,39 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     return possible
 
 
+def _counts(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
+    """Return what parties with different columns can count; "" where they cannot or must not.
+
+    Triples where their masked tables take no more than `MOST_BYTES`, else pairs.
+    """
+    if holdings.presence.all():
+        return ""
+    if method.training in COUNTS:
+        _check_counts(method, holdings)
+        return method.training
+    if method.training != "auto" or not holdings.ids or _unfitting(method):
+        return ""
+    fewest = FEWEST_NUMBERS["trees"]
+    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
+    # Numbers are cut later, into as many intervals or fewer.
+    numbers = {one.name for one in domain.variables if not one.num_states}
+    cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
+    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), holdings.lacking)
+    within = target if target and holdings.all_hold(target) else None
+    plan = _plan_of_trees(method, domain, within)
+    marks = len(owners(plan, joints_of(domain, plan, holdings.alike)))
+    words = max(agreement.rows.values()) * marks * (len(holdings.parties) - 1)
+    return "triples" if 8 * words <= MOST_BYTES else "pairs"
+
+
+def _why(method: FedPC, counts: str, reason: str) -> str:
+    """Return why ``training="auto"`` takes counts, and which; "" if it was not asked."""
+    if method.training != "auto":
+        return ""
+    more = "; tables of triples would be too large" if counts == "pairs" else ""
+    return f", chosen because {reason}{more}"
+
+
 def _check_counts(method: FedPC, holdings: Holdings) -> None:
     """Raise a ConfigError if there are no ids, or options that counts do not fit."""
     if not holdings.ids:
@@ -830,6 +924,16 @@ def _check_counts(method: FedPC, holdings: Holdings) -> None:
             f"training={method.training!r} needs rows that are matched by ids: give every party's "
             "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
         )
+    wrong = _unfitting(method)
+    if wrong:
+        raise ConfigError(
+            f"training={method.training!r} over different columns has no mixtures of clusters and "
+            f"no head: set {', '.join(wrong)}"
+        )
+
+
+def _unfitting(method: FedPC) -> list[str]:
+    """Return what options would have to be for counts of states, of those that are otherwise."""
     wanted = {
         "learner": (method.learner in ("auto", "trees"), "'trees'"),
         "weights": (method.weights == "auto", "'auto'"),
@@ -838,21 +942,13 @@ def _check_counts(method: FedPC, holdings: Holdings) -> None:
         "decision": (method.decision == "most-probable", "'most-probable'"),
         "trained": (not method.trained, "''"),
     }
-    wrong = [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
-    if wrong:
-        raise ConfigError(
-            f"training={method.training!r} over different columns has no mixtures of clusters and "
-            f"no head: set {', '.join(wrong)}"
-        )
+    return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
 
 
 def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
     """Return how combinations of clusters are weighted."""
     if sums or holdings.presence.all():
         return "counts"
-    if method.training in COUNTS:
-        _check_counts(method, holdings)
-        return method.training
     labelled = bool(target) and holdings.all_hold(target)
     if method.weights != "auto":
         if method.weights == "classes" and not labelled:

@@ -95,6 +95,12 @@ class Holdings:
         return bool(self.presence[:, self.names.index(name)].all())
 
     @property
+    def alike(self) -> list[int]:
+        """A number for each column, equal for those that the same parties hold."""
+        same = np.unique(self.presence, axis=1, return_inverse=True)[1]
+        return [int(one) for one in same.ravel()]
+
+    @property
     def apart(self) -> BoolArray:
         """Which pairs of columns no party holds together, shape (columns, columns)."""
         held = self.presence.astype(np.int64)

@@ -95,7 +95,7 @@ class FedGESClient(ColumnsClient):
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
         report = describe(self.table(), policy=policy, sums=policy.discretize > 0, states=True)
-        return replace(report, has_ids=self.has_ids)
+        return self.with_ids(report)
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""

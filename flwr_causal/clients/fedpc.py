@@ -80,7 +80,7 @@ class FedPCClient(ColumnsClient):
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns but that of ids, with the values of those that have few."""
         report = describe(self.frame(), policy, sums=True, states=True)
-        return replace(report, has_ids=self.has_ids)
+        return self.with_ids(report)
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""

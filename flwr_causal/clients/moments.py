@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -54,7 +53,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         """Report the table; with epsilon nothing but the names of its columns."""
         if is_private(self.options):
             return public_report(self.context, self.table())
-        return replace(super().describe(policy), has_ids=self.has_ids)
+        return self.with_ids(super().describe(policy))
 
     def count_rows(self) -> int:
         """Count the rows of the design; with epsilon nothing depends on their number."""

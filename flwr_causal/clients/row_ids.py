@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from flwr_causal.data.check.row_ids import (
     hashed_ids,
     hashes_of_rows,
     name_of_ids,
+    problem_of_ids,
 )
 from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.check.report import TableReport
 
 
 class RowIdClient(CausalClient):
@@ -29,10 +32,14 @@ class RowIdClient(CausalClient):
     to the server; needed to align rows) or ``row-secret`` (the text itself).
     """
 
-    @property
-    def has_ids(self) -> bool:
-        """Whether the table has ids; a DataError if one is missing or occurs twice."""
-        return self._id_column() is not None
+    def with_ids(self, report: TableReport) -> TableReport:
+        """Return a report that says whether the table has ids, and whether rows can be matched.
+
+        Ids that repeat matter where columns differ only, which a party alone does not know.
+        """
+        ids = self._id_column()
+        problem = "" if ids is None else problem_of_ids(ids)
+        return replace(report, has_ids=ids is not None, ids_problem=problem)
 
     @property
     def held_names(self) -> tuple[str, ...]:
@@ -72,13 +79,13 @@ class RowIdClient(CausalClient):
         ids = self._id_column()
         if ids is None:
             raise ConfigError("rows cannot be aligned: the table has no column of ids")
-        return ids
+        return checked_ids(ids)
 
     def _id_column(self) -> pd.Series | None:
         table = self.source.read()
         name = name_of_ids(table.columns, self._row_id)
         # Without ids a large file stays where it is.
-        return None if name is None else checked_ids(whole(table)[name])
+        return None if name is None else whole(table)[name]
 
 
 def _secret_in(file: Path) -> bytes:

@@ -163,6 +163,7 @@ FACTS = (
         "interventions",
     ),
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
+    Fact("ids-problem", "how many ids are missing or repeat, if any", "text", part="ids"),
 )
 #: What every report has.
 REQUIRED = tuple(fact.key for fact in FACTS[7:] if fact.part is None)

@@ -25,7 +25,7 @@ from flwr_causal.runtime.method import Request, StateT
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting
-from flwr_causal.strategies.row_ids import check_all, hashes_of
+from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
@@ -384,6 +383,7 @@ class JoiningStrategy(CausalStrategy[StateT]):
             differ and ids and self.joins_columns and self.unshared_columns == "fail"
         )
         if self.columns_differ:
+            check_ids(reports)
             refuse_unfitting(
                 self,
                 self.with_different_columns,

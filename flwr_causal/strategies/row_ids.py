@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import DataError, FederationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.replies import Replies
+
+
+def check_ids(reports: Mapping[str, TableReport]) -> None:
+    """Check that rows of different parties can be matched by their ids.
+
+    Raises
+    ------
+    DataError
+        Naming the parties whose ids are missing or repeat.
+    """
+    problems = {party: report.ids_problem for party, report in reports.items()}
+    named = [f"{party}: {problem}" for party, problem in problems.items() if problem]
+    if named:
+        raise DataError(
+            "The parties hold different columns, and rows cannot be matched; training was not "
+            "started.\n" + "\n".join(named)
+        )
 
 
 def check_all(parties: Sequence[str], replies: Replies, *, lacking: str) -> None:

@@ -23,6 +23,7 @@ WHOLE = replace(
     describe(FRAME, sums=True, states=True, relations=True),
     level_rows=2,
     has_ids=True,
+    ids_problem="column 'a' of ids has 1 that repeat",
     notes=("one series",),
     step="1 days",
     targets=((), ("a",)),

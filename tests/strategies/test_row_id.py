@@ -45,6 +45,26 @@ def test_ids_are_no_variable(tables, method, called):
     assert (found.graph.adjacency == without.graph.adjacency).all()
 
 
+@pytest.mark.parametrize("method", [*METHODS, "fedpc"])
+def test_ids_may_repeat_where_all_parties_hold_the_same_columns(tables, method):
+    """Several visits of a patient: no rows are matched."""
+    texts = method in ("fedges", "fedpc")
+    given = [in_categories(one) if texts else one for one in tables]
+    visits = [one.assign(row_id=np.arange(len(one)) // 2) for one in given]
+    options = METHODS.get(method, {})
+    found, without = simulate(method, visits, **options), simulate(method, given, **options)
+    if method == "fedpc":
+        rows = visits[0].drop(columns="row_id")
+        assert found.model.log_likelihood(rows) == pytest.approx(without.model.log_likelihood(rows))
+    else:
+        assert found.graph.weights == pytest.approx(without.graph.weights)
+    if method in ("moments", "fedges", "fedpc"):
+        parties = [visits[0][["row_id", "a", "b"]], visits[1][["row_id", "b", "c"]]]
+        exact = {"mode": "exact"} if method == "fedges" else {}
+        with pytest.raises(DataError, match=r"party 0: column 'row_id' of ids has 22 that repeat"):
+            simulate(method, parties, **options, **exact)
+
+
 @pytest.mark.parametrize("method", APART)
 def test_different_columns_are_an_error_that_names_the_methods_for_them(tables, method):
     parties = [tables[0][["row_id", "a", "b"]], tables[0][["row_id", "b", "c"]]]

@@ -114,7 +114,7 @@ class TableReport:
         series, the rows that are not under a perturbation); None if they are. With 0 the party has
         no mean to report, and its means are 0.
     has_ids : bool
-        Whether the table has ids by which rows of several parties can be aligned.
+        Whether the table has ids by which rows of several parties may be aligned.
     notes : tuple of str
         Remarks on the table for the user, one sentence each; they hold no values of it.
     has_relations : bool
@@ -127,6 +127,8 @@ class TableReport:
     withheld : bool
         Whether all numbers of rows and sums are withheld, because the party sends them in a secure
         sum: they are then 0 here, and the party has checked them itself.
+    ids_problem : str
+        Why rows cannot be aligned by the ids; "" if they can, or if there are none.
     """
 
     rows: int
@@ -141,6 +143,7 @@ class TableReport:
     step: str = ""
     targets: tuple[tuple[str, ...], ...] = ()
     withheld: bool = False
+    ids_problem: str = ""
 
     @property
     def has_rows(self) -> bool:
@@ -173,6 +176,7 @@ class TableReport:
             has_states=self.has_states,
             step=self.step,
             has_ids=self.has_ids,
+            ids_problem=self.ids_problem,
             targets=self.targets,
             withheld=True,
         )
@@ -236,6 +240,8 @@ class TableReport:
             values["step"] = self.step
         if self.has_ids:
             values["has-ids"] = 1
+        if self.ids_problem:
+            values["ids-problem"] = self.ids_problem
         if self.notes:
             values["notes"] = list(self.notes)
         if self.withheld:
@@ -309,6 +315,7 @@ class TableReport:
                 str(values.get("step", "")),
                 targets,
                 bool(values.get("withheld", 0)),
+                str(values.get("ids-problem", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error

@@ -56,22 +56,29 @@ def checked_ids(column: pd.Series) -> pd.Series:
     DataError
         If an id is missing or occurs twice.
     """
+    problem = problem_of_ids(column)
+    if problem:
+        raise DataError(problem)
+    return column
+
+
+def problem_of_ids(column: pd.Series) -> str:
+    """Return why rows cannot be matched by a column of ids, in words; "" if they can."""
     name = column.name
     # An infinite number is no id either.
     missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
     if missing:
-        raise DataError(
+        return (
             f"column {name!r} of ids has {missing} missing: give every row an id, or leave such "
             "rows out"
         )
     doubled = int(column.duplicated().sum())
     if doubled:
-        raise DataError(
+        return (
             f"column {name!r} of ids has {doubled} that repeat: rows are aligned by ids, one row "
-            "each; remove the copies, name another column with row_id, or leave the column out if "
-            "all parties hold the same columns"
+            "each; remove the copies, or name another column with row_id"
         )
-    return column
+    return ""
 
 
 def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:

@@ -13,6 +13,7 @@ from flwr_causal.core.circuits.presence import setting_of
 from flwr_causal.data.check.checks import letters
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError
+from flwr_causal.strategies.row_ids import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +57,13 @@ class Holdings:
 
     @classmethod
     def of(cls, agreement: Agreement, reports: Mapping[str, TableReport]) -> Holdings:
-        """Return who holds the agreed columns."""
+        """Return who holds the agreed columns.
+
+        Raises
+        ------
+        DataError
+            If columns differ, and ids repeat or are missing.
+        """
         shape = (len(reports), len(agreement.names))
         presence = np.zeros(shape, dtype=np.bool_)
         present = np.zeros(shape, dtype=np.int64)
@@ -71,6 +78,8 @@ class Holdings:
                     present[party, j] = report.rows - holes
                     lacking[party, j] = holes > 0
         ids = all(report.has_ids for report in reports.values())
+        if ids and not presence.all():
+            check_ids(reports)
         missing = np.asarray(lacking.any(axis=0))
         return cls(tuple(reports), agreement.names, presence, present, missing, ids)
 

@@ -20,7 +20,7 @@ from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.read.dream4 import TIME, dream4_parties, read_dream4
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.data.read.netsim import PAPER_SUBJECTS, cut_series, read_netsim
-from flwr_causal.data.read.sachs import condition_parties, read_sachs
+from flwr_causal.data.read.sachs import TARGETS, condition_parties, read_sachs
 from flwr_causal.errors import DataError
 from flwr_causal.simulations.scenarios.catalogue import FILES
 from flwr_causal.simulations.scenarios.world import World
@@ -99,17 +99,21 @@ def sachs(
     num_rows: int | None = None,
     log: bool = False,
     by_condition: bool = False,
+    interventions: bool = False,
 ) -> World:
     """Flow cytometry of Sachs et al. (2005); ``rows`` are "all", or the "observational" ones.
 
-    ``num_rows`` draws so many of them; ``by_condition`` makes a party of each of the conditions.
+    ``num_rows`` draws so many of them; ``by_condition`` makes a party of each of the conditions,
+    and ``interventions`` states which columns they set.
     """
     truth_file = {17: "edges_dag_17.csv", 20: "edges_consensus_20.csv"}[edges]
     home = located(data_dir, "sachs", "sachs_all_7466.csv", "conditions.csv", truth_file)
     data = read_sachs(home, edges=edges, log=log)
     parties = condition_parties(data)
     if by_condition:
-        return World(list(parties.values()), data.truth)
+        targets = {k: TARGETS[name] for k, name in enumerate(parties) if name in TARGETS}
+        options = {"interventions": targets} if interventions else {}
+        return World(list(parties.values()), data.truth, options=options)
     frame = data.rows if rows == "all" else parties["cd3_cd28"]
     if num_rows is not None:
         frame = draw_rows(frame, min(round(num_rows), len(frame)), seed)

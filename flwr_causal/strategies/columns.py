@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
 from flwr_causal.core.series.design import lagged_names
+from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
@@ -30,6 +32,7 @@ from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
     from flwr_causal.protocol.replies import Replies
+    from flwr_causal.strategies.base import Baselines, RunAlone
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,6 +428,22 @@ class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
             "aggregation": (self.aggregation == "mean", "'mean'"),
             **super().with_different_columns,
         }
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return what is found without a federation; where columns differ in the joined rows.
+
+        A party alone then has some of the columns only, and no graph of all.
+        """
+        if not self.columns_differ:
+            return super().baselines(tables, names, run_alone)
+        try:
+            joined = joined_tables(tables, name_of_ids(tables[0].columns, self.row_id) or "")
+        except DataError:
+            return None  # parties differ in a value, of which the run warns
+        found = super().baselines([joined.dropna()], names, run_alone)
+        return None if found is None else found._replace(alone=[])
 
     def first_stage(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Aligning | None:
         """Return the first stage where columns differ; None where they do not.

@@ -231,3 +231,21 @@ def test_execute_hands_over_what_was_done(federation):
         "party 1",
         "party 2",
     }
+
+
+def test_different_columns_with_a_known_truth_are_compared_with_the_joined_rows(job, tmp_path):
+    """A party alone has some of the columns only, and its graph no metrics of the whole."""
+    federation = make_federation(d=5, n=400, parties=1)
+    table, names = federation.tables[0].copy(), federation.truth.names
+    table["patient"] = np.arange(len(table))
+    data = tmp_path / "data"
+    data.mkdir()
+    table[["patient", *names[:2]]].to_csv(data / "a.csv", index=False)
+    table[["patient", *names[2:]]][::-1].to_csv(data / "b.csv", index=False)
+    edges = [(c, e) for c, e, _ in federation.truth.edges()]
+    pd.DataFrame(edges, columns=["source", "target"]).to_csv(tmp_path / "truth.csv", index=False)
+    config = {"data": str(data), "truth": str(tmp_path / "truth.csv"), "row-id": "patient"}
+    job({**config, "method": "moments", "output-dir": str(tmp_path / "out")}, num_nodes=2)
+    metrics = Run.load(tmp_path / "out").metrics
+    assert metrics["pooled"]["shd"] == metrics["shd"]
+    assert metrics["alone"] == {}

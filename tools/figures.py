@@ -93,7 +93,8 @@ def errors_of(shown: list[Result]) -> dict[str, dict[str, float]]:
         kept = [row for row in rows if row["line"] in OWN and row[OWN[row["line"]]]]
         each: dict[tuple[str, str], list[float]] = {}
         for row in kept:
-            world = row.get("kind") or f"interventions, known: {row['known']}"
+            world = row.get("kind") or row.get("mechanisms")
+            world = world or f"interventions, known: {row['known']}"
             errors = float(row[OWN[row["line"]]]) / float(row["num_variables"])
             each.setdefault((world, SAME.get(row["line"], row["line"])), []).append(errors)
         for (world, line), values in each.items():

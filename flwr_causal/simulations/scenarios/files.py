@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DATA_VARIABLE = "FLWR_CAUSAL_DATA"
 #: The networks that come with the package.
 SHIPPED = ("asia", "alarm")
+#: The default of the option ``max_states``; variables of barley and mildew have more.
+FEW_STATES = 64
 SIMULATIONS = {5: "sim1.npz", 10: "sim2.npz", 15: "sim3.npz"}
 #: Rows for training and for the test, by table; Seng et al. (2025) for breast cancer.
 DIVISIONS = {"breast-cancer": (450, 119), "income": (27_000, 9_000), "credit": (60_000, 30_000)}
@@ -75,7 +77,9 @@ def _sha256(path: Path) -> str:
 def network(seed: int, data_dir: Path | None, network: str, num_rows: int = 5000) -> World:
     """Rows of a discrete Bayesian network: asia, alarm, or a BIF file of the bnlearn repository."""
     found = network_of(network, data_dir)
-    return World([found.sample(num_rows, seed)], found.graph)
+    most = max(map(len, found.states))
+    options = {"max_states": most} if most > FEW_STATES else {}
+    return World([found.sample(num_rows, seed)], found.graph, options=options)
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,4 @@
-"""FedPC on real nodes: rows aligned under a shared secret, circuits kept, and asked again."""
+"""FedPC on real nodes with different columns: states counted, circuits kept, and asked again."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,11 @@ NAMES = ("party 0", "party 1", "party 2")
 def test_columns_of_three_nodes(flower, tmp_path):
     # One test, because a SuperLink and its nodes take longer to start than a run.
     columns = [name for name in breast_cancer().columns if not name.startswith("worst")]
-    dealt = split_columns(breast_cancer()[columns], 3, "vertical", target="target", seed=0)
+    table = breast_cancer()[columns]
+    # Three states each: columns of categories need no exchanges of cut points.
+    for name in table.columns.drop("target"):
+        table[name] = pd.qcut(table[name], 3, labels=["low", "middle", "high"]).astype(str)
+    dealt = split_columns(table, 3, "vertical", target="target", seed=0)
     tables, test = hold_out(dealt, 0.1)
     rows = tmp_path / "rows.csv"
     test.drop(columns="target").to_csv(rows, index=False)
@@ -37,27 +41,36 @@ def test_columns_of_three_nodes(flower, tmp_path):
         add_node(name, "blue heron")
     common = f"method='fedpc' min-available-nodes=3 round-timeout=300.0 query='{rows}'"
 
-    output = flower.run(APP, "clinic", f"{common} output-dir='{tmp_path / 'first'}'")
+    def expect(found, local):
+        """The run on nodes is the local one, and so are its answers."""
+        assert list(found.parties) == list(NAMES)
+        assert (found.rounds, found.bytes_received) == (local.rounds, local.bytes_received)
+        expected = answers(local.model, test.drop(columns="target"))
+        assert list(found.answers.columns) == list(expected.columns)
+        assert found.answers["row_id"].tolist() == expected["row_id"].tolist()
+        assert found.answers["predicted"].tolist() == expected["predicted"].tolist()
+        numbers = ["log_likelihood", "p(benign)", "p(malignant)"]
+        np.testing.assert_allclose(found.answers[numbers], expected[numbers], rtol=1e-8, atol=1e-8)
+
+    output = flower.run(APP, "clinic", f"{common} output-dir='{tmp_path / 'counts'}'")
     assert flower.statuses("clinic") == ["finished:completed"], output
-    local = simulate("fedpc", tables)
+    counted = Run.load(tmp_path / "counts")
+    assert "by counts of triples, chosen because" in counted.stop_reason
+    exchanges = [record["exchange"] for record in counted.history]
+    assert exchanges == ["align", "masked tables", "products"]
+    expect(counted, simulate("fedpc", tables))
+
+    one_pass = f"{common} fedpc.training='one-pass'"
+    output = flower.run(APP, "clinic", f"{one_pass} output-dir='{tmp_path / 'first'}'")
+    assert flower.statuses("clinic", at_least=2)[0] == "finished:completed", output
     first = Run.load(tmp_path / "first")
-    assert list(first.parties) == list(NAMES)
-    assert [record["exchange"] for record in first.history] == [
-        "align",
-        "dependence",
-        "local, weights by aligned",
-    ]
-    assert (first.rounds, first.bytes_received) == (local.rounds, local.bytes_received)
-    expected = answers(local.model, test.drop(columns="target"))
-    assert list(first.answers.columns) == list(expected.columns)
-    assert first.answers["row_id"].tolist() == expected["row_id"].tolist()
-    assert first.answers["predicted"].tolist() == expected["predicted"].tolist()
-    numbers = ["log_likelihood", "p(benign)", "p(malignant)"]
-    np.testing.assert_allclose(first.answers[numbers], expected[numbers], rtol=1e-8, atol=1e-8)
+    exchanges = [record["exchange"] for record in first.history]
+    assert exchanges == ["align", "dependence", "local, weights by aligned"]
+    expect(first, simulate("fedpc", tables, training="one-pass"))
 
     config = f"{common} fedpc.trained='{tmp_path / 'first'}' output-dir='{tmp_path / 'second'}'"
     output = flower.run(APP, "clinic", config)
-    assert flower.statuses("clinic", at_least=2)[0] == "finished:completed", output
+    assert flower.statuses("clinic", at_least=3)[0] == "finished:completed", output
     second = Run.load(tmp_path / "second")
     assert [record["exchange"] for record in second.history] == ["recall"]
     pd.testing.assert_frame_equal(second.answers, first.answers, rtol=1e-12, atol=0)
@@ -65,6 +78,6 @@ def test_columns_of_three_nodes(flower, tmp_path):
     deployment.stop_node(NAMES[2], processes[NAMES[2]])
     add_node(NAMES[2], "grey heron")
     output = flower.run(APP, "clinic", f"{common} output-dir='{tmp_path / 'third'}'")
-    assert flower.statuses("clinic", at_least=3)[0].startswith("finished:failed"), output
-    assert "no row in common" in output
+    assert flower.statuses("clinic", at_least=4)[0].startswith("finished:failed"), output
+    assert "known of 0 rows" in output
     assert "row-secret" in Run.load(tmp_path / "third").error

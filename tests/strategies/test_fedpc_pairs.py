@@ -1,5 +1,7 @@
 """FedPC by counts of pairs and triples of states: the joined rows', over different columns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,6 +118,27 @@ def test_what_depends_on_columns_of_two_parties_together_is_there():
     found = pairs(tables, "triples").model
     assert found.predict_proba(rows, "c")[:, 1] == pytest.approx([0.05, 0.95], abs=0.06)
     assert pairs(tables).model.predict_proba(rows, "c")[:, 1] == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_target_of_one_party_is_predicted_from_all_columns():
+    """Columns move together whatever the class is, and some of them a little with the class.
+
+    Trees of the density join columns that move together, and the target to one or two of them.
+    """
+    rng, n, d = np.random.default_rng(3), 2000, 10
+    ill, common = rng.random(n) < 0.5, rng.normal(size=n)
+    moved = 0.3 * np.outer(2 * ill - 1, [1, 0, -1, 1, 0, -1, 1, 0, -1, 1])
+    values = common[:, None] + moved + 0.6 * rng.normal(size=(n, d))
+    states = np.array(["low", "middle", "high"])[np.digitize(values, [-0.5, 0.5])]
+    frame = pd.DataFrame(states, columns=[f"x{k}" for k in range(d)])
+    frame = frame.assign(row_id=np.arange(n), target=np.where(ill, "y", "n"))
+    train, test = frame[:1500], frame[1500:]
+    groups = ["x0", "x1", "x2", "x3", "x4", "target"], ["x5", "x6", "x7", "x8", "x9"]
+    model = pairs(vertical(train, *groups), "auto").model
+    of_density = replace(model, posterior=None).predict(test) == test["target"]
+    right = model.predict(test) == test["target"]
+    assert right.mean() > 0.75
+    assert right.mean() > of_density.mean() + 0.08
 
 
 def test_triples_of_rows_that_overlap(table):

@@ -681,14 +681,17 @@ def _by_counts(
         return replace(state, stage=following), {}
     # Products of whole numbers are exact; those of rounded ones are none.
     marked, products = _marked(method, state), following.products[0]
-    circuit = trained(state.domain, *marked, products)
+    density, posterior, plan = trained(state.domain, *marked, products), None, marked[0]
+    if state.target and plan.target is None and state.weights == "triples":
+        column = state.domain.index(state.target)
+        posterior = trained(state.domain, *marked, products, column)
     matched = Matched({}, following.plan.num_rows, "")
     warnings = (*state.warnings, *following.doubts)
     left_out = num_left_out(*marked, products, np.diagonal(following.counts[0]))
     if left_out > 0:
         warnings += (_few_of_a_class(method, state, left_out),)
     state = replace(state, matched=matched, warnings=warnings)
-    return _complete(state, CircuitModel(circuit, state.target)), following.info
+    return _complete(state, CircuitModel(density, state.target, posterior)), following.info
 
 
 def _few_of_a_class(method: FedPC, state: FedPCRun, rows: int) -> str:

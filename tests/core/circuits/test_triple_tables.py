@@ -93,6 +93,23 @@ def test_a_tree_with_hidden_variables_is_the_product_of_its_tables(seed):
     assert sorted(one.variable for one in members) == list(range(d))
 
 
+@pytest.mark.parametrize("holders", [[0, 0, 1, 1], [0, 1, 1, 1], [0, 1, 2, 3]], ids=str)
+def test_all_variables_depend_on_the_target_that_is_to_be_predicted(holders):
+    """And on another one where the three were counted."""
+    domain, rng = categories(2, 3, 2, 3), np.random.default_rng(4)
+    values = np.array([rng.integers(size, size=300) for size in (2, 3, 2, 3)], dtype=float).T
+    values[:, 2] = values[:, 0]
+    values[:, 3] = values[:, 1]
+    tables = tables_of(domain, values, holders)
+    for root in range(4):
+        members = {one.variable: one.parents for one in grown(tables, root, 0)}
+        assert members.pop(0) == ()
+        assert set(members) == {1, 2, 3}
+        assert all(0 in parents for parents in members.values())
+        # Of x1 and x3, which are equal, one depends on the other.
+        assert (3 in members[1] or 1 in members[3]) == (holders != [0, 1, 2, 3])
+
+
 def test_the_evidence_is_that_of_one_row_after_the_other():
     """Polya's urn: the probability of each row given those before it, one strength for all."""
     counts, prior = np.array([[3.0, 0.0, 2.0], [0.0, 1.0, 0.0]]), np.array([0.2, 0.3, 0.5])

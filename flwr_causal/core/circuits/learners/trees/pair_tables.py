@@ -102,7 +102,13 @@ def num_left_out(plan: Plan, joints: Joints | None, products: FloatArray, known:
     return int((known[first] - np.add.reduceat(counted, first)).max())
 
 
-def trained(domain: Domain, plan: Plan, joints: Joints | None, products: FloatArray) -> Circuit:
+def trained(
+    domain: Domain,
+    plan: Plan,
+    joints: Joints | None,
+    products: FloatArray,
+    target: int | None = None,
+) -> Circuit:
     """Return the circuit of counts of pairs, or of triples.
 
     Of pairs each class has the tree of the learner "trees" with one component.
@@ -115,6 +121,9 @@ def trained(domain: Domain, plan: Plan, joints: Joints | None, products: FloatAr
         None: the counts are those of pairs of states.
     products : ndarray of float, shape (C L, C L)
         Of :func:`marks`. Each pair of variables may be counted in other rows.
+    target : int, optional
+        With triples, the variable that the circuit is to predict; not that of the plan. Default:
+        the circuit is a density.
 
     Raises
     ------
@@ -131,7 +140,8 @@ def trained(domain: Domain, plan: Plan, joints: Joints | None, products: FloatAr
     if joints is not None:
         variables = [domain.variables[j] for j in plan.columns]
         ordered = np.array([one.edges is not None and not one.missing_state for one in variables])
-        nodes = class_nodes(joints, counts, ordered, plan.columns)
+        place = None if target is None else plan.columns.index(target)
+        nodes = class_nodes(joints, counts, ordered, plan.columns, place)
     else:
         trees = _trees(layout, counts, plan.learner.strengths)
         nodes = [tree_leaves(own, plan.columns)[0] for own in trees]

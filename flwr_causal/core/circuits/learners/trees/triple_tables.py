@@ -10,8 +10,14 @@ A table is the Dirichlet mean of its counts, and parents are chosen by the margi
 the counts (Heckerman, Geiger & Chickering 1995), which needs no held-out rows. A tree from each of
 several roots is grown; their mean is the density.
 
+To predict a target that not all parties know, every variable depends on the target, and possibly on
+another one where the three were counted (Friedman, Geiger & Goldszmidt 1997): in the trees of the
+density the target depends on its neighbours alone, however many columns tell of it.
+
 References
 ----------
+Friedman, Geiger & Goldszmidt: Bayesian network classifiers, Machine Learning 1997.
+
 Heckerman, Geiger & Chickering: Learning Bayesian networks: the combination of knowledge and
 statistical data, Machine Learning 1995.
 """
@@ -424,7 +430,11 @@ class Member(NamedTuple):
 
 
 def class_nodes(
-    joints: Joints, counts: FloatArray, ordered: BoolArray, columns: Sequence[int]
+    joints: Joints,
+    counts: FloatArray,
+    ordered: BoolArray,
+    columns: Sequence[int],
+    target: int | None = None,
 ) -> list[Node]:
     """Return the distribution of each class, the mean of trees from several roots.
 
@@ -437,35 +447,42 @@ def class_nodes(
         Which variables are numbers in intervals, without one of missing values.
     columns : sequence of int, length d
         Of the variables in the domain, ascending.
+    target : int, optional
+        Position of the variable that the trees are to predict. Default: they are a density.
     """
     nodes, everything = [], counts.sum(axis=0)
     for own in counts:
         others = Tables(joints, everything - own, ordered) if len(counts) > 1 else None
         tables = Tables(joints, own, ordered, others)
-        trees = [grown(tables, root) for root in roots(len(columns))]
+        trees = [grown(tables, root, target) for root in roots(len(columns))]
         leaves = [tree_leaf(tables, members, columns) for members in trees]
         nodes.append(mixed(leaves, np.ones(len(leaves))))
     return nodes
 
 
-def grown(tables: Tables, root: int) -> list[Member]:
+def grown(tables: Tables, root: int, target: int | None = None) -> list[Member]:
     """Return a partial 2-tree, parents before their children.
 
     The variable is next whose parents raise its evidence most. Below a variable with a second
     parent this one is carried on: all its children have the same second parent, or none.
+
+    Parameters
+    ----------
+    tables : Tables
+    root : int
+        The first variable; with a target the second.
+    target : int, optional
+        The first variable, a parent of all others. Evidence is then compared with that given the
+        target alone.
     """
-    carried: dict[int, tuple[int, ...]] = {}
-    found, waiting = [Member(root, ())], set(range(tables.num_variables)) - {root}
-    heap: list[tuple[float, int, tuple[int, ...]]] = []
-    newest = found[0]
+    found = [Member(root, ())]
+    if target is not None:
+        found = [Member(target, ()), *([] if root == target else [Member(root, (target,))])]
+    carried = {one.variable: one.parents for one in found}
+    waiting = set(range(tables.num_variables)) - carried.keys()
+    heap = [choice for one in found for choice in _choices(tables, one, waiting, target)]
+    heapq.heapify(heap)
     while waiting:
-        variable, parents = newest
-        carried[variable] = parents
-        for other in waiting:
-            for given in ((variable,), *((variable, one) for one in parents)):
-                gain = tables.gain(other, given)
-                if gain > -np.inf:
-                    heapq.heappush(heap, (-gain, other, given))
         while True:
             _, other, given = heapq.heappop(heap)
             if other in waiting and all(one in carried[given[0]] for one in given[1:]):
@@ -474,8 +491,26 @@ def grown(tables: Tables, root: int) -> list[Member]:
             carried[given[0]] = given[1:]
         newest = Member(other, given)
         found.append(newest)
+        carried[other] = given
         waiting.remove(other)
+        for choice in _choices(tables, newest, waiting, target):
+            heapq.heappush(heap, choice)
     return found
+
+
+def _choices(
+    tables: Tables, newest: Member, waiting: set[int], target: int | None
+) -> Iterator[tuple[float, int, tuple[int, ...]]]:
+    """Yield what can depend on a new variable of a tree: minus the gain, the variable, parents."""
+    variable, parents = newest
+    alone = [(variable,)] if target in (None, variable) else []
+    second = parents if target is None else set(parents) & {target}
+    for other in waiting:
+        least = 0.0 if target is None else tables.gain(other, (target,))
+        for given in (*alone, *((variable, one) for one in second)):
+            gain = tables.gain(other, given)
+            if gain > -np.inf:
+                yield least - gain, other, given
 
 
 def tree_leaf(tables: Tables, members: Sequence[Member], columns: Sequence[int]) -> ChowLiuTree:

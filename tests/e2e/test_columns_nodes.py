@@ -1,4 +1,4 @@
-"""Moments on real nodes that hold different columns of the same rows: three exchanges."""
+"""Real nodes that hold different columns of the same rows: three exchanges."""
 
 import numpy as np
 import pandas as pd
@@ -13,35 +13,50 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.release]
 NAMES = ("hospital", "insurer", "laboratory")
 
 
-@pytest.mark.parametrize("order", [0, 2])
-def test_three_nodes_with_different_columns_find_the_graph_of_the_joined_table(
-    flower, tmp_path, order
-):
-    """Of rows, and of time series with lags whose number is chosen."""
+def patients():
+    """The joined rows of the three tables."""
     rng = np.random.default_rng(0)
     age = rng.normal(60, 8, 400)
     value = 0.3 * age + rng.normal(0, 2, 400)
     days = 0.5 * value + rng.normal(0, 2, 400)
     cost = 2 * days + 0.5 * value + rng.normal(0, 2, 400)
-    joined = pd.DataFrame({"age": age, "days": days, "cost": cost, "value": value})
-    table = joined.assign(patient=[f"p{k}" for k in range(400)])
+    return pd.DataFrame({"age": age, "days": days, "cost": cost, "value": value})
+
+
+def run_on_nodes(flower, directory, joined, config, *, shuffled=True):
+    """Run on three nodes with other columns each; return the run and the nodes' files."""
+    table = joined.assign(patient=[f"p{k}" for k in range(len(joined))])
     tables = [table[["patient", *own]] for own in (("age", "days"), ("cost",), ("value",))]
-    secret = tmp_path / "rows.txt"
+    secret = directory / "rows.txt"
     secret.write_text("blue heron\n")
     deployment, files = Deployment(flower), []
     for place, (name, own) in enumerate(zip(NAMES, tables, strict=True)):
-        files.append(tmp_path / f"{name}.csv")
-        own = own if order else own.sample(frac=1, random_state=place)
+        files.append(directory / f"{name}.csv")
+        own = own.sample(frac=1, random_state=place) if shuffled else own
         own.to_csv(files[-1], index=False)
         deployment.add_node(name, files[-1], **{"row-secret-file": secret})
-    config = (
-        "method='moments' row-id='patient' replicates=3 min-available-nodes=3 "
-        f"round-timeout=300.0 output-dir='{tmp_path / 'run'}' moments.order={order} "
-        f"moments.select-order={str(order > 0).lower()}"
+    config += (
+        f" row-id='patient' min-available-nodes=3 round-timeout=300.0 "
+        f"output-dir='{directory / 'run'}'"
     )
     output = flower.run(APP, "clinic", config)
     assert flower.statuses("clinic") == ["finished:completed"], output
-    found = Run.load(tmp_path / "run")
+    for file in (directory / "run").rglob("*"):
+        assert file.suffix != ".npz"  # neither hashes nor masked tables are left
+    return Run.load(directory / "run"), files
+
+
+@pytest.mark.parametrize("order", [0, 2])
+def test_three_nodes_with_different_columns_find_the_graph_of_the_joined_table(
+    flower, tmp_path, order
+):
+    """Of rows, and of time series with lags whose number is chosen."""
+    joined = patients()
+    config = (
+        f"method='moments' replicates=3 moments.order={order} "
+        f"moments.select-order={str(order > 0).lower()}"
+    )
+    found, files = run_on_nodes(flower, tmp_path, joined, config, shuffled=not order)
     exchanges = [record["exchange"] for record in found.history]
     assert exchanges == ["align", "masked tables", "products"]
     names = list(found.graph.names)
@@ -57,5 +72,19 @@ def test_three_nodes_with_different_columns_find_the_graph_of_the_joined_table(
         if order:
             assert found.graph.lagged == pytest.approx(other.graph.lagged, abs=1e-6)
     assert found.graph.confidence.max() == 1
-    for file in (tmp_path / "run").rglob("*"):
-        assert file.suffix != ".npz"  # neither hashes nor masked tables are left
+
+
+def test_three_nodes_with_different_columns_find_the_class_of_the_joined_categories(
+    flower, tmp_path
+):
+    joined = patients().apply(lambda own: pd.qcut(own, 3, labels=["low", "middle", "high"]))
+    config = "method='fedges' fedges.mode='exact' fedges.max-parents=1"
+    found, _ = run_on_nodes(flower, tmp_path, joined, config)
+    exchanges = [record["exchange"] for record in found.history]
+    assert exchanges == ["align", "masked tables", "products"]
+    rows = joined[list(found.graph.names)].astype(str)
+    pooled = simulate("fedges", [rows], mode="exact", max_parents=1)
+    np.testing.assert_array_equal(found.graph.adjacency, pooled.graph.adjacency)
+    assert found.graph.num_edges == 3
+    expected = pooled.model.log_likelihood(rows)
+    np.testing.assert_allclose(found.model.log_likelihood(rows), expected, rtol=1e-12)

@@ -29,7 +29,7 @@ Kind = Literal["method", "baseline", "peer"]
 KINDS: tuple[Kind, ...] = ("method", "baseline", "peer")
 #: Coordinates and arguments that ``--scale`` multiplies.
 ROW_COUNTS = frozenset({"num_rows", "rows_per_variable", "num_test"})
-#: Rows that every party keeps whatever the scale.
+#: Rows that every party keeps whatever the scale, if the scenario says nothing else.
 LEAST_ROWS_OF_A_PARTY = 4
 #: How rows are dealt to parties: these are no coordinates of the rows themselves.
 DEALING = ("num_parties", "how")
@@ -48,6 +48,7 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "figures": list,
     "not-run": dict,
     "plot": dict,
+    "least-rows": int,
 }
 _NEEDED = ("title", "metrics", "data", "lines")
 
@@ -129,6 +130,8 @@ class Scenario:
         Methods of the paper that are not run, with the reason.
     plot : mapping
         ``x``: the coordinate on the horizontal axis; ``rows``: the one with a row of panels each.
+    least : int or None
+        Rows that every party keeps whatever the scale.
     scale : float
         1, or what `scaled` was given.
     folder : Path or None
@@ -150,6 +153,7 @@ class Scenario:
     figures: tuple[Figure, ...]
     not_run: Mapping[str, str]
     plot: Mapping[str, str]
+    least: int | None = None
     scale: float = 1.0
     folder: Path | None = None
 
@@ -161,6 +165,8 @@ class Scenario:
     @property
     def least_rows(self) -> int:
         """Rows that every party keeps whatever the scale: uneven sizes are dealt in packages."""
+        if self.least is not None:
+            return self.least
         return PACKAGE_ROWS if self.data.get("sizes") == "uneven" else LEAST_ROWS_OF_A_PARTY
 
     def data_at(self, point: Point) -> dict[str, Any]:
@@ -331,6 +337,7 @@ def read(text: str, name: str, folder: Path | None = None) -> Scenario:
         figures=tuple(_figure(name, table) for table in given.get("figures", [])),
         not_run=given.get("not-run", {}),
         plot=given.get("plot", {}),
+        least=given.get("least-rows"),
         folder=folder,
     )
 

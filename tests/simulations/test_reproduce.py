@@ -180,7 +180,7 @@ def test_scale_shrinks_rows_and_lists_and_keeps_rows_for_all_parties():
     assert tables.heading(scenario.find("yang2024-uneven"), 1).endswith("scale 1")
     private = prepared("differential-privacy", scale=0.2)
     assert private.data_at({"num_variables": 10, "num_rows": 1000})["num_rows"] == 1000
-    assert private.data_at({"num_variables": 10, "num_rows": 10000})["num_rows"] == 2000
+    assert private.data_at({"num_variables": 10, "num_rows": 100000})["num_rows"] == 20000
     with pytest.raises(ConfigError, match="--scale is 2"):
         small.scaled(2)
 

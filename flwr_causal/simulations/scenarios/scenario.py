@@ -178,7 +178,7 @@ class Scenario:
         rows = self.least_rows * int(self.parties_at(point) or 1)
         least = {"num_rows": rows, "rows_per_variable": rows / given.get("num_variables", 1)}
         for key in ROW_COUNTS & given.keys():
-            scaled = max(given[key] * self.scale, least.get(key, 0))
+            scaled = min(given[key], max(given[key] * self.scale, least.get(key, 0)))
             given[key] = round(scaled) if key == "num_rows" else scaled
         return given
 

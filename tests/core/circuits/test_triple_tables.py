@@ -15,6 +15,7 @@ from flwr_causal.core.circuits.learners.trees.triple_tables import (
     MOST_MARKS,
     Joints,
     Tables,
+    fitted,
     grown,
     normal_table,
     roots,
@@ -95,7 +96,7 @@ def test_a_tree_with_hidden_variables_is_the_product_of_its_tables(seed):
 
 @pytest.mark.parametrize("holders", [[0, 0, 1, 1], [0, 1, 1, 1], [0, 1, 2, 3]], ids=str)
 def test_all_variables_depend_on_the_target_that_is_to_be_predicted(holders):
-    """And on another one where the three were counted."""
+    """And possibly on another one, whoever holds which."""
     domain, rng = categories(2, 3, 2, 3), np.random.default_rng(4)
     values = np.array([rng.integers(size, size=300) for size in (2, 3, 2, 3)], dtype=float).T
     values[:, 2] = values[:, 0]
@@ -107,7 +108,7 @@ def test_all_variables_depend_on_the_target_that_is_to_be_predicted(holders):
         assert set(members) == {1, 2, 3}
         assert all(0 in parents for parents in members.values())
         # Of x1 and x3, which are equal, one depends on the other.
-        assert (3 in members[1] or 1 in members[3]) == (holders != [0, 1, 2, 3])
+        assert 3 in members[1] or 1 in members[3]
 
 
 def test_the_evidence_is_that_of_one_row_after_the_other():
@@ -148,12 +149,41 @@ def test_what_depends_on_two_others_only_together_is_found(apart):
     assert pairs.log_densities(values).mean() == pytest.approx(-4 * bits, abs=0.05)
 
 
-def test_three_variables_of_three_parties_are_not_counted():
-    values = np.random.default_rng(0).integers(2, size=(50, 3)).astype(float)
-    tables = tables_of(categories(2, 2, 2), values, [0, 1, 2])
+def test_a_table_without_interaction_is_found_from_its_pairs():
+    """Also where a pair was counted in more rows; its log probability is a sum of three tables."""
+    rng = np.random.default_rng(0)
+    logs = rng.normal(size=(3, 4, 1)) + rng.normal(size=(3, 1, 2)) + rng.normal(size=(1, 4, 2))
+    table = 500 * np.exp(logs) / np.exp(logs).sum()
+    found = fitted(table.sum(axis=2), 2 * table.sum(axis=1), table.sum(axis=0))
+    np.testing.assert_allclose(found, table, rtol=1e-3)
+    # Other rows with the same pairs: the log probability is the same, and that of the fitted ones.
+    other = table.copy()
+    other[:2, :2, 0] += [[1, -1], [-1, 1]]
+    other[:2, :2, 1] -= [[1, -1], [-1, 1]]
+    assert (other * logs).sum() == pytest.approx((table * logs).sum())
+    assert not fitted(np.zeros((3, 4)), table.sum(axis=1), table.sum(axis=0)).any()
+
+
+def test_three_variables_of_three_parties_are_fitted_to_their_pairs():
+    """What two tell together of the third is there, but for an interaction of the three."""
+    rng = np.random.default_rng(0)
+    values = rng.integers(2, size=(5000, 3)).astype(float)
+    chance = 1 / (1 + np.exp(2 - 2 * values[:, 0] - 2 * values[:, 1]))
+    sums, odd = (values.copy() for _ in range(2))
+    sums[:, 2] = rng.random(5000) < chance
+    odd[:, 2] = (values[:, 0] + values[:, 1]) % 2
+    domain = categories(2, 2, 2)
+    tables = tables_of(domain, sums, [0, 1, 2])
     assert tables.joints.pairs == ()
-    assert tables.estimate(2, (0, 1)) is None
-    assert all(len(one.parents) < 2 for one in grown(tables, 0))
+    logistic = 1 / (1 + np.exp(2 - 2 * np.add.outer(np.arange(2), np.arange(2))))
+    np.testing.assert_allclose(tables.estimate(2, (0, 1)).table[:, :, 1], logistic, atol=0.03)
+    counted_together = tables_of(domain, sums, [0, 0, 1]).estimate(2, (0, 1))
+    alone = tables.estimate(2).evidence
+    gain = tables.estimate(2, (0, 1)).evidence - alone
+    assert gain == pytest.approx(counted_together.evidence - alone, rel=0.02)
+    assert {len(one.parents) for one in grown(tables, 0)} == {0, 1, 2}
+    interaction = tables_of(domain, odd, [0, 1, 2]).estimate(2, (0, 1))
+    np.testing.assert_allclose(interaction.table, 0.5, atol=0.03)
 
 
 @pytest.mark.parametrize(("holders", "variable"), [([0, 0, 1], 2), ([0, 1, 1], 2), ([1, 0, 1], 2)])

@@ -6,16 +6,22 @@ joined as in Chow and Liu's tree, one after the other; each depends on a variabl
 and may depend on one of that variable's parents as well. So the graph is a partial 2-tree, and
 inference is that of a tree whose nodes are pairs of variables (`ChowLiuTree` with hidden ones).
 
+Three variables of which no party holds two are not counted together. Their table is the one of
+largest entropy among those with the counts of pairs, without interaction of the three (`fitted`).
+
 A table is the Dirichlet mean of its counts, and parents are chosen by the marginal likelihood of
 the counts (Heckerman, Geiger & Chickering 1995), which needs no held-out rows. A tree from each of
 several roots is grown; their mean is the density.
 
 To predict a target that not all parties know, every variable depends on the target, and possibly on
-another one where the three were counted (Friedman, Geiger & Goldszmidt 1997): in the trees of the
+another one (Friedman, Geiger & Goldszmidt 1997): in the trees of the
 density the target depends on its neighbours alone, however many columns tell of it.
 
 References
 ----------
+Deming & Stephan: On a least squares adjustment of a sampled frequency table when the expected
+marginal totals are known, Annals of Mathematical Statistics 1940.
+
 Friedman, Geiger & Goldszmidt: Bayesian network classifiers, Machine Learning 1997.
 
 Heckerman, Geiger & Chickering: Learning Bayesian networks: the combination of knowledge and
@@ -56,6 +62,8 @@ MOST_TREES = 8
 SOFT = 0.05
 #: The same of tables of jointly normal scores, which have no cells of probability 0.
 SOFT_NORMAL = 0.01
+#: Rounds in which a table is fitted to the counts of pairs.
+FITTING_ROUNDS = 20
 #: Correlations of normal scores from which the most likely is chosen.
 CORRELATIONS = np.tanh(np.linspace(-3.0, 3.0, 61))
 
@@ -200,6 +208,39 @@ def shrunk(counts: FloatArray, priors: Sequence[FloatArray]) -> Estimate:
     return Estimate(evidence_of, cells / cells.sum(axis=-1, keepdims=True))
 
 
+def fitted(first: FloatArray, second: FloatArray, third: FloatArray) -> FloatArray:
+    """Return the table of three variables of largest entropy that has the counts of their pairs.
+
+    By iterative proportional fitting (Deming & Stephan 1940). The logarithm of such a table is a
+    sum of functions of pairs. So the mean log probability of rows under it follows from the counts
+    of their pairs, and is that of the fitted counts: evidence needs no counts of the triples.
+
+    Parameters
+    ----------
+    first : ndarray, shape (a, b)
+        Each pair may be counted in other rows; the result has the fewest.
+    second : ndarray, shape (a, c)
+    third : ndarray, shape (b, c)
+
+    Returns
+    -------
+    ndarray, shape (a, b, c)
+    """
+    table = np.ones((*first.shape, second.shape[1]))
+    rows = min(float(one.sum()) for one in (first, second, third))
+    if rows == 0:
+        return 0.0 * table
+    wanted = [
+        (axis, one * (rows / one.sum())) for axis, one in ((2, first), (1, second), (0, third))
+    ]
+    for _ in range(FITTING_ROUNDS):
+        for axis, counts in wanted:
+            there = table.sum(axis=axis)
+            ratio = np.divide(counts, there, out=np.zeros_like(there), where=there > 0)
+            table *= np.expand_dims(ratio, axis)
+    return table
+
+
 def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> FloatArray:
     """Return the table of two numbers in intervals whose normal scores are jointly normal.
 
@@ -259,18 +300,18 @@ class Tables:
     ) -> None:
         self.joints, self.counts, self.ordered, self.others = joints, counts, ordered, others
         self._layout = Layout(joints.sizes, complete=False)
-        self._known: dict[tuple[int, ...], Estimate | None] = {}
+        self._known: dict[tuple[int, ...], Estimate] = {}
 
     @property
     def num_variables(self) -> int:
         """Number of variables, d."""
         return len(self.joints.sizes)
 
-    def estimate(self, variable: int, parents: tuple[int, ...] = ()) -> Estimate | None:
+    def estimate(self, variable: int, parents: tuple[int, ...] = ()) -> Estimate:
         """Return the distribution of a variable given none, one or two others.
 
         The table given one variable has its states as rows; given two it has their groups, shape
-        (groups of the first, groups of the second, states). None if the triple was not counted.
+        (groups of the first, groups of the second, states).
         """
         key = (variable, *parents)
         if key not in self._known:
@@ -281,15 +322,11 @@ class Tables:
         return self._known[key]
 
     def gain(self, variable: int, parents: tuple[int, ...]) -> float:
-        """Return how much the parents raise the evidence; minus infinity if it is not known."""
-        found, alone = self.estimate(variable, parents), self.estimate(variable)
-        assert alone is not None
-        return -np.inf if found is None else found.evidence - alone.evidence
+        """Return how much the parents raise the evidence."""
+        return self.estimate(variable, parents).evidence - self.estimate(variable).evidence
 
     def _table(self, variable: int, *parents: int) -> FloatArray:
-        found = self.estimate(variable, parents)
-        assert found is not None
-        return found.table
+        return self.estimate(variable, parents).table
 
     def _of_one(self, variable: int, parent: int | None = None) -> Estimate:
         own = self._states(variable)
@@ -321,18 +358,16 @@ class Tables:
             normal = normal_table(seen, self._table(parent), alone)
             yield (1.0 - SOFT_NORMAL) * normal + SOFT_NORMAL * alone
 
-    def _of_two(self, variable: int, first: int, second: int) -> Estimate | None:
+    def _of_two(self, variable: int, first: int, second: int) -> Estimate:
         if first > second:
             turned = self.estimate(variable, (second, first))
-            return turned and Estimate(turned.evidence, turned.table.swapaxes(0, 1))
+            return Estimate(turned.evidence, turned.table.swapaxes(0, 1))
         seen = self._triple(first, second, variable)
-        if seen is None:
-            return None
         groups = self.joints.groups[variable]
         alone = _summed(self._table(variable), groups, 0)
         priors = list(self._priors(seen, alone, first, second))
-        if self.others is not None and (found := self.others.estimate(variable, (first, second))):
-            priors.append(_summed(found.table, groups, 2))
+        if self.others is not None:
+            priors.append(_summed(self.others._table(variable, first, second), groups, 2))
         coarse = shrunk(seen, priors)
         if groups[-1] + 1 == len(groups):
             return coarse
@@ -390,12 +425,10 @@ class Tables:
                 found = shrunk(seen[..., own], [alone[own] / alone[own].sum()])
                 evidence, table[..., own] = evidence + found.evidence, found.table
             self._known[key] = Estimate(evidence, table)
-        found_before = self._known[key]
-        assert found_before is not None
-        return found_before
+        return self._known[key]
 
-    def _triple(self, first: int, second: int, third: int) -> FloatArray | None:
-        """Return how many rows have each triple of groups, None if nobody has counted them."""
+    def _triple(self, first: int, second: int, third: int) -> FloatArray:
+        """Return how many rows have each triple of groups; fitted, where nobody counts them."""
         names = (first, second, third)
         for place in range(3):
             pair = tuple(sorted(names[:place] + names[place + 1 :]))
@@ -408,7 +441,14 @@ class Tables:
             counts = _summed(counts, self.joints.groups[single], 2)
             order = (*pair, single)
             return np.asarray(counts.transpose([order.index(one) for one in names]))
-        return None
+        return fitted(
+            self._pair(first, second), self._pair(first, third), self._pair(second, third)
+        )
+
+    def _pair(self, first: int, second: int) -> FloatArray:
+        """Return how many rows have each pair of groups."""
+        groups, counts = self.joints.groups, self.counts[self._states(first), self._states(second)]
+        return _summed(_summed(counts, groups[first], 0), groups[second], 1)
 
     def _states(self, variable: int) -> slice:
         first = int(self._layout.first[variable])
@@ -508,9 +548,7 @@ def _choices(
     for other in waiting:
         least = 0.0 if target is None else tables.gain(other, (target,))
         for given in (*alone, *((variable, one) for one in second)):
-            gain = tables.gain(other, given)
-            if gain > -np.inf:
-                yield least - gain, other, given
+            yield least - tables.gain(other, given), other, given
 
 
 def tree_leaf(tables: Tables, members: Sequence[Member], columns: Sequence[int]) -> ChowLiuTree:
@@ -525,9 +563,7 @@ def tree_leaf(tables: Tables, members: Sequence[Member], columns: Sequence[int])
     parents = [-1] * (d + len(hidden))
     rows: list[FloatArray] = [np.zeros((0, 0))] * len(parents)
     for variable, given in members:
-        found = tables.estimate(variable, given)
-        assert found is not None
-        table, above = np.atleast_2d(found.table), -1
+        table, above = np.atleast_2d(tables.estimate(variable, given).table), -1
         if given:
             above = given[0]
         if len(given) == 2:

@@ -27,7 +27,8 @@ def test_simulation_and_failed_runs(flower, tmp_path):
 
     circuits, rows = tmp_path / "circuits", tmp_path / "rows.csv"
     breast_cancer().head(8).to_csv(rows, index=False)
-    config = f"method='fedpc' setting='vertical' query='{rows}' output-dir='{circuits}'"
+    config = "method='fedpc' fedpc.training='one-pass' setting='vertical'"
+    config += f" query='{rows}' output-dir='{circuits}'"
     output = flower.run(REPOSITORY, "", config, *THREE_NODES)
     assert flower.statuses(at_least=2)[0] == "finished:completed", output
     run = Run.load(circuits)

@@ -410,7 +410,6 @@ class FedGES(JoiningStrategy[FedGESRun]):
             "score": (self.score != MIXED, "another one"),
             "max_rounds": (self.max_rounds >= 3, "3 or more"),
             "small_counts": (self.small_counts == "report", "'report'"),
-            "replicates": (not self.replicates, "0"),
             **super().with_different_columns,
         }
 
@@ -490,9 +489,15 @@ class FedGES(JoiningStrategy[FedGESRun]):
         return {name: n * own for (name, n), own in zip(rows, presence, strict=True)}
 
     def replicated(self, state: FedGESRun, agreement: Agreement, number: int) -> FedGESRun | None:
-        """Return the start of a replicate's search, by the cut points of all rows."""
-        if isinstance(state.stage, CutStage):
+        """Return the start of a replicate's search, by the cut points of all rows.
+
+        Where columns differ, the counts of all replicates come with those of all rows.
+        """
+        if isinstance(state.stage, CutStage) or (self.columns_differ and state.joined is None):
             return None
+        if state.joined is not None:
+            joined = replace(state.joined, number=number)
+            return replace(state, found=joined.search(), fitted=None, joined=joined)
         begun = FedGESRun(state.agreement, None, cuts=state.cuts, exchanges=state.exchanges)
         return self._search(begun)
 

@@ -9,6 +9,7 @@ with two, follow from them, and the search needs nothing more.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -126,10 +127,7 @@ class JoinedStage:
     def _joined(self, sums: JoinedMoments) -> Joined:
         """Return the tables of the joined rows."""
         assert self.parts is not None
-        members = [tuple(own.tolist()) for own in self.parts.members()]
-        tables = self.parts.tables(sums.products[0], self.problem.cardinalities)
-        by_set = dict(zip(members, tables, strict=True))
-        return Joined(self.problem, by_set, self.total, sums.holders.least, sums.differing)
+        return Joined(self.problem, self.parts, sums, self.total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,21 +137,30 @@ class Joined:
     Parameters
     ----------
     problem : Problem
-    tables : mapping of tuple of int to ndarray of int64
-        By ascending members, the contingency tables of all pairs or of all triples of variables.
+    parts : Parts
+        What was multiplied.
+    sums : JoinedMoments
+        The sums of products, of all joined rows and of each replicate.
     total : int
         Different rows of all parties, those too that lack columns.
-    least : int
-        ``minimum_count``.
-    differing : tuple of str
-        Warnings of columns of which two parties have different values in the same rows.
+    number : int, default 0
+        Of a replicate; 0: all rows.
     """
 
     problem: Problem
-    tables: Mapping[Members, IntArray]
+    parts: Parts
+    sums: JoinedMoments
     total: int
-    least: int
-    differing: tuple[str, ...]
+    number: int = 0
+
+    @cached_property
+    def tables(self) -> dict[Members, IntArray]:
+        """By ascending members, the contingency tables of all pairs or triples of variables."""
+        members = [tuple(own.tolist()) for own in self.parts.members()]
+        products = self.sums.products[self.number]
+        return dict(
+            zip(members, self.parts.tables(products, self.problem.cardinalities), strict=True)
+        )
 
     def search(self) -> Found:
         """Return the graph of the tables."""
@@ -198,12 +205,13 @@ class Joined:
     @property
     def small(self) -> int:
         """How many cells count some rows, but fewer than ``minimum_count``."""
-        return sum(int(are_small(table, self.least).sum()) for table in self.tables.values())
+        least = self.sums.holders.least
+        return sum(int(are_small(table, least).sum()) for table in self.tables.values())
 
     @property
     def warnings(self) -> list[str]:
         """What follows from rows that lack columns, and from counts of few rows."""
-        found = list(self.differing)
+        found = list(self.sums.differing)
         if self.problem.num_rows < self.total:
             found.append(
                 f"Only {self.problem.num_rows} of {self.total} rows have all columns; the others "

@@ -140,6 +140,14 @@ def test_labels_with_commas_choose_lines(tiny, tmp_path):
     assert "write a comma without a space" in " ".join(found.output.split())
 
 
+def test_a_line_that_is_left_out_is_not_checked(tiny):
+    tiny.write_text(TINY.replace('"voting"', '"votes"'))
+    assert [line.label for line in prepared(str(tiny), methods=["moments"]).lines] == ["moments"]
+    for methods in ([], ["votes"]):
+        with pytest.raises(ConfigError, match="there is no baseline 'votes'"):
+            prepared(str(tiny), methods=methods)
+
+
 def test_names_of_scenarios_and_lines():
     with pytest.raises(ConfigError, match="Did you mean 'ng2022-clients'"):
         scenario.find("ng2022-client")

@@ -67,20 +67,20 @@ def chosen(name: str) -> list[str]:
 
 
 def prepared(name: str, scale: float = 1.0, methods: Sequence[str] = ()) -> Scenario:
-    """Return a scenario by name or path, scaled, with its lines checked and with the sorts.
+    """Return a scenario by name or path, scaled, with the sorts and with its kept lines checked.
 
     Raises
     ------
     ConfigError
-        If the scenario, a line or a metric does not exist.
+        If the scenario, a line that is kept or a metric does not exist.
     """
     found = scenario.find(name)
     if found.data["name"] not in NOT_SORTED:
         have = {line.name for line in found.lines}
         sorts = (scenario.Line(s, "baseline", s, {}) for s in ALWAYS if s not in have)
         found = replace(found, lines=(*found.lines, *sorts))
-    runner.check(found)
     found = found.with_lines(methods) if methods else found
+    runner.check(found)
     return found.scaled(scale)
 
 

@@ -10,9 +10,11 @@ from scipy.stats import chi2_contingency
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.core.discrete.joint_states import Parts, split
 from flwr_causal.data.check.row_ids import hashed_ids
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol import records
 from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.reports.run import Run
+from flwr_causal.simulations.relay import KilledError, Killing, Relay
 
 NAMES = tuple("abcdef")
 
@@ -217,3 +219,49 @@ def test_parts_count_every_cell():
         (counted,) = parts.tables(marks.T @ marks, cards)
         np.testing.assert_array_equal(counted, expected)
     assert split((0, 1, 2), cards, lambda *parts: len(parts[0]) < 3) == ((0, 1), (2,))
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_a_killed_run_goes_on_to_the_same_class(table, place, tmp_path):
+    options = {"max_parents": 2, "output_dir": tmp_path}
+    with pytest.raises(KilledError):
+        found_in(vertical(table, 2), wrap_grid=lambda grid: Killing(grid, place), **options)
+    resumed = found_in(vertical(table, 2), resume=True, **options)
+    same_class(resumed, found_in(vertical(table, 2), max_parents=2))
+    assert resumed.status == "completed"
+
+
+def altered(table, change, **options):
+    """Run with a server that changes what it asks the parties for in the exchange of marks."""
+
+    class Altering(Relay):
+        def before(self, messages):
+            for message in messages:
+                config = dict(message.content["config"])
+                if config.get("exchange") == "masked tables":
+                    arrays = records.arrays_of(message.content)
+                    message.content["arrays"] = records.pack_arrays(change(arrays))
+            return messages
+
+    return found_in(vertical(table, 2), wrap_grid=Altering, **options)
+
+
+def test_a_party_refuses_marks_of_more_columns_than_the_option_says(table):
+    """As a curious server may ask for: of three columns, with max_parents=2."""
+
+    def change(arrays):
+        sizes, members = arrays["sizes"].copy(), arrays["members"]
+        sizes[0], extra = 3, {0, 1, 2}
+        members = np.concatenate([sorted(extra), members[arrays["sizes"][0] :]])
+        return {**arrays, "sizes": sizes, "members": members.astype(arrays["members"].dtype)}
+
+    with pytest.raises(FederationError, match="joint states of more than 2 columns"):
+        altered(table, change, max_parents=2)
+
+
+def test_a_party_refuses_other_parts_than_its_columns(table):
+    def change(arrays):
+        return {**arrays, "members": np.sort(arrays["members"])[::-1].copy()}
+
+    with pytest.raises(FederationError, match="not that of this party's rows and columns"):
+        altered(table, change, max_parents=1)

@@ -15,7 +15,7 @@ import os
 import re
 from pathlib import Path
 
-from flwr_causal.simulations.scenarios.results import MEASURED, Result, adopted, read
+from flwr_causal.simulations.scenarios.results import Result, adopted, read
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -78,9 +78,8 @@ def section(result: Result, folder: str) -> str:
 def source(result: Result, folder: str) -> str:
     """Return how a result was made, with a link to its file in a folder."""
     head = result.head
-    by_hand = "" if head["source"] == MEASURED else f"{head['source'].capitalize()}. "
     return (
-        f"<small>{by_hand}`{head['command']}`; {head['date']}; {head['machine']}; "
+        f"<small>`{head['command']}`; {head['date']}; {head['machine']}; "
         f"{head['versions']}; {head['seeds']}. [File]({folder}/{result.name}.csv)</small>"
     )
 

@@ -1,6 +1,7 @@
 """The pages of figures show the result files, and result files say how they were made."""
 
 import math
+import shlex
 
 import figures
 import pytest
@@ -55,6 +56,14 @@ def test_files_are_as_they_are_written_and_name_their_scenario(path):
     assert result.text() == path.read_text(encoding="utf-8")
     if "axes" in result.head:
         assert result.name in scenario.names()
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
+def test_every_file_comes_from_a_command_that_exists(path):
+    head = results.read(path).head
+    assert head["source"] == results.MEASURED
+    command = ("flwr-causal", "reproduce") if "axes" in head else ("python", "benchmarks/run.py")
+    assert shlex.split(head["command"])[:3] == [*command, path.stem]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plai
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
-from flwr_causal.data.check.party_table import complete_rows, describe
+from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.row_ids import keyed_normals
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.cuts import CUTS
@@ -84,7 +84,7 @@ class FedPCClient(ColumnsClient):
 
     def count_rows(self) -> int:
         """Count the rows that are kept."""
-        return int(complete_rows(self.frame(), self.setup.policy).sum())
+        return len(self.kept_rows(self.setup.policy))
 
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
@@ -265,8 +265,7 @@ class FedPCClient(ColumnsClient):
         return own_domain(self._domain(asked), self.frame().columns)
 
     def _kept_rows(self) -> pd.DataFrame:
-        table = self.frame()
-        return table[complete_rows(table, self.setup.policy)]
+        return self.frame().iloc[self.kept_rows(self.setup.policy)[:, 0]]
 
     def _values(self, domain: Domain, asked: Asked) -> FloatArray:
         """Return the party's rows as values of a domain; columns it does not hold are missing."""

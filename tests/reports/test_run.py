@@ -220,6 +220,12 @@ def test_print_is_short_and_has_the_strongest_edges():
     assert "moments" in repr(run)
 
 
+def test_print_counts_the_warnings_and_says_where_they_are():
+    run = Run(**BARE, warnings=["the first one", "the second one", "the third one"])
+    assert str(run).splitlines()[-1] == "Warnings: 3, in run.warnings; the first: the first one"
+    assert "arning" not in str(Run(**BARE))
+
+
 def test_strengths_have_no_sign(moments_run):
     """Of nonlinear models a weight says how strong an effect is, not its direction."""
     plain = replace(moments_run, config=moments_run.config | {"model": "mlp"})

@@ -197,6 +197,29 @@ def test_a_column_that_numbers_the_rows(start):
     assert warned(given, Expected(SAME_UNITS)) == ()
 
 
+DROP = Policy(missing_values="drop", discretize=5)
+
+
+@pytest.mark.parametrize(("lost", "found"), [(1, True), (20, True), (21, False)])
+def test_a_column_that_numbers_the_rows_of_which_some_are_dropped(lost, found):
+    rng = np.random.default_rng(0)
+    given = {party: f.assign(nr=rng.permutation(60) + 5000) for party, f in tables().items()}
+    for frame in given.values():
+        frame.loc[rng.permutation(60)[:lost], ["c0", "nr"]] = np.nan
+
+    def named(given):
+        texts = warned(given, Expected(SAME_UNITS), DROP, states=True)
+        return any("number the rows" in text and "'nr'" in text for text in texts)
+
+    assert named(given) == found
+    # Different whole numbers with large gaps, as incomes.
+    assert not named({party: f.assign(nr=2 * f["nr"]) for party, f in given.items()})
+    for frame in given.values():
+        first, second = frame.index[frame["nr"].notna()][:2]
+        frame.loc[first, "nr"] = frame.loc[second, "nr"]  # a count, with a value twice
+    assert not named(given)
+
+
 @pytest.mark.parametrize(
     "name", ["id", "ID", "patient_id", "Patient ID", "patientId", "row_number"]
 )

@@ -75,12 +75,13 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[Plan, Joints | None]:
     within, seed, least = options["within"], options["seed"], setup.small.minimum
     text = str(options["settings"])
     plan = _plan("trees", str(within), text, domain, int(seed), int(least))
-    return plan, joints_of(domain, plan, json.loads(str(options["holders"])))
+    holders, most = json.loads(str(options["holders"])), int(options["pair_marks"])
+    return plan, joints_of(domain, plan, holders, most)
 
 
-def joints_of(domain: Domain, plan: Plan, holders: Sequence[int]) -> Joints | None:
+def joints_of(domain: Domain, plan: Plan, holders: Sequence[int], most_marks: int) -> Joints | None:
     """Return which pairs of states are marked; None without ``holders`` of the columns."""
-    return Joints.of(domain, plan, holders) if holders else None
+    return Joints.of(domain, plan, holders, most_marks) if holders else None
 
 
 def columns_of(domain: Domain, plan: Plan, joints: Joints | None) -> Columns:

@@ -276,20 +276,27 @@ def test_a_pair_of_columns_without_common_rows_is_named(table):
         pairs([one, other])
 
 
-def test_the_default_counts_pairs_where_tables_of_triples_are_large(table, monkeypatch):
-    """Marks of one party: 3 wards, 16 ages, and with pairs 3 x 8 more; 3 doses of the other."""
+def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(table, monkeypatch):
+    """States of all columns: 3 wards, 16 ages, 3 doses; pairs of the first two, 3 x 8 groups."""
     tables = vertical(table, ["ward", "age"], ["dose"])
-    most = "flwr_causal.strategies.fedpc.fedpc.MOST_BYTES"
-    bytes_of_triples = 8 * len(table) * (3 + 16 + 3 * 8 + 3)
-    monkeypatch.setattr(most, bytes_of_triples)
-    assert "by counts of triples, chosen" in pairs(tables, "auto").stop_reason
-    monkeypatch.setattr(most, bytes_of_triples - 1)
-    found = pairs(tables, "auto")
-    assert found.stop_reason.endswith(
-        "by counts of pairs, chosen because not all columns are numbers; tables of triples would "
-        "be too large)"
-    )
-    alike(found, joined(table[["ward", "age", "dose"]]), table)
+    groups = []
+
+    class Spied(Joints):
+        @classmethod
+        def of(cls, *args):
+            joints = super().of(*args)
+            groups.append(joints.counts[1] if joints.pairs else 0)
+            return joints
+
+    monkeypatch.setattr("flwr_causal.protocol.fedpc.Joints", Spied)
+    # Both sides take the number of groups that fits; with other marks the run would be over.
+    for room, expected in ((3 * 8, 8), (3 * 8 - 1, 6), (3 * 2, 2), (3 * 2 - 1, 0), (-9, 0)):
+        most = 8 * len(table) * (3 + 16 + 3 + room)
+        monkeypatch.setattr("flwr_causal.strategies.fedpc.fedpc.MOST_BYTES", most)
+        groups.clear()
+        found = pairs(tables, "auto")
+        assert "by counts of triples, chosen because not all" in found.stop_reason
+        assert set(groups) == {expected}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.learners.trees.pair_tables import num_left_out, owners, trained
+from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS, Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Plan
-    from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -87,7 +87,7 @@ FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
 LEAST_LOST_SHARE = 0.2
 #: Trainings by counts of states, which also stand for the weights of a run.
 COUNTS = ("pairs", "triples")
-#: Bytes of masked tables above which pairs are counted by default, in place of triples.
+#: By default marks of pairs are as many as masked tables of so many bytes have room for.
 MOST_BYTES = 2**28
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
@@ -114,6 +114,8 @@ class FedPCRun:
         Of combinations of clusters.
     counts : {"", "pairs", "triples"}
         What parties with different columns can count, if the options allow it.
+    pair_marks : int
+        How many pairs of states are marked for triples, at most.
     why : str
         Why ``training="auto"`` takes counts; empty if it does not.
     stage : Stage or None
@@ -139,6 +141,7 @@ class FedPCRun:
     learner: str
     weights: str
     counts: str
+    pair_marks: int
     why: str = ""
     stage: Stage | None = None
     model: CircuitModel | None = None
@@ -175,13 +178,13 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
         columns of numbers and all or none of them the target. With other columns and ids it is
-        "triples", or "pairs" where the masked tables of triples would take more than 256 MiB at a
-        party; ``run.stop_reason`` says which, and why. Without ids, and with options that counts do
-        not have (weights, another learner than trees, components, a head), it is "one-pass". By
-        sums with ids, random projections of the common rows measure the dependence between columns
-        of different parties. If most of it is not linear (y = x^2), the run continues by counts
-        where there is a target, and in one pass with weights "em" where there is none. "pairs" and
-        "triples" are "sums" where the parties hold the same columns.
+        "triples", with fewer marks of pairs (0 to 768) where the masked tables would otherwise take
+        more than 256 MiB at a party; ``run.stop_reason`` says why. Without ids, and with options
+        that counts do not have (weights, another learner than trees, components, a head), it is
+        "one-pass". By sums with ids, random projections of the common rows measure the dependence
+        between columns of different parties. If most of it is not linear (y = x^2), the run
+        continues by triples where there is a target, and in one pass with weights "em" where there
+        is none. "pairs" and "triples" are "sums" where the parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -371,6 +374,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "target": self._target,
             "within": _class_of_all(self._start) or "",
             "holders": json.dumps(_holders(self._start)),
+            "pair_marks": self._start.pair_marks,
             "seed": self.seed,
             "learner": self._start.learner,
             "clusters": self.clusters,
@@ -463,17 +467,18 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     """
     learner = _learner(method, agreement, holdings, target)
     sums = _by_sums(method, holdings, learner, target)
-    counts = _counts(method, agreement, holdings, target)
+    counts = _counts(method, holdings)
+    marks = _pair_marks(method, agreement, holdings, target) if counts == "triples" else 0
     weights, why = _weights(method, holdings, sums, target), ""
     if counts and not sums:
         learner, weights = "trees", counts
         lacking = target and not holdings.all_hold(target)
         reason = f"some parties lack {target!r}" if lacking else "not all columns are numbers"
-        why = _why(method, counts, reason)
+        why = _why(method, reason)
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
     state = FedPCRun(
-        agreement, holdings, domain, target or None, sums, learner, weights, counts, why
+        agreement, holdings, domain, target or None, sums, learner, weights, counts, marks, why
     )
     if method.secure_aggregation and not (sums and holdings.presence.all()):
         raise ConfigError(
@@ -627,7 +632,7 @@ def _holders(state: FedPCRun) -> list[int]:
 def _marked(method: FedPC, state: FedPCRun) -> tuple[Plan, Joints | None]:
     """Return which marks are counted; the parties' are those of the setup."""
     plan = _plan_of_trees(method, state.domain, _class_of_all(state))
-    return plan, joints_of(state.domain, plan, _holders(state))
+    return plan, joints_of(state.domain, plan, _holders(state), state.pair_marks)
 
 
 def _plan_of_trees(method: FedPC, domain: Domain, within: str | None) -> Plan:
@@ -748,7 +753,7 @@ def _changed_to_counts(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run by counts, of which sums would lose what is not linear within classes."""
     fewest = FEWEST_NUMBERS["trees"]
     domain = domain_of(state.agreement, state.target or "", state.holdings.missing, fewest=fewest)
-    why = _why(method, state.counts, "the dependence between parties is mostly not linear")
+    why = _why(method, "the dependence between parties is mostly not linear")
     changed = replace(
         state, domain=domain, sums=False, learner="trees", weights=state.counts, why=why
     )
@@ -887,37 +892,35 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     return possible
 
 
-def _counts(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
-    """Return what parties with different columns can count; "" where they cannot or must not.
-
-    Triples where their masked tables take no more than `MOST_BYTES`, else pairs.
-    """
+def _counts(method: FedPC, holdings: Holdings) -> str:
+    """Return what parties with different columns can count; "" where they cannot or must not."""
     if holdings.presence.all():
         return ""
     if method.training in COUNTS:
         _check_counts(method, holdings)
         return method.training
-    if method.training != "auto" or not holdings.ids or _unfitting(method):
-        return ""
-    fewest = FEWEST_NUMBERS["trees"]
-    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
+    possible = method.training == "auto" and holdings.ids and not _unfitting(method)
+    return "triples" if possible else ""
+
+
+def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> int:
+    """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
+    if method.training == "triples":
+        return MOST_MARKS
+    domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
     # Numbers are cut later, into as many intervals or fewer.
     numbers = {one.name for one in domain.variables if not one.num_states}
     cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
     domain = with_intervals(domain, cuts, dict.fromkeys(numbers), holdings.lacking)
     within = target if target and holdings.all_hold(target) else None
-    plan = _plan_of_trees(method, domain, within)
-    marks = len(owners(plan, joints_of(domain, plan, holdings.alike)))
-    words = max(agreement.rows.values()) * marks * (len(holdings.parties) - 1)
-    return "triples" if 8 * words <= MOST_BYTES else "pairs"
+    single = len(owners(_plan_of_trees(method, domain, within), None))
+    room = MOST_BYTES // (8 * max(agreement.rows.values()) * (len(holdings.parties) - 1))
+    return min(max(room - single, 0), MOST_MARKS)
 
 
-def _why(method: FedPC, counts: str, reason: str) -> str:
-    """Return why ``training="auto"`` takes counts, and which; "" if it was not asked."""
-    if method.training != "auto":
-        return ""
-    more = "; tables of triples would be too large" if counts == "pairs" else ""
-    return f", chosen because {reason}{more}"
+def _why(method: FedPC, reason: str) -> str:
+    """Return why ``training="auto"`` takes counts; "" if it was not asked."""
+    return f", chosen because {reason}" if method.training == "auto" else ""
 
 
 def _check_counts(method: FedPC, holdings: Holdings) -> None:

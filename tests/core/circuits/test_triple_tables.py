@@ -239,6 +239,9 @@ def test_marks_of_pairs_are_few_and_of_columns_with_the_same_holders():
     few = Joints.of(numbers, plan, [0, 0, *range(1, 19)])
     assert few.counts == (8,) * 20
     assert few.pairs == ((0, 1),)
+    for most, groups, pairs in ((63, 6, 1), (4, 2, 1), (3, 2, 0), (0, 2, 0)):
+        fewer = Joints.of(numbers, plan, [0, 0, *range(1, 19)], most)
+        assert (fewer.counts[0], len(fewer.pairs)) == (groups, pairs)
 
 
 def test_categories_of_many_states_have_pairs_as_far_as_there_is_room():

@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.nodes import Node
 
 #: Into how many groups the intervals of a number are merged in pairs of states: the largest number
-#: with which all pairs have at most `MOST_MARKS` marks.
+#: with which all pairs have no more marks than there may be.
 GROUPS = (8, 6, 5, 4, 3, 2)
+#: Marks of pairs, at most.
 MOST_MARKS = 768
 #: Trees whose mean is the density of a class.
 MOST_TREES = 8
@@ -87,7 +88,9 @@ class Joints:
     pairs: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, domain: Domain, plan: Plan, holders: Sequence[int]) -> Joints:
+    def of(
+        cls, domain: Domain, plan: Plan, holders: Sequence[int], most_marks: int = MOST_MARKS
+    ) -> Joints:
         """Return the pairs of variables with the same holders, as far as marks are to be had.
 
         Parameters
@@ -97,6 +100,8 @@ class Joints:
         plan : Plan
         holders : sequence of int
             By column of the domain; equal numbers are equal sets of parties.
+        most_marks : int
+            Marks of pairs, at most.
         """
         columns = plan.columns
         alike = [
@@ -109,11 +114,11 @@ class Joints:
             groups = tuple(_merged(domain, column, most) for column in columns)
             counts = [int(own[-1]) + 1 for own in groups]
             marks = np.array([counts[i] * counts[j] for i, j in alike]) * plan.num_classes
-            if marks.sum() <= MOST_MARKS:
+            if marks.sum() <= most_marks:
                 return cls(plan.sizes, groups, tuple(alike))
         # All pairs have too many marks even so: those of few states first.
         order = np.argsort(marks, kind="stable")
-        kept = order[np.cumsum(marks[order]) <= MOST_MARKS]
+        kept = order[np.cumsum(marks[order]) <= most_marks]
         return cls(plan.sizes, groups, tuple(alike[k] for k in np.sort(kept)))
 
     @cached_property

@@ -41,7 +41,9 @@ from flwr_causal.protocol.fedpc import (
     PEAKS,
     RECALL,
     SUMS,
+    class_columns,
     columns_of,
+    columns_with_classes,
     domain_of,
     marked,
     own_domain,
@@ -222,22 +224,33 @@ class FedPCClient(ColumnsClient):
         return {"values": np.where(known, values, 0.0), "known": known.astype(np.uint8)}
 
     def _plan(self, asked: Asked) -> Plan:
-        """Return the plan of marks."""
+        """Return the plan of marks, or of numbers and classes."""
+        if "coordinates" in asked:
+            columns = columns_with_classes(
+                self._domain(asked), class_columns(self.setup, asked.values)
+            )
+            return replace(super()._plan(asked), columns=columns)
         columns = columns_of(self._domain(asked), *marked(self.setup, asked.values))
         return replace(super()._plan(asked), columns=columns)
 
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
-        """Return the variable of each mark, and whether the party holds it."""
-        columns = owners(*marked(self.setup, asked.values))
+        """Return the variable of each column of products, and whether the party holds it."""
+        columns = (
+            class_columns(self.setup, asked.values).owners
+            if "coordinates" in asked
+            else owners(*marked(self.setup, asked.values))
+        )
         names, own = self._domain(asked).names, self._own_domain(asked).names
         return [names[j] for j in columns], np.array([names[j] in own for j in columns])
 
     def _product_values(self, asked: Asked) -> FloatArray:
-        """Return the marks of the party's rows, in the order of the plan."""
+        """Return the columns of products of the party's rows, in the order of the plan."""
         values = self._domain(asked).encode(self._kept_rows())[asked["rows"]]
         has_pattern = asked["patterns"][:, peers_of(self.context, self.setup).place] > 0
         own = asked["pattern-rows"] * has_pattern
         patterns = np.repeat(np.arange(len(own)), own)
+        if "coordinates" in asked:
+            return class_columns(self.setup, asked.values).values(values, patterns)
         return marks(values, *marked(self.setup, asked.values), patterns)
 
     @property

@@ -40,6 +40,7 @@ _PLAN = (
         optional=True,
     ),
     Sent("domain", "of fedpc: the variables, once cut points have changed them", optional=True),
+    Sent("coordinates", "of fedpc: transforms of numbers", (6, "*"), optional=True, exact=True),
     Sent("cuts", "of fedges: agreed cut points", ("*",), optional=True, exact=True),
     Sent("num-cuts", "of fedges: number of cut points of columns", ("*",), optional=True),
     Sent("sizes", "of fedges: the number of variables of each part", ("parts",), optional=True),
@@ -99,7 +100,8 @@ PRODUCTS = Exchange(
             "the party's parts of the sums of products of columns over the rows that know both, "
             "and over those of each fold and replicate; behind masks that cancel in the sum. "
             "Columns are centred and scaled; in fedpc and fedges they mark states of one or two "
-            "variables",
+            "variables; in fedpc with training='sums' they are transformed numbers, classes, and "
+            "numbers within classes",
             ("weightings", "columns", "columns"),
             "ring",
             "sum",

@@ -13,6 +13,8 @@ from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.dependence import score_columns
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
+from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
+from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.trees.pair_tables import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
@@ -59,11 +61,14 @@ def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
 
 
 def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
-    """Return the settings of a training by sums, the same at the server and at the parties."""
+    """Return the settings of a training by sums, the same at the server and at the parties.
+
+    The class of the plan is one that all parties know.
+    """
     options = setup.options
-    target, seed, least = options["target"], options["seed"], setup.small.minimum
+    within, seed, least = options["within"], options["seed"], setup.small.minimum
     text = str(options["settings"])
-    return _plan(learner, str(target), text, domain_of(setup, sent), int(seed), int(least))
+    return _plan(learner, str(within), text, domain_of(setup, sent), int(seed), int(least))
 
 
 def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[Plan, Joints | None]:
@@ -77,6 +82,23 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[Plan, Joints | None]:
     plan = _plan("trees", str(within), text, domain, int(seed), int(least))
     holders, most = json.loads(str(options["holders"])), int(options["pair_marks"])
     return plan, joints_of(domain, plan, holders, most)
+
+
+def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
+    """Return what is multiplied where only some parties know the class."""
+    options, domain = setup.options, domain_of(setup, sent)
+    target, seed, least = options["target"], options["seed"], setup.small.minimum
+    text = str(options["settings"])
+    plan = _plan("class-conditional", str(target), text, domain, int(seed), int(least))
+    coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
+    return ClassColumns(plan, coordinates, json.loads(str(options["labelled"])))
+
+
+def columns_with_classes(domain: Domain, columns: ClassColumns) -> Columns:
+    """Return what the columns are: masks are bound to the coordinates of numbers."""
+    coordinates = [values.tolist() for values in columns.coordinates]
+    meaning = [domain.to_plain(), coordinates, list(columns.labelled)]
+    return Columns(json.dumps(meaning), columns.wanted)
 
 
 def joints_of(domain: Domain, plan: Plan, holders: Sequence[int], most_marks: int) -> Joints | None:

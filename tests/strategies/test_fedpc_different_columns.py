@@ -11,7 +11,7 @@ from flwr_causal import simulate
 from flwr_causal.clients import Source, client_app
 from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.composed.dependence import cluster_information
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
 from flwr_causal.reports.summary import describe_run
@@ -238,11 +238,6 @@ def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
     """E[y | x = 2] is 1.1 with clusters and 1.7 with EM; -5.96 and -5.11 nats a row."""
     first, second = parties(with_class(rows()))
     given = [first, second.drop(columns="target")]
-    counted = simulate("fedpc", given)
-    assert "counts of triples, chosen because some parties lack 'target'" in counted.stop_reason
-    assert counted.warnings == []
-    at = np.array([-1.0, 0.0, 1.0, 2.0])
-    assert expected_y(counted.model, at) == pytest.approx(at, abs=0.15)
     one_pass = {"training": "one-pass"}
     result = simulate("fedpc", given, **one_pass)
     assert "weights by aligned" in result.stop_reason
@@ -263,6 +258,95 @@ def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
     assert one > other + 0.5
     independent = given[1].assign(y=np.random.default_rng(4).standard_normal(800))
     assert simulate("fedpc", [given[0], independent], **one_pass).warnings == []
+
+
+def lone_class(table, *groups):
+    """Columns by party, each with its rows in another order; the class at one party."""
+    return [table[["row_id", *own]].sample(frac=1, random_state=k) for k, own in enumerate(groups)]
+
+
+GROUPS = [["x", "u", "target"], ["y"], ["v"]]
+
+
+def test_a_class_that_one_party_knows_has_the_circuit_of_the_joined_rows():
+    """One party with all columns, and the class for itself, gives the same sums."""
+    table = with_class(rows())
+    found = simulate("fedpc", lone_class(table, *GROUPS))
+    assert found.stop_reason == (
+        "the circuit is complete (vertical, class-conditional circuits by sums)"
+    )
+    assert found.warnings == []
+    at = np.array([-1.0, 0.0, 1.0, 2.0])
+    assert expected_y(found.model, at) == pytest.approx(at, abs=0.05)
+    asked = with_class(rows(seed=1)).drop(columns="row_id")
+    one_pass = simulate("fedpc", lone_class(table, *GROUPS), training="one-pass")
+    gain = found.model.log_likelihood(asked) - one_pass.model.log_likelihood(asked)
+    assert gain.mean() > 0.7  # of the 1.2 nats that x and y tell of each other clusters keep some
+    for groups in ([["x", "u", "target"], ["y", "v"]], GROUPS[::-1]):
+        other = simulate("fedpc", lone_class(table, *groups)).model
+        np.testing.assert_allclose(
+            other.log_likelihood(asked), found.model.log_likelihood(asked), rtol=1e-5
+        )
+    named = [["x", "target"], ["u", "target"], ["y"], ["v"], ["y", "v"]]
+    several = simulate("fedpc", lone_class(table, *named)).model
+    hidden = asked.drop(columns="target")
+    probabilities = (one.predict_proba(hidden)[:, 1] for one in (several, found.model))
+    np.testing.assert_allclose(*probabilities, atol=0.02)  # x and u are not labelled any more
+
+
+def test_a_class_that_one_party_knows_is_predicted_from_the_columns_of_both():
+    """The class is the sign of u v: each column alone says nothing of it."""
+    table = rows(1000)
+    table["target"] = np.where(table["u"] * table["v"] > 0, "sick", "well")
+    found = simulate("fedpc", lone_class(table, *GROUPS))
+    assert "by sums" in found.stop_reason
+    asked = rows(1000, seed=1)
+    right = np.where(asked["u"] * asked["v"] > 0, "sick", "well")
+    said = found.model.predict(asked.drop(columns="row_id"))
+    assert np.mean(np.asarray(said) == right) > 0.88
+
+
+def test_a_class_of_which_variances_tell_is_counted():
+    """The class is |v| > 1, of the other party's column: no mean and no covariance shows it."""
+    table = rows(1000)
+    table["target"] = np.where(table["v"].abs() > 1, "sick", "well")
+    given = lone_class(table, *GROUPS)
+    found = simulate("fedpc", given)
+    assert "counts of triples, chosen because the dependence" in found.stop_reason
+    asked = simulate("fedpc", given, training="sums")
+    assert "'v' (party 2) is nonlinear" in " ".join(asked.warnings)
+    assert "training='triples' counts it" in " ".join(asked.warnings)
+
+
+def test_rows_of_a_class_that_one_party_knows_may_be_few():
+    table = with_class(rows())
+    table.loc[0, "target"] = "dead"
+    found = simulate("fedpc", lone_class(table, *GROUPS))
+    assert any("1 rows are not counted" in text for text in found.warnings)
+    given = lone_class(table, *GROUPS)
+    given[1] = given[1][given[1]["row_id"] < 500]
+    part = simulate("fedpc", given)
+    assert any("Only 500 of 800 rows have all columns" in text for text in part.warnings)
+    at = np.array([0.0, 2.0])
+    assert expected_y(part.model, at) == pytest.approx(at, abs=0.1)
+    given[1] = given[1].assign(row_id=given[1]["row_id"] + 10_000)
+    with pytest.raises(DataError, match=r"weights=\"counts\"|one-pass"):
+        simulate("fedpc", given)
+
+
+@pytest.mark.parametrize("options", [{"head": True}, {"decision": "macro-f1"}], ids=str)
+def test_heads_of_a_class_that_one_party_knows_are_of_one_pass(options):
+    given = lone_class(with_class(rows()), *GROUPS)
+    with pytest.raises(ConfigError, match="no head, decision or trained"):
+        simulate("fedpc", given, training="sums", **options)
+
+
+def test_exchanges_where_one_party_knows_the_class():
+    """Hashes of ids twice, projections, scales, powers, masked tables, products."""
+    result = simulate("fedpc", lone_class(with_class(rows()), *GROUPS))
+    kinds = [record["exchange"] for record in result.history]
+    assert kinds[-3:] == ["align", "masked tables", "products"]
+    assert len(kinds) == 7
 
 
 def test_ids_that_mean_other_rows_are_seen_where_a_column_is_shared():

@@ -11,7 +11,15 @@ import numpy as np
 from flwr_causal.core.circuits.composed.dependence import ALIKE, NOTABLE_NATS, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
-from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
+from flwr_causal.core.circuits.learners.class_conditional.joined import (
+    ClassColumns,
+    labelled_numbers,
+)
+from flwr_causal.core.circuits.learners.class_conditional.pattern import PatternMoments
+from flwr_causal.core.circuits.learners.class_conditional.steps import (
+    ClassConditionalTrained,
+    coordinates_of,
+)
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
@@ -23,7 +31,13 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.fedpc import CONTRACT, SUMS, columns_of, joints_of
+from flwr_causal.protocol.fedpc import (
+    CONTRACT,
+    SUMS,
+    columns_of,
+    columns_with_classes,
+    joints_of,
+)
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.columns import Aligning, Holders, JoinedMoments, Masking
@@ -53,14 +67,16 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan, State
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.products.plan import Columns
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.method import Request
@@ -131,6 +147,8 @@ class FedPCRun:
         Which rows are common, once ids have been compared.
     dependence : Dependence or None
         Between columns that no party holds together, once it has been measured.
+    coordinates : Coordinates or None
+        Of numbers that are multiplied with classes, see `ClassColumns`.
     """
 
     agreement: Agreement
@@ -150,6 +168,7 @@ class FedPCRun:
     exchanges: int = 0
     matched: Matched | None = None
     dependence: Dependence | None = None
+    coordinates: Coordinates | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -319,7 +338,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
         """Whether parties compute products of their columns with those of others."""
-        return self.training in ("auto", *COUNTS)
+        return self.training != "one-pass"
 
     @property
     def num_bins(self) -> int:
@@ -351,7 +370,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
         self._start = _started(self, agreement, self._holdings, self._target)
-        self.columns_differ = bool(self._start.counts)
+        self.columns_differ = bool(self._start.counts) or _lacking(self._start)
         return agreement
 
     def complete(
@@ -375,6 +394,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "within": _class_of_all(self._start) or "",
             "holders": json.dumps(_holders(self._start)),
             "pair_marks": self._start.pair_marks,
+            "labelled": json.dumps(_labelled(self, self._start)),
             "seed": self.seed,
             "learner": self._start.learner,
             "clusters": self.clusters,
@@ -398,10 +418,13 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         """Return what the stage sends, and the variables where cut points have changed them."""
         assert state.stage is not None
         request = state.stage.request()
-        if state.domain is self._start.domain or not request.exchange.sends_name("domain"):
-            return request
-        domain = {"domain": json.dumps(state.domain.to_plain())}
-        return replace(request, values={**request.values, **domain})
+        changed: dict[str, Any] = {}
+        if state.domain is not self._start.domain:
+            changed["domain"] = json.dumps(state.domain.to_plain())
+        if state.coordinates is not None:
+            changed["coordinates"] = np.stack(state.coordinates)
+        sent = {key: one for key, one in changed.items() if request.exchange.sends_name(key)}
+        return replace(request, values={**request.values, **sent}) if sent else request
 
     def close(self, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
         """Go on to what follows from the replies."""
@@ -529,22 +552,14 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
         domain = with_intervals(state.domain, cuts, ends, state.holdings.lacking)
         return _begun(method, replace(state, domain=domain)), step.info
     if isinstance(stage, SumsStage):
-        following, info = stage.close(replies)
-        if isinstance(following, Trained):
-            if state.dependence is not None:
-                assert isinstance(following, ClassConditionalTrained)
-                following = with_dependence(following, state.dependence)
-            complete = _complete(state, following.model(state.domain))
-            if isinstance(following, TrainedWithHead) and following.choice_of_head is not None:
-                chosen = following.choice_of_head
-                info = info | asdict(chosen) | {"pays": int(chosen.pays)}
-                complete = replace(complete, reason=f"{complete.reason}; {chosen}")
-            return complete, info
-        return replace(state, stage=SumsStage(stage.learner, following)), info
+        return _after_sums(method, state, *stage.close(replies))
     if isinstance(stage, AlignStage):
         return _aligned(method, state, stage.matched(replies))
     if isinstance(stage, Aligning | Masking):
-        return _by_counts(method, state, _next_of_counts(method, stage, replies))
+        known = _next_of_products(method, stage, replies)
+        if not isinstance(known, JoinedMoments):
+            return replace(state, stage=known), {}
+        return _by_products(method, state, known), known.info
     if isinstance(stage, DependenceStage):
         state = replace(state, dependence=stage.dependence(replies))
         return _measured(method, state)
@@ -557,6 +572,26 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
     if isinstance(stage, JointStage) and not stage.last:
         return replace(state, stage=stage.after(replies)), info
     return _complete(state, stage.model(replies, state.target)), info
+
+
+def _after_sums(
+    method: FedPC, state: FedPCRun, following: State, info: dict[str, Any]
+) -> tuple[FedPCRun, dict[str, Any]]:
+    """Return the run after an exchange of a training by sums, and diagnostics of it."""
+    if isinstance(following, PatternMoments) and _lacking(state):
+        coordinates = coordinates_of(following.arrays())
+        return _multiplying(method, replace(state, coordinates=coordinates)), info
+    if isinstance(following, Trained):
+        if state.dependence is not None:
+            assert isinstance(following, ClassConditionalTrained)
+            following = with_dependence(following, state.dependence)
+        complete = _complete(state, following.model(state.domain))
+        if isinstance(following, TrainedWithHead) and following.choice_of_head is not None:
+            chosen = following.choice_of_head
+            info = info | asdict(chosen) | {"pays": int(chosen.pays)}
+            complete = replace(complete, reason=f"{complete.reason}; {chosen}")
+        return complete, info
+    return replace(state, stage=SumsStage(state.learner, following)), info
 
 
 def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
@@ -586,7 +621,7 @@ def _training(method: FedPC, state: FedPCRun) -> FedPCRun:
             if together and state.holdings.setting == "vertical":
                 return replace(state, stage=_joint(method, state, common))
         return replace(state, stage=_local(method, state, common))
-    training = training_of(state.learner, state.target, method)
+    training = training_of(state.learner, _class_of_all(state), method)
     plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
     first = training.start(plan, state.holdings.presence)
     return replace(state, stage=SumsStage(state.learner, first))
@@ -609,7 +644,7 @@ def _aligned(
         info = {"ids": matched.num_rows, "common": common}
         state = replace(state, matched=matched)
     if problem:
-        if state.weights in ALIGNED_WEIGHTS:
+        if state.weights in ALIGNED_WEIGHTS or _lacking(state):
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
         return _training(method, replace(state, warnings=(_lost(state, problem),))), info
     if state.weights == "em" or (state.weights == "aligned" and method.weights != "auto"):
@@ -642,30 +677,66 @@ def _plan_of_trees(method: FedPC, domain: Domain, within: str | None) -> Plan:
 
 def _counting(method: FedPC, state: FedPCRun) -> Aligning:
     """Return the first exchange of counts of pairs and triples of states."""
-    holdings, (plan, joints) = state.holdings, _marked(method, state)
-    columns = owners(plan, joints)
+    marked = _marked(method, state)
+    return _products(method, state, owners(*marked), columns_of(state.domain, *marked))
+
+
+def _multiplying(method: FedPC, state: FedPCRun) -> FedPCRun:
+    """Return the run at the first exchange of products of numbers and classes."""
+    assert state.coordinates is not None
+    columns = _class_columns(method, state, state.coordinates)
+    meaning = columns_with_classes(state.domain, columns)
+    return replace(state, stage=_products(method, state, columns.owners, meaning))
+
+
+def _products(method: FedPC, state: FedPCRun, variables: IntArray, columns: Columns) -> Aligning:
+    """Return the first exchange of products; variables are those of each column."""
+    holdings = state.holdings
     holders = Holders(
         holdings.parties,
-        tuple(holdings.names[j] for j in columns),
-        holdings.presence[:, columns],
+        tuple(holdings.names[j] for j in variables),
+        holdings.presence[:, variables],
         state.agreement.n,
         method.minimum_count,
         replicates=0,
         seed=method.seed,
-        columns=columns_of(state.domain, plan, joints),
+        columns=columns,
     )
     return Aligning(holders)
 
 
-def _next_of_counts(
+def _class_columns(method: FedPC, state: FedPCRun, coordinates: Coordinates) -> ClassColumns:
+    """Return what is multiplied where only some parties know the class."""
+    plan = _plan_of_classes(method, state)
+    return ClassColumns(plan, coordinates, labelled_numbers(plan, state.holdings.presence))
+
+
+def _plan_of_classes(method: FedPC, state: FedPCRun) -> Plan:
+    training = training_of("class-conditional", state.target, method)
+    return training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
+
+
+def _labelled(method: FedPC, state: FedPCRun) -> list[int]:
+    """Return the labelled numbers, if products of numbers and classes are asked for."""
+    if not _lacking(state):
+        return []
+    return labelled_numbers(_plan_of_classes(method, state), state.holdings.presence)
+
+
+def _lacking(state: FedPCRun) -> bool:
+    """Whether the training is by sums, and only some parties know the class."""
+    return bool(state.sums and state.target and not state.holdings.all_hold(state.target))
+
+
+def _next_of_products(
     method: FedPC, stage: Aligning | Masking, replies: Replies
 ) -> Masking | JoinedMoments:
-    """Return what follows an exchange of counts.
+    """Return what follows an exchange of products.
 
     Raises
     ------
     DataError
-        If rows cannot be matched; where counts were not asked for, with the training without them.
+        If rows cannot be matched; where this was not asked for, with the training without it.
     """
     try:
         return stage.close(replies)
@@ -678,25 +749,35 @@ def _next_of_counts(
         ) from error
 
 
-def _by_counts(
-    method: FedPC, state: FedPCRun, following: Masking | JoinedMoments
-) -> tuple[FedPCRun, dict[str, Any]]:
-    """Return the run after an exchange of counts of pairs and triples of states."""
-    if not isinstance(following, JoinedMoments):
-        return replace(state, stage=following), {}
-    # Products of whole numbers are exact; those of rounded ones are none.
-    marked, products = _marked(method, state), following.products[0]
-    density, posterior, plan = trained(state.domain, *marked, products), None, marked[0]
-    if state.target and plan.target is None and state.weights == "triples":
-        column = state.domain.index(state.target)
-        posterior = trained(state.domain, *marked, products, column)
-    matched = Matched({}, following.plan.num_rows, "")
-    warnings = (*state.warnings, *following.doubts)
-    left_out = num_left_out(*marked, products, np.diagonal(following.counts[0]))
+def _by_products(method: FedPC, state: FedPCRun, joined: JoinedMoments) -> FedPCRun:
+    """Return the run after the products of all columns: of marks, or of numbers and classes."""
+    products, counts = joined.products[0], joined.counts[0]
+    if state.coordinates is None:
+        marked = _marked(method, state)
+        model = _model_of_marks(state, *marked, products)
+        left_out = num_left_out(*marked, products, np.diagonal(counts))
+    else:
+        columns = _class_columns(method, state, state.coordinates)
+        trained_rows = columns.trained(products, joined.sums[0], counts)
+        model = trained_rows.model(state.domain)
+        left_out = int(counts[len(counts) - 1, len(counts) - 1] - trained_rows.counts.sum())
+    warnings = (*state.warnings, *joined.doubts)
     if left_out > 0:
         warnings += (_few_of_a_class(method, state, left_out),)
-    state = replace(state, matched=matched, warnings=warnings)
-    return _complete(state, CircuitModel(density, state.target, posterior)), following.info
+    matched = Matched({}, joined.plan.num_rows, "")
+    return _complete(replace(state, matched=matched, warnings=warnings), model)
+
+
+def _model_of_marks(
+    state: FedPCRun, plan: Plan, joints: Joints | None, products: FloatArray
+) -> CircuitModel:
+    """Return the circuit of counts of pairs and triples of states, and the one of classes."""
+    # Products of whole numbers are exact; those of rounded ones are none.
+    density, posterior = trained(state.domain, plan, joints, products), None
+    if state.target and plan.target is None and state.weights == "triples":
+        column = state.domain.index(state.target)
+        posterior = trained(state.domain, plan, joints, products, column)
+    return CircuitModel(density, state.target, posterior)
 
 
 def _few_of_a_class(method: FedPC, state: FedPCRun, rows: int) -> str:
@@ -718,7 +799,7 @@ def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]
     if state.weights == "aligned":
         # How much of it the parties' clusters keep is known once they are there.
         return _training(method, state), info
-    if not found.enough:
+    if not found.enough and not _lacking(state):
         problem = "the parties have too few rows in common to measure how their columns depend"
         lost = (*state.warnings, _lost(state, problem))
         return _training(method, replace(state, warnings=lost)), info
@@ -876,15 +957,18 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     if method.training == "auto" and method.weights != "auto":
         return False
     same = bool(holdings.presence.all())
+    # Where only some parties know the class, rows are matched by ids, and no head is trained.
     labelled = not target or holdings.all_hold(target)
-    possible = learner in BY_SUMS and (
-        same or (learner_class(learner).columns_may_differ and labelled)
-    )
+    plain = method.head is not True and method.decision == "most-probable" and not method.trained
+    matched = holdings.ids and plain
+    differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
+    possible = learner in BY_SUMS and (same or (differing and (labelled or matched)))
     if method.training == "sums" and not possible:
         if same:
             training_of(learner, target or None, method)
         raise ConfigError(
-            "training='sums' over different columns needs numbers, and the target at every party: "
+            "training='sums' over different columns needs numbers, and the target at every party, "
+            "or ids of the rows and no head, decision or trained: "
             f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
             f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
             "training='one-pass'."

@@ -181,7 +181,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     :class:`~flwr_causal.clients.fedpc.FedPCClient` lists what leaves a party.
 
     - ``training="sums"``: parties send sums over their rows, and the circuit is that of the pooled
-      rows, whoever holds which. The default where it is possible.
+      rows, whoever holds which. The default where it is possible. Where only some parties know the
+      class, they compute sums of products of their columns together, from masked tables.
     - ``training="pairs"``: parties hold different columns and ids. One tree over all columns (one
       for each class, if all know it) from counts of pairs of states, which parties compute together
       from masked tables: that of the joined rows, and no party learns which rows are alike.
@@ -196,14 +197,14 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         The class, a column of few different values. Empty: the column ``target``, if there is one.
     training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
-        columns of numbers and all or none of them the target. With other columns and ids it is
-        "triples", with fewer marks of pairs (0 to 768) where the masked tables would otherwise take
-        more than 256 MiB at a party; ``run.stop_reason`` says why. Without ids, and with options
-        that counts do not have (weights, another learner than trees, components, a head), it is
-        "one-pass". By sums with ids, random projections of the common rows measure the dependence
-        between columns of different parties. If most of it is not linear (y = x^2), the run
-        continues by triples where there is a target, and in one pass with weights "em" where there
-        is none. "pairs" and "triples" are "sums" where the parties hold the same columns.
+        columns of numbers and all or none of them the target, or have ids. With other columns and
+        ids it is "triples", with fewer marks of pairs (0 to 768) where the masked tables would
+        otherwise take more than 256 MiB at a party; ``run.stop_reason`` says why. Without ids, and
+        with options that counts do not have (weights, another learner than trees, components, a
+        head), it is "one-pass". By sums with ids, random projections of the common rows measure the
+        dependence between columns of different parties. If most of it is not linear (y = x^2), the
+        run continues by triples where there is a target, and in one pass with weights "em" where
+        there is none. "pairs" and "triples" are "sums" where the parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -495,9 +496,8 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     weights, why = _weights(method, holdings, sums, target), ""
     if counts and not sums:
         learner, weights = "trees", counts
-        lacking = target and not holdings.all_hold(target)
-        reason = f"some parties lack {target!r}" if lacking else "not all columns are numbers"
-        why = _why(method, reason)
+        numbers = is_continuous(agreement, target) and not holdings.missing.any()
+        why = _why(method, "of learner='trees'" if numbers else "not all columns are numbers")
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
     state = FedPCRun(

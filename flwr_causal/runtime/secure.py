@@ -23,7 +23,12 @@ from flwr_causal.protocol.exchange import Known
 from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.groups import dealt
-from flwr_causal.protocol.secure.keys import KEY_BYTES, LEAST_PARTIES
+from flwr_causal.protocol.secure.keys import (
+    KEY_BYTES,
+    LEAST_PARTIES,
+    new_private_key,
+    public_key,
+)
 from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
 from flwr_causal.protocol.secure.ring import Layout, SumError
 from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
@@ -125,7 +130,7 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
     """Return the parties' keys, where sums are secure sums or columns differ; else nothing."""
     if not (method.secure_aggregation or method.columns_differ):
         return {}
-    agreed: dict[str, Any] = {"keys": tuple(party.public_key for party in parties)}
+    agreed: dict[str, Any] = {"keys": tuple(_key_of(method, party) for party in parties)}
     if method.secure_aggregation:
         groups = [party.group for party in parties]
         agreed["groups"] = tuple(groups) if any(groups) else ()
@@ -136,6 +141,17 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
         agreed["key_names"] = tuple(party.name for party in parties)
         agreed["key_signatures"] = tuple(party.signature for party in parties)
     return agreed
+
+
+def _key_of(method: Method[Any], party: Party) -> str:
+    """Return the party's public key; of one that is absent from a resumed run any that is valid.
+
+    Where columns differ the others then answer, and the run ends as where it is lost after the
+    schema exchange. Nobody knows the private key. In a secure sum the others miss it by its key.
+    """
+    if party.has_node or method.secure_aggregation:
+        return party.public_key
+    return public_key(new_private_key()).hex()
 
 
 def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]) -> None:

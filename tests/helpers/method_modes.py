@@ -94,6 +94,7 @@ MODES = {
         NO_TARGET,
         {"row_id": "row", "minimum_count": 1, "training": "one-pass", "weights": "em"},
     ),
+    "fedpc classes": ("fedpc", WITH_TARGET, {"row_id": "row", "minimum_count": 1}),
     "fedpc targets": ("fedpc", COLUMNS, {"row_id": "row", "minimum_count": 1}),
     "lingam": ("lingam", NUMBERS, {}),
     "lingam order": ("lingam", SERIES, {"order": 1}),

@@ -65,6 +65,7 @@ CASES = {
     "pc rows": ("fedpc", ROWS, {}),
     "pc trees": ("fedpc", ROWS, {"learner": "trees", "bins": 4}),
     "pc columns": ("fedpc", COLUMNS, {"training": "one-pass"}),
+    "pc classes": ("fedpc", COLUMNS, {}),
     "pc joint": (
         "fedpc",
         COLUMNS,
@@ -404,7 +405,8 @@ def check_lost_for_good(name, directory, places):
         run = ended(parties[:-1], resume=True, **kept)
         expected = ended(parties, wrap_grid=lambda grid, lost=lost: Reached(grid, lost))
         if isinstance(expected, str):  # the party alone holds columns
-            assert run == expected
+            # Masked tables are asked for again, so that the exchange before may be the last one.
+            assert run.partition(":")[2] == expected.partition(":")[2]
             continue
         np.testing.assert_equal(found(run)[1], found(expected)[1])
         took_part = [record["parties"] for record in run.history]

@@ -998,7 +998,8 @@ def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target:
     domain = with_intervals(domain, cuts, dict.fromkeys(numbers), holdings.lacking)
     within = target if target and holdings.all_hold(target) else None
     single = len(owners(_plan_of_trees(method, domain, within), None))
-    room = MOST_BYTES // (8 * max(agreement.rows.values()) * (len(holdings.parties) - 1))
+    rows = max(*agreement.rows.values(), 1)
+    room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
     return min(max(room - single, 0), MOST_MARKS)
 
 

@@ -1,4 +1,4 @@
-"""FedPC on real nodes with different columns: states counted, circuits kept, and asked again."""
+"""FedPC on real nodes with different columns: states, numbers, and circuits that are kept."""
 
 import numpy as np
 import pandas as pd
@@ -41,7 +41,7 @@ def test_columns_of_three_nodes(flower, tmp_path):
         add_node(name, "blue heron")
     common = f"method='fedpc' min-available-nodes=3 round-timeout=300.0 query='{rows}'"
 
-    def expect(found, local):
+    def expect(found, local, test=test):
         """The run on nodes is the local one, and so are its answers."""
         assert list(found.parties) == list(NAMES)
         assert (found.rounds, found.bytes_received) == (local.rounds, local.bytes_received)
@@ -75,9 +75,24 @@ def test_columns_of_three_nodes(flower, tmp_path):
     assert [record["exchange"] for record in second.history] == ["recall"]
     pd.testing.assert_frame_equal(second.answers, first.answers, rtol=1e-12, atol=0)
 
+    # The same patients with numbers: a class that one node knows, and products of numbers.
+    numbers, asked = hold_out(
+        split_columns(breast_cancer()[columns], 3, "vertical", target="target", seed=0), 0.1
+    )
+    for name, table in zip(NAMES, numbers, strict=True):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    asked.drop(columns="target").to_csv(rows, index=False)
+    output = flower.run(APP, "clinic", f"{common} output-dir='{tmp_path / 'numbers'}'")
+    assert flower.statuses("clinic", at_least=4)[0] == "finished:completed", output
+    multiplied = Run.load(tmp_path / "numbers")
+    exchanges = [record["exchange"] for record in multiplied.history]
+    assert exchanges[-3:] == ["align", "masked tables", "products"]
+    assert len(exchanges) == 7
+    expect(multiplied, simulate("fedpc", numbers), asked)
+
     deployment.stop_node(NAMES[2], processes[NAMES[2]])
     add_node(NAMES[2], "grey heron")
     output = flower.run(APP, "clinic", f"{common} output-dir='{tmp_path / 'third'}'")
-    assert flower.statuses("clinic", at_least=4)[0].startswith("finished:failed"), output
-    assert "known of 0 rows" in output
+    assert flower.statuses("clinic", at_least=5)[0].startswith("finished:failed"), output
+    assert "have no row in common" in output
     assert "row-secret" in Run.load(tmp_path / "third").error

@@ -166,6 +166,14 @@ def test_secure_sums_and_knowledge(table, tmp_path):
     assert not run.graph.adjacency[[e, c, d], [b, d, c]].any()
 
 
+def test_more_required_causes_than_are_counted_are_refused(table, tmp_path):
+    file = tmp_path / "knowledge.toml"
+    file.write_text('required = [["a", "e"], ["b", "e"]]\n')
+    with pytest.raises(ConfigError, match=r"requires 2 causes of 'e' \('a', 'b'\).*max_parents=1"):
+        found_in(vertical(table, 2), max_parents=1, knowledge=str(file))
+    assert found_in(vertical(table, 2), max_parents=2, knowledge=str(file)).graph is not None
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -474,7 +474,9 @@ class FedGES(JoiningStrategy[FedGESRun]):
     def init(self, agreement: Agreement) -> FedGESRun:
         """Start with the cut points, where columns are to be discretised, else with the search."""
         if self.knowledge_or_none:
-            self.knowledge_or_none.masks(agreement.names)
+            required = self.knowledge_or_none.masks(agreement.names).required
+            if self.columns_differ:
+                self._check_required(required, agreement.names)
         if agreement.continuous and self.score != MIXED:
             stage = CutStage.of(agreement, self.discretize, self._present(agreement))
             return FedGESRun(agreement, stage)
@@ -500,6 +502,18 @@ class FedGES(JoiningStrategy[FedGESRun]):
             return replace(state, found=joined.search(), fitted=None, joined=joined)
         begun = FedGESRun(state.agreement, None, cuts=state.cuts, exchanges=state.exchanges)
         return self._search(begun)
+
+    def _check_required(self, required: BoolArray, names: Sequence[str]) -> None:
+        """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
+        most = self.max_parents or 0
+        for name, causes in zip(names, required.T, strict=True):
+            if causes.sum() > most:
+                listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes))
+                raise ConfigError(
+                    f"the background knowledge requires {causes.sum()} causes of {name!r} "
+                    f"({listed}), and over different columns there are at most max_parents={most}: "
+                    "require fewer edges"
+                )
 
     def _search(self, state: FedGESRun) -> FedGESRun:
         """Return the state at the start of the search."""

@@ -18,6 +18,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (

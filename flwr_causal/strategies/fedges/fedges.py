@@ -509,7 +509,7 @@ class FedGES(JoiningStrategy[FedGESRun]):
         most = self.max_parents or 0
         for name, causes in zip(names, required.T, strict=True):
             if causes.sum() > most:
-                listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes))
+                listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes).tolist())
                 raise ConfigError(
                     f"the background knowledge requires {causes.sum()} causes of {name!r} "
                     f"({listed}), and over different columns there are at most max_parents={most}: "

@@ -334,11 +334,14 @@ def test_rows_of_a_class_that_one_party_knows_may_be_few():
         simulate("fedpc", given)
 
 
-@pytest.mark.parametrize("options", [{"head": True}, {"decision": "macro-f1"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"head": True}, {"decision": "macro-f1"}, {"components": 2}], ids=str
+)
 def test_heads_of_a_class_that_one_party_knows_are_of_one_pass(options):
     given = lone_class(with_class(rows()), *GROUPS)
-    with pytest.raises(ConfigError, match="no head, decision or trained"):
+    with pytest.raises(ConfigError, match="no components, head, decision or trained"):
         simulate("fedpc", given, training="sums", **options)
+    assert "in one pass" in simulate("fedpc", given, **options).stop_reason
 
 
 def test_exchanges_where_one_party_knows_the_class():

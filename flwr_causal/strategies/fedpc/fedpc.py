@@ -957,10 +957,11 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     if method.training == "auto" and method.weights != "auto":
         return False
     same = bool(holdings.presence.all())
-    # Where only some parties know the class, rows are matched by ids, and no head is trained.
     labelled = not target or holdings.all_hold(target)
-    plain = method.head is not True and method.decision == "most-probable" and not method.trained
-    matched = holdings.ids and plain
+    # Where only some parties know the class, rows are matched by ids. What is multiplied is a class
+    # and numbers: as with counts there are no components, and no head.
+    unfitting = [one for one in _unfitting(method) if not one.startswith("learner=")]
+    matched = holdings.ids and not unfitting
     differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
     possible = learner in BY_SUMS and (same or (differing and (labelled or matched)))
     if method.training == "sums" and not possible:
@@ -968,7 +969,7 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
             training_of(learner, target or None, method)
         raise ConfigError(
             "training='sums' over different columns needs numbers, and the target at every party, "
-            "or ids of the rows and no head, decision or trained: "
+            "or ids of the rows and no components, head, decision or trained: "
             f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
             f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
             "training='one-pass'."

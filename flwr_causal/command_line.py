@@ -448,6 +448,9 @@ def doctor(
     ended: Annotated[
         bool, typer.Option("--ended", help="The node was started, and ended with an error.")
     ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Only keys and values of --node-config.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say what keeps a node or a SuperLink from working, and the remedy.
@@ -468,6 +471,7 @@ def doctor(
         certificate=ssl_certfile,
         certificate_key=ssl_keyfile,
         ended=ended,
+        settings=settings,
     )
     if as_json:
         _print_json([asdict(one) for one in findings])

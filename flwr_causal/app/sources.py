@@ -23,6 +23,7 @@ from flwr_causal.data.synthetic.linear import Noise, federated_linear
 from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.tables import table_path
 from flwr_causal.protocol.schema import party_name
 
@@ -219,9 +220,9 @@ def source_of(context: Context) -> Source:
     DataError
         If the node config has neither, or no such table.
     """
-    node = context.node_config
-    if "partition-id" in node and "num-partitions" in node:
-        index, num = int(node["partition-id"]), int(node["num-partitions"])
+    node = NodeConfig.of(context.node_config)
+    index, num = node.partition_id, node.num_partitions
+    if index is not None and num is not None:
         config, strategy = data_config(context.run_config), strategy_of(context.run_config)
         what = (config, num, strategy.data, Roles.of(strategy))
         return Source(party_name(context), lambda: simulation(*what).tables[index])

@@ -18,10 +18,11 @@ from flwr_causal.data.read.pieces import joined, pieces, whole
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pandas as pd
     from flwr.app import Context
@@ -144,6 +145,9 @@ class CausalClient(NumPyClient):
     ----------
     contract : Contract
         Everything that may leave the party.
+    node_keys : collection of str
+        Keys of its own that a node's configuration may have, written ``METHOD.KEY`` there and in
+        ``self.context.node_config``; the client checks their values.
     draw : Draw or None
         In a replicate, the random draw of the party's rows; else None.
 
@@ -155,6 +159,7 @@ class CausalClient(NumPyClient):
     """
 
     contract: ClassVar[Contract]
+    node_keys: ClassVar[Collection[str]] = ()
     draw: Draw | None = None
     _handlers: ClassVar[Mapping[str, str]] = {}
 
@@ -194,6 +199,11 @@ class CausalClient(NumPyClient):
         self._schema_options = options or {}
         self._next_memory: Memory | None = None
         self._names: tuple[str, ...] | None = None
+
+    @property
+    def node(self) -> NodeConfig:
+        """The configuration of the party's node."""
+        return NodeConfig.of(self.context.node_config)
 
     @property
     def setup(self) -> Setup:

@@ -17,7 +17,7 @@ from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.interventions import NODE_KEY, USERS
+from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, ForgottenError
 from flwr_causal.party.door import PartyDoor
@@ -33,14 +33,14 @@ from flwr_causal.protocol.bundle import (
     parts_of,
 )
 from flwr_causal.protocol.replay import REPLAY, unpacked
-from flwr_causal.protocol.schema import own_version, party_name
+from flwr_causal.protocol.schema import own_version, partition_of, party_name
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from flwr.app import Array
 
@@ -61,15 +61,19 @@ _last_setup: dict[str, Setup] = {}
 class _App(ClientApp):
     """A ClientApp that Ray, which sends it with each message, packs as what it is built from."""
 
-    def __init__(self, clients: Clients, source: Callable[[Context], Source]) -> None:
+    def __init__(
+        self, clients: Clients, source: Callable[[Context], Source], node_keys: Collection[str]
+    ) -> None:
         super().__init__()
-        self._built_from = (clients, source)
+        self._built_from = (clients, source, node_keys)
 
     def __reduce__(self) -> tuple[Callable[..., ClientApp], tuple[Any, ...]]:
         return client_app, self._built_from
 
 
-def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientApp:
+def client_app(
+    clients: Clients, source: Callable[[Context], Source], node_keys: Collection[str] = ()
+) -> ClientApp:
     """Build the ClientApp that runs one method, or any of several.
 
     Parameters
@@ -80,13 +84,20 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     source : callable
         Finds a node's data from its context, which holds the node's configuration
         (``data-path``, or ``partition-id`` in a simulation) and the run's.
+    node_keys : collection of str, default ()
+        Keys of the node's configuration that `source` reads beside those of docs/policy.md. A node
+        with any other key takes no part.
 
     Returns
     -------
     ClientApp
         Handles ``train``, ``query`` and ``query.schema`` messages.
     """
-    app = _App(clients, source)
+    app = _App(clients, source, node_keys)
+
+    def door_of(context: Context) -> PartyDoor:
+        own = {clients.contract.method: clients} if isinstance(clients, type) else clients
+        return PartyDoor.of(context, node_keys, own)
 
     @app.query("schema")
     def schema(message: Message, context: Context) -> Message:
@@ -95,7 +106,7 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
         about = {"method": str(config.get("method", "")), "exchange": SCHEMA}
         name, own = party_name(context), None
         try:
-            own = PartyDoor.of(context)
+            own = door_of(context)
             party = source(context)
             name, about["table"] = party.name, party.table
             report = _report(clients, party, config, context, own)
@@ -111,12 +122,12 @@ def client_app(clients: Clients, source: Callable[[Context], Source]) -> ClientA
     @app.train()
     def train(message: Message, context: Context) -> Message:
         """Let the client answer an exchange of the training."""
-        return _reply(clients, source, message, context)
+        return _reply(clients, source, message, context, door_of(context))
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
         """Let the client answer a question after the training."""
-        return _reply(clients, source, message, context)
+        return _reply(clients, source, message, context, door_of(context))
 
     return app
 
@@ -131,7 +142,7 @@ def _report(
     """Return what a party reports of its table, with its key where the run adds up securely."""
     masked = bool(config.get("secure-aggregation"))
     own.check_question(config, masked=masked)
-    secure.check_demand(context, met=masked)
+    secure.check_demand(own.node, met=masked)
     table = own.shown(party.read())
     options = _behind("option-", config)
     private, running = privacy.is_private(options), _is_running(context, config)
@@ -145,7 +156,7 @@ def _report(
     policy = Policy.from_dict(_behind("policy-", config))
     shown = Source(party.name, lambda: table)
     client = _client_type(clients, config)(shown, context, options=options)
-    if NODE_KEY in context.node_config and "interventions" not in client.contract.reports:
+    if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
             f"its node config states interventions, which '{client.contract.method}' does "
             f"not use: use {USERS}, or take them out"
@@ -166,8 +177,8 @@ def _report(
 
 def _reported(message: Message, context: Context, name: str, report: dict[str, Any]) -> Message:
     """Return the reply that holds a report, or an error in its place."""
-    partition = context.node_config.get("partition-id", -1)
-    head = {"party": name, "version": own_version(), "partition-id": partition}
+    head: dict[str, Any] = {"party": name, "version": own_version()}
+    head["partition-id"] = partition_of(context)
     return Message(RecordDict({records.CONFIG: ConfigRecord({**head, **report})}), reply_to=message)
 
 
@@ -247,11 +258,14 @@ def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
 
 
 def _reply(
-    clients: Clients, source: Callable[[Context], Source], message: Message, context: Context
+    clients: Clients,
+    source: Callable[[Context], Source],
+    message: Message,
+    context: Context,
+    own: PartyDoor,
 ) -> Message:
     """Answer an exchange; note what leaves before it does."""
     config: dict[str, Any] = records.config_of(message.content)
-    own = PartyDoor.of(context)
     about: dict[str, Any] = {
         "method": str(config.get("method", "")),
         "exchange": str(config.get("exchange", "")),
@@ -280,7 +294,7 @@ def _answer(
     ``note`` is called with what will leave, before the party remembers that it has left.
     """
     context = client.context
-    secure.check_demand(context, met=client.setup.masked)
+    secure.check_demand(client.node, met=client.setup.masked)
     if config.get("exchange") == REPLAY.name:
         return _replay(client, clients, message, note)
     if config.get("exchange") == TOTALS.name:

@@ -267,7 +267,7 @@ class FedPCClient(ColumnsClient):
 
     @property
     def _model_path(self) -> str:
-        return str(self.context.node_config.get("model-path", ""))
+        return str(self.node.model_path or "")
 
     def _domain(self, asked: Asked) -> Domain:
         """Return the joint domain."""
@@ -308,7 +308,7 @@ class FedPCClient(ColumnsClient):
         With LearnSPN and weights by counts clusters are not split by the class, as in the paper.
         """
         options, target = self.setup.options, self._target
-        name = str(self.context.node_config.get("learner", options["learner"]))
+        name = self.node.learner or str(options["learner"])
         split = target in domain.names and not (name == "spn" and weights == "counts")
         # By default train_party takes an elliptical leaf over the numbers of a cluster.
         default = name == "class-conditional"

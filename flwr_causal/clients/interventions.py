@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.clients.linear import LinearClient
 from flwr_causal.core.discrete.small_counts import are_small, withheld
-from flwr_causal.data.interventions import NODE_KEY, by_party, split_names, targets_by_row
+from flwr_causal.data.interventions import by_party, targets_by_row
 from flwr_causal.data.read.pieces import whole
 from flwr_causal.protocol.door import RefusedError
 
@@ -85,8 +85,7 @@ class InterventionClient(LinearClient):
     def _targets(self, policy: Policy, num_rows: int) -> tuple[IntArray, list[Targets]]:
         """Return each kept row's position in a list of sets of targets, and that list."""
         stated = by_party(str(self.options["interventions"])).get(self.source.name, [])
-        of_node = split_names(str(self.context.node_config.get(NODE_KEY, "")))
-        column, own = self._target_column, [*stated, *of_node]
+        column, own = self._target_column, [*stated, *self.node.interventions]
         if not column:
             return np.zeros(num_rows, dtype=np.int64), [tuple(sorted({*own}))]
         codes, sets = targets_by_row(whole(super().table()), column, own)

@@ -31,9 +31,9 @@ from flwr_causal.core.privacy.release import (
 from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.data.check.columns import all_columns
 from flwr_causal.data.check.report import ColumnReport, TableReport
-from flwr_causal.data.interventions import NODE_KEY
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.releases import ReleaseFile
 from flwr_causal.protocol.schema import party_name
 
@@ -125,7 +125,7 @@ def of_line(context: Context, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file(context: Context, run: str) -> ReleaseFile:
-    return ReleaseFile.of(context.node_config, run, party_name(context))
+    return ReleaseFile.of(NodeConfig.of(context.node_config), run, party_name(context))
 
 
 def public_report(context: Context, table: Table) -> TableReport:
@@ -136,7 +136,7 @@ def public_report(context: Context, table: Table) -> TableReport:
     ConfigError
         If the node's configuration states interventions, which a private run does not use.
     """
-    if NODE_KEY in context.node_config:
+    if NodeConfig.of(context.node_config).interventions:
         raise ConfigError(
             "its node config states interventions, which a run with epsilon does not use: take "
             "them out"

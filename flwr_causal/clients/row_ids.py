@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
@@ -19,6 +18,8 @@ from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays
@@ -66,14 +67,14 @@ class RowIdClient(CausalClient):
 
     def secret(self) -> bytes | None:
         """Return the secret under which ids are hashed."""
-        node = self.context.node_config
-        if "row-secret-file" in node:
-            return _secret_in(Path(str(node["row-secret-file"])))
-        if "row-secret" in node:
-            return str(node["row-secret"]).encode()
+        node = self.node
+        if node.row_secret_file is not None:
+            return _secret_in(node.row_secret_file)
+        if node.row_secret:
+            return node.row_secret.encode()
         # A simulation needs no secret, because all tables are on one machine. The random numbers of
         # rows follow from the secret; in a simulation the secret is the seed.
-        return str(self.setup.options["seed"]).encode() if "partition-id" in node else None
+        return str(self.setup.options["seed"]).encode() if node.is_simulated else None
 
     def _ids(self) -> pd.Series:
         ids = self._id_column()

@@ -18,6 +18,7 @@ from flwr.app import ConfigRecord
 from flwr_causal.clients.base import cached
 from flwr_causal.data.check.checks import own_problems
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
 from flwr_causal.protocol.secure.keys import (
     KEY_BYTES,
@@ -29,8 +30,6 @@ from flwr_causal.protocol.secure.keys import (
 from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
 from flwr_causal.protocol.secure.neighbours import Circle, circle_of
 from flwr_causal.protocol.secure.signatures import (
-    PEERS,
-    SUMS_KEY,
     check_peers,
     read_peers,
     signed_key,
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
 
-#: The key of the node config by which a party insists on secure sums.
-NODE_KEY = "secure-aggregation"
 #: The record in the node's state.
 SECURE = "secure-sums"
 # What it holds beside the key: of the agreements and of the exchange that were answered last, and
@@ -77,7 +74,7 @@ _LAST = ("keys", "least", "number")
 _NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
 
 
-def check_demand(context: Context, *, met: bool) -> None:
+def check_demand(node: NodeConfig, *, met: bool) -> None:
     """Check that a run has secure sums where the node's configuration asks for them.
 
     Raises
@@ -85,10 +82,10 @@ def check_demand(context: Context, *, met: bool) -> None:
     ConfigError
         If it has none; nothing of the party's table leaves it.
     """
-    if context.node_config.get(NODE_KEY) in (True, 1, "true") and not met:
+    if node.secure_aggregation and not met:
         raise ConfigError(
-            f"Its node config has {NODE_KEY}=true, and this run adds nothing up securely: set the "
-            "option 'secure_aggregation', or take the key out of the node config."
+            "Its node config has secure-aggregation=true, and this run adds nothing up securely: "
+            "set the option 'secure_aggregation', or take the key out of the node config."
         )
 
 
@@ -115,8 +112,8 @@ def offer_key(state: RecordDict, *, running: bool) -> str:
 def offered(context: Context, party: str, *, running: bool) -> dict[str, str]:
     """Return the party's public key for its report, signed where its node config says so."""
     key = offer_key(context.state, running=running)
-    file = context.node_config.get(SUMS_KEY)
-    if not file:
+    file = NodeConfig.of(context.node_config).sums_key
+    if file is None:
         return {"public-key": key}
     return {"public-key": key, "signature": signed_key(key, party, context.run_id, str(file))}
 
@@ -292,8 +289,8 @@ def peers_of(context: Context, setup: Setup) -> Peers:
 
 def _signed_keys(context: Context, setup: Setup) -> tuple[bytes, ...]:
     """Return the parties' public keys; where the party knows its peers, they have signed them."""
-    file = context.node_config.get(PEERS)
-    if file:
+    file = NodeConfig.of(context.node_config).peers
+    if file is not None:
         named = (setup.keys, setup.key_signatures, setup.key_names)
         check_peers(*named, context.run_id, read_peers(str(file)))
     return tuple(bytes.fromhex(key) for key in setup.keys)

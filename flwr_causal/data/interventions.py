@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 #: Columns on which interventions act together, in the order of their names; () for none.
 Targets = tuple[str, ...]
 
-#: The key of a node's config that names the targets of all its rows.
-NODE_KEY = "interventions"
-
 #: The methods that use known interventions, for messages of those that do not.
 USERS = "the methods 'moments', 'notears-admm', '2dbn' and 'fedcausal'"
 

@@ -6,10 +6,9 @@ identifiers. Simulated parties have none of the three.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from logging import ERROR, WARNING
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
@@ -17,6 +16,7 @@ from flwr.supercore import log
 from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers
+from flwr_causal.party.node_config import NodeConfig, check_keys
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import (
     FAILED,
@@ -28,11 +28,10 @@ from flwr_causal.party.record import (
     exchanges_since,
     left,
 )
-from flwr_causal.protocol.release import RELEASES
 from flwr_causal.protocol.terms import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from flwr.app import Context, RecordDict
 
@@ -43,20 +42,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.bundle import Training
     from flwr_causal.protocol.setup import Setup
 
-#: The keys of the node config.
-POLICY, RECORD = "policy", "record"
-#: The record's name beside the policy.
-RECORD_FILE = "record.jsonl"
 
-
-def record_path(node_config: Mapping[str, Any]) -> Path | None:
-    """Return where a node keeps its record; None where its configuration asks for none."""
-    if RECORD in node_config:
-        return Path(str(node_config[RECORD]))
-    return Path(str(node_config[POLICY])).parent / RECORD_FILE if POLICY in node_config else None
-
-
-def policy_of(node_config: Mapping[str, Any]) -> PartyPolicy:
+def policy_of(node: NodeConfig) -> PartyPolicy:
     """Return a node's policy; without one, one that allows everything.
 
     Raises
@@ -64,13 +51,10 @@ def policy_of(node_config: Mapping[str, Any]) -> PartyPolicy:
     ConfigError
         If it cannot be read; the party's log says why.
     """
-    for key in (POLICY, RECORD, RELEASES):
-        if key in node_config and not Path(str(node_config[key])).is_absolute():
-            raise ConfigError(f"'{key}' of the node config is no absolute path: give one")
-    if POLICY not in node_config:
+    if node.policy is None:
         return PartyPolicy()
     try:
-        return PartyPolicy.read(str(node_config[POLICY]))
+        return PartyPolicy.read(str(node.policy))
     except ConfigError as error:
         log(ERROR, "%s", error)
         raise ConfigError(
@@ -90,27 +74,42 @@ class PartyDoor:
     record : PartyRecord or None
     guarded : bool
         Whether the node is a real one, with a table of its own, or has a policy.
+    node : NodeConfig
     """
 
     run_id: int
     policy: PartyPolicy
     record: PartyRecord | None
     guarded: bool
+    node: NodeConfig = field(default_factory=NodeConfig)
 
     @classmethod
-    def of(cls, context: Context) -> PartyDoor:
+    def of(
+        cls,
+        context: Context,
+        further: Collection[str] = (),
+        clients: Mapping[str, Any] | None = None,
+    ) -> PartyDoor:
         """Return the door of a node.
+
+        Parameters
+        ----------
+        context : Context
+        further, clients
+            They declare further keys of its configuration, see
+            :func:`flwr_causal.party.node_config.check_keys`.
 
         Raises
         ------
         ConfigError
-            If its policy cannot be read; the party's log says why.
+            If its configuration or its policy cannot be used; of the policy the party's log says
+            why.
         """
-        node = context.node_config
-        policy = policy_of(node)
-        path = record_path(node)
-        record = None if path is None else PartyRecord(path)
-        return cls(context.run_id, policy, record, POLICY in node or "partition-id" not in node)
+        check_keys(context.node_config, further, clients)
+        node = NodeConfig.of(context.node_config)
+        record = None if node.record is None else PartyRecord(node.record)
+        guarded = node.policy is not None or not node.is_simulated
+        return cls(context.run_id, policy_of(node), record, guarded, node)
 
     def shown(self, table: Table) -> Table:
         """Return the table as runs see it, without the columns that the policy withholds."""

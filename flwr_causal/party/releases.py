@@ -10,15 +10,15 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.errors import FederationError
-from flwr_causal.party.door import record_path
-from flwr_causal.protocol.release import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
+
+    from flwr_causal.party.node_config import NodeConfig
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,12 @@ class ReleaseFile:
     path: Path | None
 
     @classmethod
-    def of(cls, node_config: Mapping[str, Any], run: str, party: str) -> ReleaseFile:
+    def of(cls, node: NodeConfig, run: str, party: str) -> ReleaseFile:
         """Return the file of a run: in the directory of the node config, or beside the record."""
-        record = record_path(node_config)
-        directory = node_config.get(RELEASES) or (record and record.parent / RELEASES)
-        if not directory:
+        if node.releases is None:
             return cls(None)
         name = hashlib.blake2b(f"{run} {party}".encode(), digest_size=16).hexdigest()
-        return cls(Path(str(directory)) / f"{name}.json")
+        return cls(node.releases / f"{name}.json")
 
     def read(self) -> dict[str, dict[str, Any]]:
         """Return what is kept, by name; nothing where there is no file.

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flwr_causal.data.read.tables import SUFFIXES
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 from flwr_causal.party.door import policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
+    from flwr_causal.party.node_config import NodeConfig
     from flwr_causal.party.policy import PartyPolicy
 
-#: The keys of the node config: a file or a directory, or names with their files.
-PATH, TABLES = "data-path", "tables"
 
-
-def table_path(node_config: Mapping[str, Any], wanted: str = "") -> Path:
+def table_path(node: NodeConfig, wanted: str = "") -> Path:
     """Return the file of the table that a run names.
 
     Parameters
     ----------
-    node_config : mapping
+    node : NodeConfig
         With ``data-path``, a file or a directory whose files are tables by their names without
         suffix, or ``tables``, such as ``"survey=/data/a.csv,labs=/data/b.parquet"``. The files of a
         directory are listed anew in each call. A ``policy`` may withhold tables.
@@ -33,11 +30,11 @@ def table_path(node_config: Mapping[str, Any], wanted: str = "") -> Path:
     Raises
     ------
     ConfigError
-        If ``tables`` or the policy cannot be read.
+        If the policy cannot be read.
     DataError
         If the node config states no table, or none of this name.
     """
-    there = tables_of(node_config, policy_of(node_config))
+    there = tables_of(node, policy_of(node))
     if wanted and "" in there:
         raise DataError(
             f"the run asks for the table '{wanted}', and this node has one table without a name: "
@@ -52,32 +49,31 @@ def table_path(node_config: Mapping[str, Any], wanted: str = "") -> Path:
     raise DataError(f"this node {asked}: give a name by the option 'data', of: {names}")
 
 
-def tables_of(node_config: Mapping[str, Any], policy: PartyPolicy) -> dict[str, Path]:
+def tables_of(node: NodeConfig, policy: PartyPolicy) -> dict[str, Path]:
     """Return the tables that runs may use, by name; the only one of a node may have none.
 
     Parameters
     ----------
-    node_config : mapping
+    node : NodeConfig
         As of :func:`table_path`.
     policy : PartyPolicy
         It may withhold tables.
 
     Raises
     ------
-    ConfigError, DataError
-        As of :func:`table_path`.
+    DataError
+        If the node config states no table, or has a directory with two tables of one name.
     """
-    named = {key: node_config[key] for key in node_config if key.split(".")[0] == TABLES}
-    if (PATH in node_config) is bool(named):
+    path = node.data_path
+    if (path is not None) is bool(node.tables):
         raise DataError(
             "This node's config has no path of its data, or two. Start its SuperNode with "
             "--node-config \"data-path='/absolute/path/to/table.csv'\", a directory of tables, or "
             "tables='name=/path,name=/path'."
         )
-    path = Path(str(node_config.get(PATH, "")))
-    if PATH in node_config and not path.is_dir():
+    if path is not None and not path.is_dir():
         return {"": path}
-    there = _in_directory(path) if PATH in node_config else _named(named)
+    there = node.tables if path is None else _in_directory(path)
     return {name: file for name, file in there.items() if policy.gives(name)}
 
 
@@ -92,22 +88,4 @@ def _in_directory(directory: Path) -> dict[str, Path]:
         if name in found:
             raise DataError(f"this node has two tables of the name '{name}': rename one")
         found[name] = file
-    return found
-
-
-def _named(given: Mapping[str, Any]) -> dict[str, Path]:
-    """Return the tables of ``tables``, a text of pairs, or of ``tables.NAME`` in a TOML file."""
-    pairs = [pair.partition("=") for pair in str(given.get(TABLES, "")).split(",") if pair.strip()]
-    pairs += [
-        (key[len(TABLES) + 1 :], "=", str(path)) for key, path in given.items() if key != TABLES
-    ]
-    found: dict[str, Path] = {}
-    for pair in pairs:
-        name, equals, path = (part.strip() for part in pair)
-        if not (name and equals and Path(path).is_absolute()) or name in found:
-            raise ConfigError(
-                "'tables' of the node config is not of the form name=/absolute/path,"
-                "name=/absolute/path with different names"
-            )
-        found[name] = Path(path)
     return found

@@ -174,10 +174,17 @@ def party_name(context: Context) -> str:
 
     On a real node it is the ``name`` of the node config; without one only Flower's id remains.
     """
-    node = context.node_config
-    if "partition-id" in node:
-        return f"party {node['partition-id']}"
-    return str(node.get("name", f"node {context.node_id}"))
+    name = context.node_config.get("name")
+    if "partition-id" in context.node_config:
+        return f"party {context.node_config['partition-id']}"
+    own = name.strip() if isinstance(name, str) else ""
+    return own or f"node {context.node_id}"
+
+
+def partition_of(context: Context) -> int:
+    """Return the number of a simulated party; -1 on real nodes, and where it is no number."""
+    number = context.node_config.get("partition-id")
+    return number if isinstance(number, int) and number >= 0 else -1
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
+from itertools import combinations
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,12 @@ def exchange_schema(
         )
     # Node ids are random in each run: parties are ordered by what stays the same.
     answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
-    answers = _with_unique_names(answers)
+    answers, late = _with_unique_names(method, answers)
     check_versions(answers)
     check_errors(answers)
     reports = {party.name: TableReport.from_dict(values) for party, values in answers}
     _check_parts(reports)
     parties = with_groups(method, [party for party, _ in answers])
-    late: tuple[str, ...] = ()
     federation, agreement = agreed(method, parties, reports)
     if method.secure_aggregation and not method.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
@@ -99,7 +99,7 @@ def exchange_schema(
         federation, agreement = agreed(method, parties, reports, total)
         federation.failures = failures
         if lost:
-            late = (
+            late += (
                 f"The run began without {', '.join(lost)}, which gave no reply in the exchange of "
                 "totals. Sums of secure_aggregation never include a party that comes later.",
             )
@@ -368,38 +368,58 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
 
 
 def _with_unique_names(
-    answers: list[tuple[Party, dict[str, Any]]],
-) -> list[tuple[Party, dict[str, Any]]]:
-    """Add the node id to names that several parties chose.
+    method: Method[Any], answers: list[tuple[Party, dict[str, Any]]]
+) -> tuple[list[tuple[Party, dict[str, Any]]], tuple[str, ...]]:
+    """Add the node id to a name that several nodes have, and return a warning of each such name.
 
     Raises
     ------
     FederationError
-        If nodes of one name report the same: the rows of one party would count twice.
+        If nodes of one name report the same: the rows of one party would count twice. If a name has
+        to tell who takes part, as ``expected_parties`` names parties or keys are signed. If the
+        parties withhold their numbers, so that two reports on one table cannot be told.
     """
-    names = [party.name for party, _ in answers]
-    for place, (party, values) in enumerate(answers):
-        same = [
-            other.node_id
-            for other, theirs in answers[:place]
-            if (other.name, other.partition_id) == (party.name, party.partition_id)
-            and _same_report(values, theirs)
-        ]
-        if same:
-            raise FederationError(
-                f"{party.name} is connected twice, as the nodes {same[0]} and {party.node_id} with "
-                "the same table; training was not started. End one of its SuperNodes. Two parties "
-                "need different names in their nodes' config."
-            )
-    return [
-        (
-            party
-            if names.count(party.name) == 1
-            else replace(party, name=f"{party.name} ({party.node_id})"),
-            values,
+    withheld = method.secure_aggregation or method.withholds_totals
+    nodes: dict[str, list[Party]] = {}
+    for party, _ in answers:
+        nodes.setdefault(party.name, []).append(party)
+    several = {name: own for name, own in nodes.items() if len(own) > 1}
+    for name, own in several.items():
+        reports = [values for party, values in answers if party in own]
+        text = f"{name} is connected twice, as the nodes {_listed(own)}"
+        remedy = (
+            "training was not started. End one of its SuperNodes. Two parties need different names "
+            "in their nodes' config."
         )
+        if not withheld and any(_same_report(*pair) for pair in combinations(reports, 2)):
+            raise FederationError(f"{text} with the same table; {remedy}")
+        if withheld or method.options.get("expected_parties") or any(one.signature for one in own):
+            raise FederationError(f"{text}; {remedy}")
+    unique = [
+        (replace(party, name=f"{party.name} ({party.node_id})"), values)
+        if party.name in several
+        else (party, values)
         for party, values in answers
     ]
+    if len({party.name for party, _ in unique}) < len(unique):
+        raise FederationError(
+            f"A node has the name of another one with its number, as {', '.join(several)} are told "
+            "apart; training was not started. Give each node a name of its own in its config."
+        )
+    warnings = tuple(
+        f"The nodes {_listed(own)} have one name, {name}: results name them by node, and after a "
+        "restart they are not found again. Give each party's node a name of its own in its config; "
+        "if both nodes are one party's, end one of them."
+        for name, own in several.items()
+    )
+    for warning in warnings:
+        log(WARNING, warning)
+    return unique, warnings
+
+
+def _listed(nodes: Sequence[Party]) -> str:
+    """Return the nodes of one name as text."""
+    return ", ".join(str(node.node_id) for node in nodes[:-1]) + f" and {nodes[-1].node_id}"
 
 
 def _same_report(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

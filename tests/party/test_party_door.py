@@ -27,6 +27,7 @@ from flwr_causal.clients import client_app
 from flwr_causal.errors import CausalError, ConfigError, DataError, PolicyError
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.identifiers import identifiers
+from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
 from flwr_causal.party.tables import table_path
@@ -350,7 +351,8 @@ def test_a_run_names_one_of_a_partys_tables(tables, tmp_path):
     """A directory's files, without a restart; and what names are shown."""
 
     def path(wanted="", **node):
-        return table_path({key.replace("_", "-"): str(v) for key, v in node.items()}, wanted)
+        given = {key.replace("_", "-"): str(v) for key, v in node.items()}
+        return table_path(NodeConfig.of(given), wanted)
 
     assert path("south", data_path=tables) == tables / "south.csv"
     pairs = f"a={tables / 'west.csv'}, b={tables / 'south.csv'}"

@@ -64,7 +64,9 @@ def real_nodes(names, tables=TABLES):
         return Source(str(node["name"]), lambda: tables[node["place"]])
 
     configs = [{"name": name, "place": place} for place, name in enumerate(names)]
-    return LocalGrid(client_app(NotearsADMMClient, source), len(names), node_configs=configs)
+    return LocalGrid(
+        client_app(NotearsADMMClient, source, ["place"]), len(names), node_configs=configs
+    )
 
 
 def test_real_nodes_are_ordered_by_name():

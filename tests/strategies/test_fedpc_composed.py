@@ -162,7 +162,7 @@ def test_an_earlier_training_is_asked_again(vertical, tmp_path):
             number = int(context.node_config["number"])
             return Source(f"party {number}", lambda: tables[number])
 
-        return LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
+        return LocalGrid(client_app(FedPCClient, source, ["number"]), 2, node_configs=configs)
 
     from flwr_causal.app.job import execute
 
@@ -233,7 +233,7 @@ def test_a_secret_is_needed_on_real_nodes(vertical):
         number = int(context.node_config["number"])
         return Source(f"party {number}", lambda: tables[number])
 
-    grid = LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
+    grid = LocalGrid(client_app(FedPCClient, source, ["number"]), 2, node_configs=configs)
     with pytest.raises(CausalError, match="row-secret"):
         run(FedPC(training="one-pass", min_available_nodes=2), grid)
 
@@ -268,7 +268,7 @@ def test_a_party_may_use_its_own_learner(horizontal):
 
     def model(*learners):
         configs = [{"number": k, "learner": name} for k, name in enumerate(learners)]
-        grid = LocalGrid(client_app(FedPCClient, source), 3, node_configs=configs)
+        grid = LocalGrid(client_app(FedPCClient, source, ["number"]), 3, node_configs=configs)
         return run(FedPC(training="one-pass", min_available_nodes=3), grid).model
 
     same = model("class-conditional", "class-conditional", "class-conditional").log_likelihood(test)

@@ -192,7 +192,7 @@ def test_nodes_without_a_secret_are_named(tmp_path):
             | ({"row-secret-file" if "/" in secret else "row-secret": secret} if secret else {})
             for k, secret in enumerate(secrets)
         ]
-        grid = LocalGrid(client_app(FedPCClient, source), 2, node_configs=configs)
+        grid = LocalGrid(client_app(FedPCClient, source, ["number"]), 2, node_configs=configs)
         return run(FedPC(min_available_nodes=2, **options), grid)
 
     (warning,) = outcome("s", "").warnings

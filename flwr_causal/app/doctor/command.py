@@ -8,13 +8,10 @@ from flwr_causal.app.doctor.connection import check_connection
 from flwr_causal.app.doctor.coordinator import check_certificate, check_port, check_superlink
 from flwr_causal.app.doctor.finding import Finding
 from flwr_causal.app.doctor.machine import check_machine
-from flwr_causal.app.doctor.party import check_party
-from flwr_causal.compat import node_config_of
-from flwr_causal.party.door import record_path
+from flwr_causal.app.doctor.party import check_party, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
 
 def examine(
@@ -29,6 +26,7 @@ def examine(
     certificate: Path | None = None,
     certificate_key: Path | None = None,
     ended: bool = False,
+    settings: bool = False,
 ) -> list[Finding]:
     """Return what the checks find for which something is given; versions and disks always.
 
@@ -47,16 +45,14 @@ def examine(
     ended : bool, default False
         Whether the node with this `key` was started and ended with an error: where nothing else is
         found, another node has its place.
+    settings : bool, default False
+        Whether only keys and values of `node_config` are checked.
     """
-    node: dict[str, Any] | None = None
-    found: list[Finding] = []
-    if node_config is not None:
-        try:
-            node = node_config_of(node_config)
-        except ValueError as error:
-            text = f"it cannot be read: {error}"
-            found.append(Finding("problem", "node config", text, "Write key='value' key='value'."))
-    record = record_path(node or {})
+    node, wrong = (None, None) if node_config is None else read_settings(node_config)
+    found = [] if wrong is None else [wrong]
+    if settings:
+        return found
+    record = None if node is None else node.record
     found[:0] = check_machine([] if record is None else [record.parent])
     if node is not None:
         found += check_party(node)

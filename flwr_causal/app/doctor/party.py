@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flwr_causal.app import methods
 from flwr_causal.app.doctor.finding import Finding
+from flwr_causal.compat import node_config_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
-from flwr_causal.party.door import POLICY, RECORD, record_path
 from flwr_causal.party.identifiers import identifiers
-from flwr_causal.party.node_config import KEYS
+from flwr_causal.party.node_config import NodeConfig, check_keys
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
@@ -20,38 +19,56 @@ from flwr_causal.protocol.secure.signatures import PEERS, SUMS_KEY
 from flwr_causal.strategies.options import option_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+POLICY, RECORD = "policy", "record"
 
 
-def check_party(node: Mapping[str, Any]) -> Iterator[Finding]:
+def read_settings(text: str) -> tuple[NodeConfig | None, Finding | None]:
+    """Return a node's configuration, or what keeps it from being used.
+
+    Parameters
+    ----------
+    text : str
+        As ``flower-supernode --node-config`` takes it: keys and values, or the path of a TOML file.
+    """
+    try:
+        given = node_config_of(text)
+        check_keys(given, clients=methods.CLIENTS)
+        return NodeConfig.of(given), None
+    except CausalError as error:
+        found = Finding("problem", "node config", str(error), "docs/policy.md lists the keys.")
+    except ValueError as error:
+        remedy = "Write key='value' key='value'."
+        found = Finding("problem", "node config", f"it cannot be read: {error}", remedy)
+    return None, found
+
+
+def check_party(node: NodeConfig) -> Iterator[Finding]:
     """Look at what a node's configuration names.
 
     Parameters
     ----------
-    node : mapping
-        The configuration.
+    node : NodeConfig
     """
-    unknown = [key for key in node if key.split(".")[0] not in KEYS]
-    if unknown:
-        text = f"there is no key {', '.join(unknown)}; there are {', '.join(KEYS)}"
-        yield Finding("problem", "node config", text, "Correct the name.")
-    if "name" not in node:
+    if not node.name:
         text = "the node has no name; logs would show Flower's number"
         yield Finding("note", "node config", text, "Give it a name of its own: name='north'.")
-    if "partition-id" in node:
+    if node.is_simulated:
         text = "'partition-id' means a simulation: the node would make up its data"
         yield Finding("problem", "node config", text, "Take it out.")
-    if "row-secret" in node:
+    if node.row_secret:
         text = "the process list of this machine shows 'row-secret'"
         yield Finding("note", "node config", text, "Write it into a file: row-secret-file.")
-    for key in ("row-secret-file", SUMS_KEY, PEERS):
-        if key in node and not Path(str(node[key])).is_file():
-            yield Finding("problem", key, f"there is no file {node[key]}", "Write it, or its path.")
+    files = {"row-secret-file": node.row_secret_file, SUMS_KEY: node.sums_key, PEERS: node.peers}
+    for key, file in files.items():
+        if file is not None and not file.is_file():
+            yield Finding("problem", key, f"there is no file {file}", "Write it, or its path.")
     policy = PartyPolicy()
-    if POLICY in node:
+    if node.policy is not None:
         try:
-            policy = PartyPolicy.read(str(node[POLICY]))
-            yield from _policy(policy, str(node[POLICY]))
+            policy = PartyPolicy.read(str(node.policy))
+            yield from _policy(policy, str(node.policy))
         except CausalError as error:
             yield Finding(
                 "problem", POLICY, str(error), "The node takes part in no run until then."
@@ -82,7 +99,7 @@ def _policy(policy: PartyPolicy, path: str) -> Iterator[Finding]:
     yield Finding("ok", POLICY, f"{path} can be read")
 
 
-def _tables(node: Mapping[str, Any], policy: PartyPolicy) -> Iterator[Finding]:
+def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
     """Read every table as a run would see it."""
     try:
         tables = tables_of(node, policy)
@@ -117,9 +134,9 @@ def _tables(node: Mapping[str, Any], policy: PartyPolicy) -> Iterator[Finding]:
             yield Finding("problem", subject, text, "Runs are refused.")
 
 
-def _record(node: Mapping[str, Any]) -> Iterator[Finding]:
+def _record(node: NodeConfig) -> Iterator[Finding]:
     """Look whether the record can be written, and whether it was changed."""
-    path = record_path(node)
+    path = node.record
     if path is None:
         yield Finding(
             "note", RECORD, "there is none: nothing says later what left", "docs/policy.md"

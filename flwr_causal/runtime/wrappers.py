@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
+
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,13 +21,27 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.method import Method
 
+# Parties clip by a mod of Flower's on their ClientApp: the contract declares no reply of a mod, and
+# the party's record would not be of what leaves.
+AT_THE_SERVER = {
+    DifferentialPrivacyClientSideFixedClipping: DifferentialPrivacyServerSideFixedClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping: DifferentialPrivacyServerSideAdaptiveClipping,
+}
+
 
 def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
-    """Refuse a wrapper around another method, or around exchanges that it cannot protect."""
+    """Refuse a wrapper around another method, or around exchanges that it cannot protect.
+
+    Raises
+    ------
+    ConfigError
+        Naming the wrapper and the method.
+    """
     inner: object = strategy
     if inner is method:
         return
     while inner is not None and inner is not method:
+        _check_clips(inner)
         inner = getattr(inner, "strategy", None)
     if inner is None:
         raise ConfigError(
@@ -52,6 +73,17 @@ def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     for exchange in method.later_exchanges:
         sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
         check_composes(method, strategy, exchange, sent)
+
+
+def _check_clips(wrapper: object) -> None:
+    """Refuse a wrapper that leaves the clipping to the parties, which do not clip."""
+    for kind, instead in AT_THE_SERVER.items():
+        if isinstance(wrapper, kind):
+            raise ConfigError(
+                f"{type(wrapper).__name__} adds noise for replies that the parties have clipped, "
+                f"but parties of flwr-causal do not clip. Use {instead.__name__} with the same "
+                "arguments: it clips each reply before the mean, and adds the same noise."
+            )
 
 
 def check_composes(

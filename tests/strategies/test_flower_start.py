@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
-from federations import app_of, make_federation, spy
+from federations import SpyGrid, app_of, make_federation, spy
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -183,15 +186,82 @@ def test_a_method_that_sends_nothing_to_clip_against_is_refused():
     assert not grid.training_messages
 
 
+def update_norm(sent, reply):
+    """How far the arrays of a reply are from those that were sent."""
+    return np.sqrt(sum(np.sum((reply[name] - sent[name]) ** 2) for name in sent))
+
+
 @pytest.mark.parametrize(
     "wrapper",
     [
         lambda m: DifferentialPrivacyServerSideAdaptiveClipping(m, 1e-9, 3),
-        lambda m: DifferentialPrivacyClientSideFixedClipping(m, 1e-9, 1e6, 3),
+        lambda m: DifferentialPrivacyServerSideFixedClipping(m, 1e-9, 0.1, 3),
     ],
 )
-def test_other_wrappers_run(wrapper):
-    method = admm(refit=False, max_rounds=6)
-    outcome = run(method, spy(TABLES), strategy=wrapper(method))
+def test_wrappers_clip_every_reply_before_the_mean(wrapper, monkeypatch):
+    method, norms = admm(refit=False, max_rounds=6), []
+    strategy = wrapper(method)
+    mean, configure = NotearsADMM.aggregate_train, NotearsADMM.configure_train
+    sent, norm = {}, []
+
+    def configured(self, number, arrays, config, grid):
+        sent.update(records.unpack_arrays(arrays))
+        norm.append(strategy.clipping_norm)
+        return configure(self, number, arrays, config, grid)
+
+    def averaged(self, number, replies):
+        replies = list(replies)
+        norms.extend(
+            update_norm(sent, records.arrays_of(reply.content)) / norm[-1] for reply in replies
+        )
+        return mean(self, number, replies)
+
+    monkeypatch.setattr(NotearsADMM, "configure_train", configured)
+    monkeypatch.setattr(NotearsADMM, "aggregate_train", averaged)
+    outcome = run(method, spy(TABLES), strategy=strategy)
     assert outcome.rounds == 6
     assert outcome.graph.is_acyclic()
+    assert len(norms) == 18
+    assert max(norms) == pytest.approx(1.0)
+
+
+class OfUsers(DifferentialPrivacyClientSideFixedClipping):
+    """A wrapper that a user derived from one of Flower's."""
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "instead"),
+    [
+        (lambda m: DifferentialPrivacyClientSideFixedClipping(m, 1.0, 1.0, 3), "ServerSideFixed"),
+        (
+            lambda m: DifferentialPrivacyClientSideAdaptiveClipping(m, 0.1, 3),
+            "ServerSideAdaptive",
+        ),
+        (lambda m: OfUsers(m, 1.0, 1.0, 3), "ServerSideFixed"),
+        (
+            lambda m: wrapped(DifferentialPrivacyClientSideFixedClipping(m, 1.0, 1.0, 3)),
+            "ServerSideFixed",
+        ),
+    ],
+)
+def test_wrappers_that_leave_the_clipping_to_the_parties_are_refused(wrapper, instead):
+    method, grid = admm(), spy(TABLES)
+    with pytest.raises(ConfigError, match=rf"do not clip\. Use DifferentialPrivacy{instead}Clip"):
+        run(method, grid, strategy=wrapper(method))
+    assert not grid.sent
+
+
+def test_a_mod_of_local_privacy_stands_around_the_parties_app():
+    inner = app_of(TABLES)
+    app = ClientApp()
+    app.train(mods=[LocalDpMod(0.01, 0.0, 1.0, 1e-5)])(lambda *given: inner(*given))
+    app.query("schema")(lambda *given: inner(*given))
+    grid = SpyGrid(app, 3)
+    run(admm(refit=False, max_rounds=6), grid)
+    norms = [
+        update_norm(records.arrays_of(message.content), records.arrays_of(reply.content))
+        for message, reply in zip(grid.training_messages, grid.replies[3:], strict=True)
+    ]
+    assert max(norms) == pytest.approx(0.01)
+    with pytest.raises(FederationError, match="LocalDpMod expects the keys"):
+        run(Moments(), SpyGrid(app, 3))

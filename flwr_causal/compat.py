@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ __all__ = [
     "set_task_identity",
 ]
 
+# A key and its value, as Flower finds them in the text of a node's configuration.
+_PAIR = re.compile(r"""\S+?=(?:'[^']*'|"[^"]*"|\S+)""")
 CLIENT_RAISED: int = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 NODE_UNAVAILABLE: int = ErrorCode.NODE_UNAVAILABLE
 #: A node whose clock is further ahead or behind, in seconds, is refused.
@@ -138,11 +141,14 @@ def node_config_of(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If it cannot be read.
+        If it cannot be read, or holds a part that Flower leaves out without a word.
     """
     from click import ClickException
     from flwr.common.config import parse_config_args
 
+    rest = "" if text.endswith(".toml") else _PAIR.sub(" ", text).strip()
+    if rest:
+        raise ValueError(f"'{rest.split()[0]}' is no key='value' without blanks around the '='")
     try:
         return dict(parse_config_args([text]))
     except (ClickException, OSError) as error:

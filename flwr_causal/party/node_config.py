@@ -209,7 +209,7 @@ def check_keys(
         room, dot, name = key.partition(".")
         if key in known or (room == TABLES and dot):
             continue
-        own = getattr(clients[room], "node_keys", ()) if clients and dot and room in clients else ()
+        own = tuple(clients[room].node_keys) if clients and dot and room in clients else ()
         if name not in own:
             unknown.append((key, [*known, *(f"{room}.{one}" for one in own)]))
     if unknown:
@@ -219,7 +219,7 @@ def check_keys(
 def _without(key: str, known: Collection[str]) -> str:
     """Return that there is no such key, and which one may be meant."""
     near = get_close_matches(key.strip().lower().replace("_", "-"), known, n=1)
-    text = f"there is no key {key}"
+    text = f"there is no key '{key}'"
     return f"{text} (did you mean '{near[0]}'?)" if near else f"{text} among {', '.join(known)}"
 
 

@@ -370,6 +370,13 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
         "policy": f"{bundle}/policy.toml",
         "secure-aggregation": True,
     }
+    # A node that would take part in no run is not started.
+    (tmp_path / "bin" / "flwr-causal").write_text(
+        '#!/bin/sh\n[ "$2" != --settings ] || { echo "wrong: $4"; exit 1; }\n'
+    )
+    told = subprocess.run([start], env=environment, capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == f"wrong: {bundle}/state/node.toml\n"
     for wrong in ("relative.csv", "/no/such/table.csv", f"{tmp_path}/it's.csv"):
         told = subprocess.run([start, wrong], env=environment, capture_output=True, text=True)
         assert told.returncode == 2

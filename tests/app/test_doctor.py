@@ -19,7 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from processes import free_port
+from typer.testing import CliRunner
 
+from flwr_causal import command_line
 from flwr_causal.app.deploy import keys
 from flwr_causal.app.doctor import connection, machine
 from flwr_causal.app.doctor.command import examine
@@ -210,9 +212,10 @@ def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
         return text
 
     assert "a.txt does not exist" in said(**{"data-path": "/nowhere/a.txt"})
-    assert "there is no key data_path" in said(data_path="a")
+    assert "there is no key 'data_path' (did you mean 'data-path'?)" in said(data_path="a")
     assert "no path of its data, or two" in said(**{"data-path": None})
     assert "simulation" in said(**{"partition-id": 1})
+    assert "there is no learner 'sppn'; there are" in said(learner="sppn")
     assert "there is no file /none" in said(**{"row-secret-file": "/none"})
     assert "no rule 'metods'" in said("metods = []")
     assert "no method momnets" in said('methods = ["momnets"]')
@@ -224,6 +227,29 @@ def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(machine, "ROOM", 2**80)
     assert {one.split(":")[0] for one in problems(examine())} == {"disk"}
+
+
+def test_settings_alone_say_what_the_node_would_say(tmp_path):
+    def said(config):
+        found = examine(node_config=config, settings=True)
+        return [one.text for one in found]
+
+    config = node(tmp_path, **{"data-path": "/nowhere/a.csv"})
+    assert said(config) == []
+    (text,) = said(f"{config} secure-aggregation=2 peers=''")
+    assert "'secure-aggregation' is neither true nor false: write true" in text
+    assert "'peers' is empty" in text
+    assert "(did you mean 'policy'?)" in said(f"{config} polcy='/p'")[0]
+    # Flower would leave these parts out, and start the node without them.
+    for dropped in ("secure-aggregation", "secure-aggregation = true", "secure-aggregation: true"):
+        assert "cannot be read: 'secure-aggregation" in said(f"{config} {dropped}")[0]
+    file = tmp_path / "node.toml"
+    file.write_text("interventions = ['x']\n")
+    assert "cannot be read: The value for key interventions" in said(str(file))[0]
+    command = ["doctor", "--settings", "--node-config"]
+    told = CliRunner().invoke(command_line.app, [*command, f"{config} polcy='/p'"])
+    assert (told.exit_code, "polcy" in told.stdout) == (1, True)
+    assert CliRunner().invoke(command_line.app, [*command, config]).exit_code == 0
 
 
 def test_a_superlinks_own_files(tmp_path):

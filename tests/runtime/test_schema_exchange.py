@@ -75,9 +75,43 @@ def test_real_nodes_are_ordered_by_name():
     assert {p.partition_id for p in federation.parties} == {-1}
 
 
-def test_names_that_several_nodes_chose_are_told_apart():
-    federation, *_ = exchange_schema(method(), real_nodes(["bern", "lab", "lab"]))
+def test_names_that_several_nodes_chose_are_told_apart_with_a_warning(caplog):
+    federation, agreement, _ = exchange_schema(method(), real_nodes(["bern", "lab", "lab"]))
     assert [p.name for p in federation.parties] == ["bern", "lab (3)", "lab (4)"]
+    (warning,) = agreement.warnings
+    assert "The nodes 3 and 4 have one name, lab: " in warning
+    assert warning in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"expected_parties": "bern,lab"},
+        {"secure_aggregation": True, "min_available_nodes": 4},
+    ],
+)
+def test_equal_names_are_refused_where_names_tell_who_takes_part(options):
+    grid = real_nodes(["bern", "lab", "lab", "rome"], [*TABLES, TABLES[0]])
+    with pytest.raises(FederationError, match=r"lab is connected twice, as the nodes 3 and 4; tr"):
+        exchange_schema(method(**options), grid)
+
+
+def test_equal_names_of_withheld_reports_are_not_called_one_table():
+    grid = real_nodes(["bern", "lab", "lab"], TABLES)
+    with pytest.raises(FederationError, match=r"as the nodes 3 and 4; training was not started"):
+        exchange_schema(Moments(epsilon=1.0, round_timeout=5.0), grid)
+
+
+def test_equal_names_with_a_signed_key_are_refused():
+    nodes = [schema.Party(node_id, "lab", -1, signature="ab") for node_id in (2, 3)]
+    answers = [(nodes[0], {"rows": 1}), (nodes[1], {"rows": 2})]
+    with pytest.raises(FederationError, match="lab is connected twice, as the nodes 2 and 3; tr"):
+        schema._with_unique_names(method(), answers)
+
+
+def test_a_name_that_looks_like_a_numbered_one_hides_nobody():
+    with pytest.raises(FederationError, match="has the name of another one with its number"):
+        exchange_schema(method(), real_nodes(["lab", "lab", "lab (3)"]))
 
 
 def test_the_question_carries_the_policy():

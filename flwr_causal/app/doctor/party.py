@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.app import methods
 from flwr_causal.app.doctor.finding import Finding
 from flwr_causal.compat import node_config_of
+from flwr_causal.core.circuits.learners.by_name import NAMES
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
@@ -64,6 +65,9 @@ def check_party(node: NodeConfig) -> Iterator[Finding]:
     for key, file in files.items():
         if file is not None and not file.is_file():
             yield Finding("problem", key, f"there is no file {file}", "Write it, or its path.")
+    if node.learner and node.learner not in NAMES:
+        text = f"there is no learner '{node.learner}'; there are {', '.join(NAMES)}"
+        yield Finding("problem", "learner", text, "Correct the name.")
     policy = PartyPolicy()
     if node.policy is not None:
         try:

@@ -1,0 +1,214 @@
+"""A node's configuration: the type of each key, and keys that do not exist."""
+
+from pathlib import Path
+
+import pytest
+from federations import SpyGrid, make_federation
+
+from flwr_causal.app.methods import CLIENTS
+from flwr_causal.clients import MomentsClient, Source, client_app
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party.node_config import KEYS, NodeConfig, check_keys
+from flwr_causal.protocol.schema import party_name
+from flwr_causal.runtime.schema import exchange_schema
+from flwr_causal.strategies import Moments, run
+
+TABLES = make_federation(d=3, n=60, parties=2).tables
+PATHS = ["data-path", "policy", "record", "releases", "sums-key", "peers"]
+PATHS += ["row-secret-file", "model-path"]
+TEXTS = ["name", "row-secret", "learner", "interventions", "tables"]
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(one, True) for one in (True, 1, "true", "True", " TRUE ", "yes", "On", "1")]
+    + [(one, False) for one in (False, 0, "false", "FALSE", "No", " off", "0")],
+)
+def test_what_is_clearly_true_or_false(value, wanted):
+    assert NodeConfig.of({"secure-aggregation": value}).secure_aggregation is wanted
+
+
+@pytest.mark.parametrize("value", [2, -1, "ture", "", " ", 0.5, 1.0, "none", None, [True], "y"])
+def test_all_else_is_neither_true_nor_false(value):
+    with pytest.raises(ConfigError, match="'secure-aggregation' is neither true nor false: write"):
+        NodeConfig.of({"secure-aggregation": value})
+
+
+@pytest.mark.parametrize("key", [*PATHS, *TEXTS])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("", "empty"), (" \t", "empty")] + [(one, "no text") for one in (7, True, 0.5, None, ["/a"])],
+)
+def test_texts_are_texts_and_never_empty(key, value, words):
+    with pytest.raises(ConfigError, match=f"'{key}' is {words}"):
+        NodeConfig.of({key: value})
+
+
+@pytest.mark.parametrize("key", PATHS)
+def test_paths_are_absolute(key):
+    for wrong in ("a.csv", "~/a.csv", "./a.csv"):
+        with pytest.raises(ConfigError, match=f"'{key}' is no absolute path: give one"):
+            NodeConfig.of({key: wrong})
+    assert getattr(NodeConfig.of({key: " /a/b "}), key.replace("-", "_")) == Path("/a/b")
+
+
+@pytest.mark.parametrize("value", [-1, True, "0", 0.0, None])
+def test_numbers_are_numbers(value):
+    for key in ("partition-id", "num-partitions"):
+        with pytest.raises(ConfigError, match=f"'{key}' is no whole number from 0 on"):
+            NodeConfig.of({"partition-id": 0, key: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"partition-id": 0, "num-partitions": 2, "data-path": "/a"}, "'data-path' names its own"),
+        ({"partition-id": 0, "tables.a": "/a"}, r"'tables\.a' names its own"),
+        ({"data-path": "/a", "num-partitions": 2}, "of no use without 'partition-id'"),
+        ({"partition-id": 2, "num-partitions": 2}, "below 'num-partitions'"),
+        ({"row-secret": "s", "row-secret-file": "/s"}, "take one of them out"),
+        ({"interventions": " ,; "}, "'interventions' names no column"),
+        ({"tables": "a=b"}, "name=/absolute/path"),
+        ({"tables": "a=/b,a=/c"}, "different names"),
+        ({"tables": "a=/b", "tables.a": "/c"}, "different names"),
+        ({"tables.": "/c"}, "name=/absolute/path"),
+        ({"tables.a": 7}, "name=/absolute/path"),
+    ],
+)
+def test_what_does_not_go_together(given, words):
+    with pytest.raises(ConfigError, match=words):
+        NodeConfig.of(given)
+
+
+def test_a_message_names_every_problem_and_no_value():
+    given = {"row-secret": 4711, "policy": "", "peers": "secret.toml"}
+    with pytest.raises(ConfigError) as caught:
+        NodeConfig.of(given)
+    assert all(f"'{key}' is " in str(caught.value) for key in given)
+    assert "4711" not in str(caught.value)
+    assert "secret.toml" not in str(caught.value)
+
+
+def test_defaults_follow_from_the_policy_and_the_record():
+    own = NodeConfig.of({"policy": "/p/policy.toml"})
+    assert (own.record, own.releases) == (Path("/p/record.jsonl"), Path("/p/releases"))
+    own = NodeConfig.of({"policy": "/p/policy.toml", "record": "/r/record", "tables.a": "/a"})
+    assert (own.record, own.releases) == (Path("/r/record"), Path("/r/releases"))
+    assert own.tables == {"a": Path("/a")}
+    assert NodeConfig.of({"name": " north "}).name == "north"
+    assert NodeConfig.of({}) == NodeConfig()
+    assert set(vars(NodeConfig())) == {key.replace("-", "_") for key in KEYS}
+
+
+NEAREST = {
+    "polcy": "policy",
+    "secure_aggregation": "secure-aggregation",
+    "Secure_Aggregation": "secure-aggregation",
+    "secure-agregation": "secure-aggregation",
+    "data_path": "data-path",
+    "Policy": "policy",
+    "policy ": "policy",
+    "peer": "peers",
+    "row-secretfile": "row-secret-file",
+    "recrod": "record",
+    "partition_id": "partition-id",
+}
+
+
+@pytest.mark.parametrize("key", NEAREST)
+def test_keys_that_do_not_exist_are_named_with_the_nearest(key):
+    with pytest.raises(ConfigError) as caught:
+        check_keys([*KEYS, "tables.a", key])
+    assert f"there is no key '{key}' (did you mean '{NEAREST[key]}'?)" in str(caught.value)
+
+
+def test_a_key_that_resembles_none_is_told_which_there_are():
+    with pytest.raises(ConfigError, match="there is no key 'xyz' among name, data-path, tables"):
+        check_keys(["xyz"])
+
+
+class Binning(MomentsClient):
+    node_keys = ("bins",)
+
+
+def test_methods_declare_keys_of_their_own():
+    clients = {"binning": Binning, "moments": MomentsClient}
+    check_keys(["binning.bins", "name"], clients=clients)
+    for key in ("bins", "binning.bin", "moments.bins", "other.bins", "binning."):
+        with pytest.raises(ConfigError, match=f"there is no key '{key}'"):
+            check_keys([key], clients=clients)
+    with pytest.raises(ConfigError, match=r"did you mean 'binning\.bins'"):
+        check_keys(["binning.bin"], clients=clients)
+
+
+def nodes(configs, clients=CLIENTS, keys=()):
+    """A grid of nodes that count how often their tables are read."""
+    reads = []
+
+    def source(context):
+        def read():
+            reads.append(context.node_id)
+            return TABLES[context.node_id % 2]
+
+        return Source(party_name(context), read)
+
+    grid = SpyGrid(client_app(clients, source, keys), 2, node_configs=configs)
+    grid.reads = reads
+    return grid
+
+
+PLAIN = {"name": "south", "data-path": "/south.csv"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"polcy": "/p"},
+        {"secure-aggregation": "ture"},
+        {"policy": ""},
+        {"peers": ""},
+        {"record": ""},
+        {"partition-id": -1},
+        {"name": 7},
+    ],
+)
+def test_a_node_takes_no_part_before_its_table_is_read(wrong):
+    grid = nodes([{"name": "north", "data-path": "/north.csv", **wrong}, PLAIN])
+    with pytest.raises(CausalError, match=next(iter(wrong))):
+        run(Moments(), grid)
+    assert 2 not in grid.reads
+    assert not grid.training_messages
+
+
+def test_later_messages_are_refused_too():
+    grid = nodes([{"name": "north", "data-path": "/north.csv"}, PLAIN])
+    exchange_schema(Moments(), grid)
+    before = list(grid.reads)
+    for node_id in grid.get_node_ids():
+        grid.context(node_id).node_config["secure_aggregation"] = True
+    question = grid.sent[0]
+    for kind in ("train", "query"):
+        question.metadata.message_type = kind
+        (reply,) = grid.send_and_receive([question])
+        assert "there is no key 'secure_aggregation'" in reply.error.reason
+    assert grid.reads == before
+
+
+def test_a_demand_for_secure_sums_in_other_words_is_one():
+    grid = nodes([{"name": "north", "data-path": "/n.csv", "secure-aggregation": "Yes"}, PLAIN])
+    with pytest.raises(CausalError, match="north: Its node config has secure-aggregation=true"):
+        run(Moments(), grid)
+
+
+def test_an_apps_source_declares_the_keys_that_it_reads():
+    configs = [{"name": "north", "ward": 3}, {"name": "south", "ward": 4}]
+    with pytest.raises(CausalError, match="there is no key 'ward'"):
+        run(Moments(), nodes(configs))
+    assert run(Moments(), nodes(configs, keys=["ward"])).status == "completed"
+
+
+def test_an_apps_only_client_declares_keys_behind_its_method():
+    configs = [{"name": "north", "moments.bins": 3}, {"name": "south"}]
+    assert run(Moments(), nodes(configs, Binning)).status == "completed"
+    with pytest.raises(CausalError, match=r"there is no key 'moments\.bins'"):
+        run(Moments(), nodes(configs))

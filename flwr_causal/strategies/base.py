@@ -101,7 +101,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
     expected_parties : str, default ""
         The names of the parties that must take part, such as "north,south,west". The run waits for
         them by name, for ``round_timeout`` seconds, and says who is missing; other nodes take no
-        part. Default: all nodes that are connected once there are ``min_available_nodes``.
+        part, and two nodes of one name are refused. Default: all nodes that are connected once
+        there are ``min_available_nodes``.
     quorum : float, default 0.5
         The share of the parties (or of the sampled parties) that must reply in an exchange. If
         fewer reply, the run ends with an error, and the results so far are kept. With

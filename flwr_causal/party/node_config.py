@@ -49,7 +49,7 @@ def _path(value: Any) -> Path:
 
 
 def _flag(value: Any) -> bool:
-    text = str(value).strip().lower() if isinstance(value, bool | int | str) else ""
+    text = str(value).strip().lower()
     if text not in _FLAGS:
         raise _WrongValueError("is neither true nor false: write true or false")
     return _FLAGS[text]

@@ -184,7 +184,7 @@ def party_name(context: Context) -> str:
 def partition_of(context: Context) -> int:
     """Return the number of a simulated party; -1 on real nodes, and where it is no number."""
     number = context.node_config.get("partition-id")
-    return number if isinstance(number, int) and number >= 0 else -1
+    return number if isinstance(number, int) else -1
 
 
 @cache

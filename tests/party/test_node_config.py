@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 from federations import SpyGrid, make_federation
+from flwr.app import Context, RecordDict
 
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import MomentsClient, Source, client_app
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import KEYS, NodeConfig, check_keys
 from flwr_causal.protocol.schema import party_name
 from flwr_causal.runtime.schema import exchange_schema
-from flwr_causal.strategies import Moments, run
+from flwr_causal.strategies import Moments, NotearsADMM, run
 
 TABLES = make_federation(d=3, n=60, parties=2).tables
 PATHS = ["data-path", "policy", "record", "releases", "sums-key", "peers"]
@@ -100,13 +102,23 @@ def test_defaults_follow_from_the_policy_and_the_record():
     assert set(vars(NodeConfig())) == {key.replace("-", "_") for key in KEYS}
 
 
+def test_a_node_has_a_name_even_where_its_configuration_is_wrong():
+    def named(**given):
+        return party_name(Context(1, 2, given, RecordDict(), {}))
+
+    assert named(name=" north ") == "north"
+    assert named(name=7) == named(name=" ") == named() == "node 2"
+
+
 NEAREST = {
     "polcy": "policy",
     "secure_aggregation": "secure-aggregation",
     "Secure_Aggregation": "secure-aggregation",
     "secure-agregation": "secure-aggregation",
     "data_path": "data-path",
-    "Policy": "policy",
+    "POLICY": "policy",
+    "policy.a": "policy",
+    "SECURE_AGGREGATION": "secure-aggregation",
     "policy ": "policy",
     "peer": "peers",
     "row-secretfile": "row-secret-file",
@@ -204,7 +216,10 @@ def test_an_apps_source_declares_the_keys_that_it_reads():
     configs = [{"name": "north", "ward": 3}, {"name": "south", "ward": 4}]
     with pytest.raises(CausalError, match="there is no key 'ward'"):
         run(Moments(), nodes(configs))
-    assert run(Moments(), nodes(configs, keys=["ward"])).status == "completed"
+    grid = nodes(configs, keys=["ward"])
+    assert run(Moments(), grid).status == "completed"
+    # What Ray packs is built from the same keys.
+    assert grid._client_app.__reduce__()[1][2] == ["ward"]
 
 
 def test_an_apps_only_client_declares_keys_behind_its_method():
@@ -212,3 +227,31 @@ def test_an_apps_only_client_declares_keys_behind_its_method():
     assert run(Moments(), nodes(configs, Binning)).status == "completed"
     with pytest.raises(CausalError, match=r"there is no key 'moments\.bins'"):
         run(Moments(), nodes(configs))
+
+
+def test_a_demand_for_secure_sums_holds_in_every_exchange():
+    grid = nodes([{"name": "north", "data-path": "/n.csv"}, PLAIN])
+
+    def demand(record):
+        grid.context(grid.get_node_ids()[0]).node_config["secure-aggregation"] = "on"
+
+    with pytest.raises(CausalError, match="secure-aggregation=true, and this run adds nothing up"):
+        run(NotearsADMM(max_rounds=4, quorum=1.0), grid, on_round=demand)
+
+
+def test_private_runs_refuse_interventions_of_a_node():
+    grid = nodes([{"name": "north", "data-path": "/n.csv", "interventions": "x0"}, PLAIN])
+    with pytest.raises(CausalError, match="states interventions, which a run with epsilon does"):
+        run(Moments(epsilon=1.0), grid)
+
+
+def test_only_simulated_nodes_without_a_policy_are_not_guarded(tmp_path):
+    (tmp_path / "policy.toml").write_text("")
+    policy = {"policy": str(tmp_path / "policy.toml")}
+
+    def guarded(**given):
+        return PartyDoor.of(Context(1, 2, given, RecordDict(), {})).guarded
+
+    simulated = {"partition-id": 0, "num-partitions": 1}
+    assert [guarded(), guarded(**policy), guarded(**simulated, **policy)] == [True] * 3
+    assert not guarded(**simulated)

@@ -385,7 +385,12 @@ def _with_unique_names(
         nodes.setdefault(party.name, []).append(party)
     several = {name: own for name, own in nodes.items() if len(own) > 1}
     for name, own in several.items():
-        reports = [values for party, values in answers if party in own]
+        # Simulated parties of other numbers have other tables, which may be equal.
+        reports = [
+            {**values, "partition-id": party.partition_id}
+            for party, values in answers
+            if party in own
+        ]
         text = f"{name} is connected twice, as the nodes {_listed(own)}"
         remedy = (
             "training was not started. End one of its SuperNodes. Two parties need different names "

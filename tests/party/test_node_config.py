@@ -236,7 +236,7 @@ def test_a_demand_for_secure_sums_holds_in_every_exchange():
         grid.context(grid.get_node_ids()[0]).node_config["secure-aggregation"] = "on"
 
     with pytest.raises(CausalError, match="secure-aggregation=true, and this run adds nothing up"):
-        run(NotearsADMM(max_rounds=4, quorum=1.0), grid, on_round=demand)
+        run(NotearsADMM(max_rounds=8, quorum=1.0), grid, on_round=demand)
 
 
 def test_private_runs_refuse_interventions_of_a_node():

@@ -96,12 +96,21 @@ def outcome(case, how="", seed=0):
     return {name: np.asarray(value) for name, value in found.items() if value is not None}
 
 
-def assert_alike(found, expected):
+#: Scores are weights of a solver that stops when its steps are small.
+ITERATED = ("moments polish",)
+
+
+def assert_alike(case, found, expected):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         exact = name in ("adjacency", "rounds", "confidence")
+        atol = 1e-4 if case in ITERATED else 1e-7
         np.testing.assert_allclose(
-            found[name], value, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-7, err_msg=name
+            found[name],
+            value,
+            rtol=0 if exact else 1e-6,
+            atol=0 if exact else atol,
+            err_msg=f"{case}: {name}",
         )
 
 
@@ -111,7 +120,7 @@ def test_rounding_decides_nothing(case):
     for how in ("unit", "noise", "order"):
         by_place = case in ORDERED or "row_id" in CASES[case][2]
         if not (how == "order" and by_place):
-            assert_alike(outcome(case, how), expected)
+            assert_alike(case, outcome(case, how), expected)
 
 
 #: Environments in which sums, products and logarithms round otherwise.
@@ -142,6 +151,7 @@ def test_all_processors_find_the_same():
         assert other.keys() == first.keys()
         for case, expected in first.items():
             assert_alike(
+                case,
                 {name: np.array(value, dtype=float) for name, value in other[case].items()},
                 {name: np.array(value, dtype=float) for name, value in expected.items()},
             )

@@ -24,6 +24,7 @@ from flwr_causal.core.linear.selection import held_out_error
 from flwr_causal.core.linear.solution import edges_above, refit_support
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.series.design import lagged_graph, to_square
+from flwr_causal.core.ties import as_ranked, equal_to_largest, first_smallest
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.method import Request
@@ -244,7 +245,7 @@ class AdmmRun:
         variances = [part.second[j, j] for j, part in enumerate(partial)]
         starts = {
             "ADMM": topological_order(self._adjacencies()[0][:d, :d]),
-            "variance": [int(j) for j in np.argsort(variances, kind="stable")],
+            "variance": np.argsort(as_ranked(np.log(variances)), kind="stable").tolist(),
         }
         if known.all():
             starts |= sorted_orders(max(partial, key=lambda part: part.n), d)
@@ -252,7 +253,7 @@ class AdmmRun:
             search_orders(partial, self.masks, num_targets=d, starts=starts, pairs=pairs)
             for pairs in (self._possible(), known)
         ]
-        best = min(found, key=lambda solution: solution.best.score)
+        best = found[int(first_smallest([solution.best.score for solution in found]))]
         pairs = np.triu(known, 1).sum() / np.triu(np.ones_like(known), 1).sum()
         return replace(self, solution=best), {**best.info, "known_pairs": float(pairs)}
 
@@ -289,7 +290,8 @@ class AdmmRun:
         # Of equal errors the fewer lags are chosen: two orders give the same graph if it has no
         # edge at the further lags.
         lags = [candidate.lags for candidate in self.candidates]
-        return first + min(range(count), key=lambda k: (errors[k], lags[k]))
+        tied = np.flatnonzero(equal_to_largest(-np.array(errors)))
+        return first + min(tied.tolist(), key=lags.__getitem__)
 
     def _folds(self, moments: FloatArray) -> list[Moments]:
         """Return the moments of the training and of the held-out rows; sent divided by all rows."""

@@ -62,6 +62,7 @@ from flwr_causal.core.nonlinear.basis import (
     partial_shares,
     standardised,
 )
+from flwr_causal.core.ties import first_smallest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ def _gaussian_evidence(
         return fits + log_determinants, quadratics
 
     grid, quadratics = costs(_PRIORS)
-    k = int(np.argmin(grid))
+    k = int(first_smallest(grid))
     best, cost = _PRIORS[k], float(grid[k])
     if not own:
         return -0.5 * float(constant + cost), target

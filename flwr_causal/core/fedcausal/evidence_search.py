@@ -45,6 +45,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.ties import first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -328,7 +329,7 @@ def _moved(
         later += best(j, before | own)[0] - best(j, before)[0]
         gains.append(later + best(child, before)[0])
     gains.reverse()
-    place, present = int(np.argmax(gains)), order.index(child)
+    place, present = int(first_largest(gains)), order.index(child)
     if gains[place] <= gains[present] + SMALLEST_GAIN:
         return order
     return [*others[:place], child, *others[place:]]
@@ -378,4 +379,5 @@ def _moves(
         # NaN marks unknown changes and moves that are not allowed; comparisons with it are False.
         for cause, effect in np.argwhere(gains > SMALLEST_GAIN):
             moves.append((float(gains[cause, effect]), kind, int(cause), int(effect)))
-    return sorted(moves, key=lambda move: -move[0])
+    # Gains that are equal to three digits are tied, as in `recombined`.
+    return sorted(moves, key=lambda move: -round(move[0], 3))

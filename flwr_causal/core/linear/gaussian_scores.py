@@ -13,7 +13,7 @@ import scipy.linalg
 
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import by_variable, require_varying
-from flwr_causal.core.linear.regression import SINGULAR_PIVOT, regress
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, SINGULAR_PIVOT, regress
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 ScoreName = Literal["bic", "equal-variance"]
 SCORE_NAMES: tuple[ScoreName, ...] = ("bic", "equal-variance")
 
-# Lower limit of residual variances, as a share of the variable's variance. Smaller values are
-# rounding errors, whose logarithm is not bounded.
-RESIDUAL_FLOOR = 1e-12
 # A variable is treated as a linear combination of its parents if its variance given the parents is
 # below this share of its variance.
 COLLINEAR = 1e-10
@@ -199,6 +196,10 @@ def partial_correlations(correlation: FloatArray, parents: IntArray, child: int)
     """
     residual, without, with_another = residual_variances(correlation, parents, child)
     left = max(residual, RESIDUAL_FLOOR)
-    shares = with_another / left
-    shares[parents] = left / np.maximum(without, RESIDUAL_FLOOR)
-    return np.asarray(np.sqrt(np.clip(1.0 - shares, 0.0, 1.0)), dtype=np.float64)
+    total = np.full(len(with_another), left)
+    total[parents] = np.maximum(without, RESIDUAL_FLOOR)
+    explained = total - with_another
+    explained[parents] = total[parents] - left
+    # So small a share of the variance is a rounding error of one that is a combination of others.
+    explained[explained < COLLINEAR] = 0.0
+    return np.asarray(np.sqrt(np.minimum(explained / total, 1.0)), dtype=np.float64)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.compiled import compiled
+from flwr_causal.core.ties import TIE
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
@@ -90,7 +91,8 @@ def _best(
         if not parent[a] and min(variance[a], left) > collinear:
             share = covariance[a] * covariance[a] / (variance[a] * left)
             gain = -math.log(max(1.0 - share, collinear))
-            if gain > best:
+            # Of equal gains the first counts.
+            if gain > best + (TIE if chosen >= 0 else 0.0):
                 best, chosen = gain, a
     return chosen
 
@@ -147,7 +149,7 @@ def _shrink(
             if used[a] and not required[a]:
                 rise = table[a, size] ** 2 / -table[a, a]
                 loss = math.log1p(rise / max(table[size, size], collinear))
-                if loss < worst:
+                if loss < worst - (TIE if chosen >= 0 else 0.0):
                     worst, chosen = loss, a
         if chosen < 0:
             return parents[used | required], max(table[size, size], 0.0)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
-from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# Improvements of the score per row below this are rounding.
+# Scores that differ by less than this for each row are equal: rounding must choose neither a parent
+# nor a place.
 LEAST_IMPROVEMENT = 1e-7
 # A candidate whose variance given the parents is below this share is a combination of them.
 DEPENDENT = 1e-9
@@ -119,7 +120,7 @@ def _grow(task: Task, room: Room, child: int, count: int) -> tuple[int, float]:
             size += 1
     limit = size + task.most
     while size < limit:
-        best, least, share, price = -1, -LEAST_IMPROVEMENT, 0.0, np.inf
+        best, least, share, price = -1, 0.0, 0.0, np.inf
         for slot in range(count):
             if room.variance[slot] > DEPENDENT:
                 explained = room.covariance[slot] * room.covariance[slot] / room.variance[slot]
@@ -128,7 +129,7 @@ def _grow(task: Task, room: Room, child: int, count: int) -> tuple[int, float]:
                 if explained > share or cost < price:
                     left = max(residual - explained, RESIDUAL_FLOOR) / residual
                     change = 0.5 * task.rows[child] * np.log(left) + cost
-                    if change < least:
+                    if change < least - LEAST_IMPROVEMENT:
                         best, least, share, price = slot, change, explained, cost
         if best < 0:
             break
@@ -171,7 +172,7 @@ def _superfluous(task: Task, room: Room, child: int, size: int, residual: float)
             for between in range(column, row):
                 value += room.factor[between, slot] * room.inverse[between, column]
             room.inverse[row, column] = -value * room.inverse[row, row]
-    worst, least = -1, -LEAST_IMPROVEMENT
+    worst, least = -1, 0.0
     for column in range(size):
         parent = room.candidates[room.parents[column]]
         if not task.required[parent, child]:
@@ -182,7 +183,7 @@ def _superfluous(task: Task, room: Room, child: int, size: int, residual: float)
             explained = weight * weight / variance
             gain = 0.5 * task.rows[child] * np.log1p(explained / residual)
             change = gain - task.costs[parent]
-            if change < least:
+            if change < least - LEAST_IMPROVEMENT:
                 worst, least = column, change
     return worst
 
@@ -311,7 +312,7 @@ def _best_place(
         first += fits[0, j]
         second += fits[0, j] * fits[0, j]
         cost += fits[1, j]
-    best = _score_of(task, fit, first, second, cost, n) - LEAST_IMPROVEMENT * n
+    best, least = _score_of(task, fit, first, second, cost, n), LEAST_IMPROVEMENT * n
     goal, log_there, cost_there = -1, 0.0, 0.0
     for step in (-1, 1):
         # Sums over all variables but x.
@@ -339,7 +340,7 @@ def _best_place(
                 spent + own,
                 n,
             )
-            if score < best:
+            if score < best - least:
                 best, goal, log_there, cost_there = score, slot, log_own, own
     return goal, log_there, cost_there
 

@@ -15,7 +15,6 @@ from flwr_causal.core.graphs.acyclicity import ancestors, break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import (
-    RESIDUAL_FLOOR,
     SCORE_NAMES,
     ScoreName,
     edge_cost,
@@ -24,6 +23,7 @@ from flwr_causal.core.linear.gaussian_scores import (
 )
 from flwr_causal.core.linear.model import refit
 from flwr_causal.core.linear.moments import by_variable, distinct, require_varying
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 # Parents are treated as linearly dependent if a Cholesky pivot of their correlations is below this.
 SINGULAR_PIVOT = 1e-7
+# Lower limit of residual variances, as a share of the variable's variance. Smaller values are
+# rounding errors, whose logarithm is not bounded.
+RESIDUAL_FLOOR = 1e-12
 
 
 def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArray, float]:
@@ -27,8 +30,9 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
     Returns
     -------
     coefficients, residual_variance
-        ``(len(parents),)`` coefficients, and the mean squared residual, at least 0. If the parents
-        are linearly dependent, the coefficients are those of least norm in standardised units.
+        ``(len(parents),)`` coefficients, and the mean squared residual, 0 where it is not above
+        ``RESIDUAL_FLOOR`` of the variance. If the parents are linearly dependent, the coefficients
+        are those of least norm in standardised units.
     """
     variance = float(second[child, child])
     if len(parents) == 0:
@@ -47,4 +51,5 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
     except np.linalg.LinAlgError:
         standardized = np.linalg.lstsq(correlation, target, rcond=1e-12)[0]
     coefficients = np.asarray(standardized / scale, dtype=np.float64)
-    return coefficients, max(variance - float(coefficients @ with_child), 0.0)
+    residual = variance - float(coefficients @ with_child)
+    return coefficients, residual if residual > RESIDUAL_FLOOR * variance else 0.0

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.gaussian_scores import RESIDUAL_FLOOR, gaussian_bic
+from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, regress
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from flwr_causal.core.ges.mixed_gains import SummedMixedGains
 from flwr_causal.core.ges.speculative_search import Questions, SpeculativeGains
 from flwr_causal.core.ges.summed_gains import NOISE, SCREENING_NOISE, SummedGains
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.fedges import (
     COUNTS,
@@ -211,7 +212,7 @@ class FitStage:
         tables = tables_of(self.sets, counts, self.cardinalities)
         by_set = dict(zip(map(tuple, self.sets.lists()), tables, strict=True))
         held_out = [self._held_out(found.dag, by_set) for found in self.graphs]
-        best = int(np.argmax(held_out))
+        best = int(first_largest(held_out))
         found = self.graphs[best]
         first = sum(int(other.dag.sum()) for other in self.graphs[:best])
         support = np.zeros(found.dag.shape)

@@ -340,3 +340,10 @@ def test_numbers_of_parameters():
 def test_wrong_parameters_are_named(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_a_covariance_far_smaller_than_its_variances_may_differ_from_its_mirror_by_rounding():
+    covariance = np.array([[8.6e-8, -2.9e-17], [-4.3e-17, 3.0e-7]])
+    assert Elliptical((0, 1), np.zeros(2), covariance).covariance[0, 1] == pytest.approx(-3.6e-17)
+    with pytest.raises(ConfigError, match="symmetric"):
+        Elliptical((0, 1), np.zeros(2), np.array([[1.0, 0.1], [0.11, 1.0]]))

@@ -57,11 +57,11 @@ def test_independent_groups_are_the_factors_of_the_root():
 
 
 def test_held_out_rows_are_likelier_than_under_independent_columns():
-    """By 1.94 to 1.96 nats a row for these seeds; the truth is 2.13 to 2.17 better."""
+    """By 1.86 to 1.98 nats a row, 1.73 to 2.07 for 40 seeds; the truth is 2.13 to 2.17 better."""
     for seed in range(3):
         train, test = mixed_table(1500, seed), mixed_table(1000, 100 + seed)
         better = learn_spn(train, seed=seed).log_likelihood(test).mean()
-        assert better - independent(train).log_likelihood(test).mean() > 1.85
+        assert better - independent(train).log_likelihood(test).mean() > 1.7
 
 
 @pytest.mark.parametrize("options", [{}, {"em_steps": 3}, {"correlation": 0.1}, {"target": "b"}])
@@ -192,6 +192,33 @@ def test_rows_of_equal_codes_are_one_cluster():
     same = Indicators(np.ones((50, 2), dtype=np.float32), np.array([0, 1, 2]))
     labels = cluster_rows(same, np.ones(50), 3, np.random.default_rng(0))
     assert len(set(labels.tolist())) == 1
+
+
+def test_clusters_do_not_depend_on_the_order_of_sums():
+    """Rows of few codes are often as far from one mean as from another."""
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        rows = rng.integers(0, 2, (40, 6)).astype(np.float32)
+        drawn = int(rng.integers(1000))
+
+        def found(rows, weight, drawn=drawn):
+            coded = Indicators(rows, np.arange(7))
+            weights = np.full(40, weight)
+            return cluster_rows(coded, weights, 3, np.random.default_rng(drawn)).tolist()
+
+        expected = found(rows, 1.0)
+        assert found(rows, 0.1) == expected
+        assert found(rows[:, ::-1], 1.0) == expected
+
+
+def test_a_cluster_that_is_left_without_rows_moves_to_the_farthest_row():
+    rows = np.repeat(np.eye(4, dtype=np.float32)[[0, 1]], (80, 1), axis=0)
+    for drawn in range(5):
+        labels = cluster_rows(
+            Indicators(rows, np.arange(5)), np.ones(81), 2, np.random.default_rng(drawn)
+        )
+        assert labels[0] != labels[-1]
+        assert len(set(labels[:-1].tolist())) == 1
 
 
 def test_leaves_follow_the_shape_of_a_number_and_what_is_asked_for():

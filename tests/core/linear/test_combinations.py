@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from flwr_causal.core.linear.combinations import combinations
+from flwr_causal.core.linear.gaussian_scores import partial_correlations
+from flwr_causal.core.linear.regression import regress
 
 RNG = np.random.default_rng(0)
 BASE = RNG.normal(size=(60, 6))
@@ -41,3 +43,16 @@ def test_what_is_nearly_a_combination_is_none():
 
 def test_a_variable_that_does_not_vary_is_left_aside():
     assert found(np.column_stack([np.full(60, 0.1), BASE[:, 0], -BASE[:, 0]])) == {2: (1,)}
+
+
+def test_nothing_is_left_of_a_combination_and_nothing_explains_what_is_left():
+    """In any order of the rows: what is left is the rounding error of the sums."""
+    rows = np.column_stack([BASE, 1.1 * BASE[:, 1] - 0.3 * BASE[:, 4] + BASE[:, 2] / 7])
+    parents = np.array([1, 2, 4])
+    for seed in range(20):
+        second = np.cov(np.random.default_rng(seed).permutation(rows).T, bias=True)
+        assert regress(second, parents, 6)[1] == 0
+        scale = np.sqrt(np.diagonal(second))
+        strengths = partial_correlations(second / np.outer(scale, scale), parents, 6)
+        assert (strengths[[0, 3, 5]] == 0).all()
+        assert strengths[parents] == pytest.approx(1)

@@ -37,6 +37,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from flwr_causal.core.circuits.learners.class_conditional.pattern import completed, known_groups
+from flwr_causal.core.ties import first_largest, first_smallest
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -382,7 +383,7 @@ def _least_alike(columns: IntArray, presence: BoolArray, given: Sequence[Project
         products = (first * second).sum(axis=0)
         alike = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1.0), 1.0)
         if both.any() and alike.min() < found.correlation:
-            worst = int(alike.argmin())
+            worst = int(first_smallest(alike))
             found = Copies(int(columns[places[both][worst]]), one, other, float(alike[worst]))
     return found
 
@@ -517,11 +518,11 @@ def _unexplained(projections: FloatArray, correlations: FloatArray) -> FloatArra
         both = np.outer(there[degree], there[degree])
         blocks[degree, degree] -= np.where(both, correlations ** (degree + 1), 0.0)
     differences = blocks.reshape(9, size, size)[1:]
-    best = np.abs(differences).argmax(axis=0)
+    best = first_largest(np.abs(differences), axis=0)
     return np.asarray(np.take_along_axis(differences, best[None], axis=0)[0])
 
 
 def _largest(columns: IntArray, correlations: FloatArray) -> Pair:
-    i, j = np.unravel_index(int(np.abs(correlations).argmax()), correlations.shape)
+    i, j = np.unravel_index(int(first_largest(np.abs(correlations))), correlations.shape)
     first, second = sorted((int(columns[i]), int(columns[j])))
     return Pair(first, second, float(correlations[i, j]))

@@ -40,6 +40,7 @@ import numpy as np
 from flwr_causal.core.circuits.composed.composition import Composition
 from flwr_causal.core.circuits.nodes import joined, mixed
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -308,14 +309,11 @@ def fit_latent_classes(
     rows = np.ones(len(peaks)) if counts is None else np.asarray(counts, dtype=np.float64)
     rng = np.random.default_rng(seed)
     frequencies = [_frequencies(one, rows) for one in scaled]
-    best: LatentClasses | None = None
+    found: list[LatentClasses] = []
     for _ in range(restarts):
         start = tuple(rng.dirichlet(np.ones(one.shape[1]), num_classes) for one in scaled)
-        fitted = _em(scaled, peaks, rows, frequencies, start, smoothing, max_steps)
-        if best is None or fitted.history[-1] > best.history[-1]:
-            best = fitted
-    assert best is not None
-    return best
+        found.append(_em(scaled, peaks, rows, frequencies, start, smoothing, max_steps))
+    return found[int(first_largest([one.history[-1] for one in found]))]
 
 
 def choose_num_classes(
@@ -366,7 +364,7 @@ def choose_num_classes(
             )
             score += float(own[judged] @ model.log_likelihood([one[judged] for one in evidence]))
         scores.append(score)
-    return candidates[int(np.argmax(scores))]
+    return candidates[int(first_largest(scores))]
 
 
 def class_candidates(sizes: Sequence[int]) -> tuple[int, ...]:

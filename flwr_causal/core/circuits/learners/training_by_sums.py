@@ -432,10 +432,16 @@ def symmetric(triangles: FloatArray, d: int) -> FloatArray:
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+# Hashes keep 20 of the 52 bits behind the point. Between the kept values numbers are rounded at the
+# golden section, where no number of few digits lies.
+_CUT = np.uint64(32)
+_SHIFT = np.uint64(0.381966 * 2**32)
 
 
 def row_folds(values: FloatArray, num_folds: int, seed: int) -> IntArray:
     """Return the fold of each row, a hash of its values.
+
+    Numbers are hashed to about seven digits: values that differ by rounding are in one fold.
 
     Parameters
     ----------
@@ -451,6 +457,7 @@ def row_folds(values: FloatArray, num_folds: int, seed: int) -> IntArray:
     """
     # -0.0 and 0.0 are equal, their bits are not
     bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)
+    bits = (bits + _SHIFT) >> _CUT
     state = np.full(len(values), np.uint64(seed % 2**64), dtype=np.uint64)
     for column in bits.T:
         state = _mixed(state ^ column)

@@ -457,7 +457,10 @@ def _symmetric(covariance: FloatArray) -> FloatArray:
         raise ConfigError(f"a covariance is square, got the shape {covariance.shape}")
     if np.array_equal(covariance, covariance.T):
         return covariance
-    if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=1e-12 * np.abs(covariance).max()):
+    # A covariance is compared with the deviations of its two columns: it may be far smaller.
+    deviations = np.sqrt(np.abs(np.diagonal(covariance)))
+    allowed = 1e-8 * np.outer(deviations, deviations)
+    if (np.abs(covariance - covariance.T) > allowed).any():
         raise ConfigError("a covariance is symmetric: this one is not")
     result = 0.5 * (covariance + covariance.T)
     result.setflags(write=False)

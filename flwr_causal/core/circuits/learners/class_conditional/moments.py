@@ -36,6 +36,7 @@ from flwr_causal.core.circuits.leaves.elliptical import (
     whitened,
 )
 from flwr_causal.core.circuits.leaves.yeo_johnson import expm1_over, of_signed_log, signed_log
+from flwr_causal.core.ties import first_largest, first_smallest
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def choose_powers(
     usable = np.isfinite(likelihood) & bounded & precise & (total > 0)
     # If no power is usable: the one nearest to the identity.
     identity = int(np.abs(powers - 1.0).argmin())
-    best = np.where(usable, likelihood, -np.inf).argmax(axis=0)
+    best = first_largest(np.where(usable, likelihood, -np.inf), axis=0)
     return np.where(usable.any(axis=0), best, identity)
 
 
@@ -349,7 +350,7 @@ def choose_shrinkage(
     if folds.counts.shape[-1] == 1:
         pooled = (0.0,)  # one class is its own pooled covariance
     likelihoods = held_out_likelihoods(folds, diagonals, pooled)
-    i, k = map(int, np.unravel_index(int(likelihoods.argmax()), likelihoods.shape))
+    i, k = map(int, np.unravel_index(int(first_largest(likelihoods)), likelihoods.shape))
     return Shrinkage(float(diagonals[i]), float(pooled[k]))
 
 
@@ -442,10 +443,12 @@ def chosen_of(
     blocks : ndarray of int, shape (cuts, d)
     dof : sequence of float, length p
     """
-    best = block_dof = int(likelihoods.argmax())
+    best = block_dof = int(first_largest(likelihoods))
     cut = len(blocks) // 2
     if log_losses.any():
-        cut, block_dof = map(int, np.unravel_index(int(log_losses.argmin()), log_losses.shape))
+        cut, block_dof = map(
+            int, np.unravel_index(int(first_smallest(log_losses)), log_losses.shape)
+        )
     return BlockChoice(dof[best], dof[block_dof], blocks[cut])
 
 

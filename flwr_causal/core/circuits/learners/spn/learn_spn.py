@@ -42,11 +42,12 @@ from flwr_causal.core.circuits.learners.spn.splits import (
     joint_counts,
     largest_correlations,
     likelihood_ratios,
-    one_thread,
 )
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum, joined
+from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.ties import as_ranked, first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class LearnSPN:
             if not known.any():
                 raise DataError(f"the target {self.target!r} is missing in every row")
             values, weights = values[known], weights[known]
-        with one_thread():
+        with single_threaded():
             growth = Growth(self, domain, values, weights, seed)
             root = best_root(growth, target) if self.blocks else growth.root(target)
         circuit = Circuit(domain, root)
@@ -260,12 +261,19 @@ def learn_spn(
 def distinct_rows(
     values: FloatArray, row_weights: FloatArray, seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the distinct rows of positive weight, ordered by their values, and their weights."""
+    """Return the distinct rows of positive weight, ordered by their values, and their weights.
+
+    The order is pseudo-random; only rows whose hashes are equal are in ascending order.
+    """
     counted = row_weights > 0
     values, row_weights = values[counted], row_weights[counted]
     hashes = row_folds(np.where(np.isnan(values), np.nan, values), HASHES, seed)
-    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    return values[first], np.bincount(inverse, row_weights).astype(np.float64)
+    order = np.lexsort((*values.T, hashes))
+    values, row_weights = values[order], row_weights[order]
+    above, below = values[:-1], values[1:]
+    equal = ((above == below) | (np.isnan(above) & np.isnan(below))).all(axis=1)
+    first = np.flatnonzero(np.append(True, ~equal)[: len(values)])
+    return values[first], np.add.reduceat(row_weights, first) if len(first) else row_weights
 
 
 def _frame_of(data: Any) -> Any:
@@ -447,7 +455,7 @@ def best_root(growth: Growth, target: int | None) -> Node:
         weights @ Layers.of(candidate(training, COARSE)).log_densities(values)
         for candidate in candidates
     ]
-    return candidates[int(np.argmax(scores))](growth, FINE)
+    return candidates[int(first_largest(scores))](growth, FINE)
 
 
 def dependent_numbers(growth: Growth) -> IntArray:
@@ -475,7 +483,7 @@ def _categories(growth: Growth, block: IntArray) -> list[int]:
     columns = [*fit, *block.tolist()]
     coded = indicators(values[:, columns], states[columns], weights, growth.options.bins)
     ratios, _ = likelihood_ratios(joint_counts(coded, weights), coded.starts)
-    order = np.argsort(-ratios[: len(fit), len(fit) :].sum(axis=1), kind="stable")
+    order = np.argsort(as_ranked(-ratios[: len(fit), len(fit) :].sum(axis=1)), kind="stable")
     return [fit[k] for k in order[:MOST_CATEGORIES]]
 
 

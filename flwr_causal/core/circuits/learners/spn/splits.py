@@ -22,20 +22,16 @@ Lopez-Paz, Hennig & Schoelkopf: The randomized dependence coefficient, NIPS 2013
 
 from __future__ import annotations
 
-import warnings
-from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtri, xlogy
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from flwr_causal.core.ties import as_ranked, first_smallest
 
+if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from threadpoolctl import ThreadpoolController
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -242,29 +238,13 @@ STEPS = 12
 MOST_ROWS = 20_000
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    import sklearn.cluster  # noqa: F401 - threads can be limited once the library is loaded
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run the block with one thread.
-
-    Nodes have few rows. On a busy machine several threads take many times as long for them, as they
-    wait for each other.
-    """
-    with _controller().limit(limits=1):
-        yield
-
-
 def cluster_rows(
     coded: Indicators, row_weights: FloatArray, clusters: int, rng: np.random.Generator
 ) -> IntArray:
     """Return the cluster of each row.
+
+    Sums of indicators over rows of whole weights are exact, and a row as far from two means belongs
+    to the first: the clusters are the same on every processor.
 
     Parameters
     ----------
@@ -279,33 +259,54 @@ def cluster_rows(
     ndarray of int64, shape (n,)
         From 0 to ``clusters - 1``; some may be empty.
     """
-    import sklearn
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    matrix, weights = coded.matrix, row_weights
-    if len(matrix) <= clusters:
-        return np.arange(len(matrix))
-    if len(matrix) > MOST_ROWS:
-        chosen = rng.choice(len(matrix), MOST_ROWS, replace=False)
-        matrix, weights = matrix[chosen], weights[chosen]
-    # k-means++ starts no better here. Tolerance 0: computing the variance that it is relative to
-    # takes longer than the steps it saves. Checks of the input take as long as k-means on few rows.
-    means = KMeans(
-        clusters,
-        init="random",
-        n_init=1,
-        max_iter=STEPS,
-        tol=0.0,
-        random_state=int(rng.integers(2**31)),
+    n = len(coded.matrix)
+    if n <= clusters:
+        return np.arange(n)
+    chosen = np.sort(rng.choice(n, MOST_ROWS, replace=False)) if n > MOST_ROWS else slice(None)
+    matrix, weights = coded.matrix[chosen].astype(np.float64), row_weights[chosen]
+    # k-means++ starts no better here.
+    means = matrix[rng.choice(len(matrix), clusters, replace=False, p=weights / weights.sum())]
+    labels, distances = _nearest(matrix, means)
+    for _ in range(STEPS):
+        before = labels
+        means = _means(matrix, weights, labels, distances, means)
+        labels, distances = _nearest(matrix, means)
+        if np.array_equal(labels, before):
+            break
+    if n <= MOST_ROWS:
+        return labels
+    parts = range(0, n, MOST_ROWS)
+    return np.concatenate(
+        [
+            _nearest(coded.matrix[first : first + MOST_ROWS].astype(np.float64), means)[0]
+            for first in parts
+        ]
     )
-    with (
-        one_thread(),
-        warnings.catch_warnings(),
-        sklearn.config_context(assume_finite=True, skip_parameter_validation=True),
-    ):
-        # Fewer different rows than clusters: some stay empty.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means.fit(matrix, sample_weight=weights)
-    labels = means.labels_ if matrix is coded.matrix else means.predict(coded.matrix)
-    return np.asarray(labels, dtype=np.int64)
+
+
+def _nearest(matrix: FloatArray, means: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the nearest mean of each row, and the squared distance from it, up to |row|^2."""
+    distances = (means**2).sum(axis=1) - 2.0 * (matrix @ means.T)
+    labels = first_smallest(distances, axis=1)
+    return labels, distances[np.arange(len(matrix)), labels]
+
+
+def _means(
+    matrix: FloatArray,
+    weights: FloatArray,
+    labels: IntArray,
+    distances: FloatArray,
+    means: FloatArray,
+) -> FloatArray:
+    """Return the means of the clusters; an empty one moves to the row farthest from its mean."""
+    members = np.eye(len(means))[labels] * weights[:, None]
+    sizes = members.sum(axis=0)
+    moved = np.where(
+        sizes[:, None] > 0, members.T @ matrix / np.maximum(sizes, 1e-300)[:, None], means
+    )
+    empty = np.flatnonzero(sizes == 0)
+    if len(empty):
+        away = np.maximum(distances + (matrix**2).sum(axis=1), 0.0)
+        farthest = np.argsort(as_ranked(-away), kind="stable")[: len(empty)]
+        moved[empty] = matrix[farthest]
+    return np.asarray(moved)

@@ -89,6 +89,7 @@ from flwr_causal.core.circuits.model import (
 )
 from flwr_causal.core.circuits.model import Head as LogisticHead
 from flwr_causal.core.circuits.nodes import Product, mixed
+from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def chosen_pairs(layout: Layout, counts: FloatArray, most: int) -> IntArray:
         rows = np.array([np.trace(own[: layout.states[0], : layout.states[0]]) for own in counts])
         shared = np.stack([mutual_information(layout, own + prior) for own in counts])
         gains = np.einsum("c,cij->ij", rows, shared)[left, right]
-        kept = np.sort(np.argsort(-gains, kind="stable")[:most])
+        kept = np.sort(np.argsort(as_ranked(-gains), kind="stable")[:most])
         left, right = left[kept], right[kept]
     return np.column_stack((left, right))
 

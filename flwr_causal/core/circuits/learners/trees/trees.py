@@ -24,6 +24,7 @@ from flwr_causal.core.circuits.kernels import complete_rows
 from flwr_causal.core.circuits.learners.trees.pair_sums import round_weights
 from flwr_causal.core.circuits.leaves.chow_liu_tree import Flat, incomplete_rows
 from flwr_causal.core.compiled import compiled
+from flwr_causal.core.ties import TIE, first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -311,12 +312,12 @@ def heaviest_tree(gains: NDArray[np.float64]) -> NDArray[np.int64]:
     for _ in range(1, d):
         inside[newest] = True
         for j in range(d):
-            if not inside[j] and gains[newest, j] > best[j]:
+            if not inside[j] and gains[newest, j] > best[j] + TIE:
                 best[j] = gains[newest, j]
                 parents[j] = newest
         newest = -1
         for j in range(d):
-            if not inside[j] and (newest < 0 or best[j] > best[newest]):
+            if not inside[j] and (newest < 0 or best[j] > best[newest] + TIE):
                 newest = j
     return parents
 
@@ -400,7 +401,7 @@ def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> Flo
         - (gammaln(rows + a) - gammaln(a))
         for a in PRIOR_STRENGTHS
     ]
-    chosen = np.array(PRIOR_STRENGTHS)[np.argmax(evidence, axis=0)]
+    chosen = np.array(PRIOR_STRENGTHS)[first_largest(evidence, axis=0)]
     shares_of: FloatArray = (counts + chosen[owner] * prior) / (rows + chosen)[owner]
     return shares_of
 
@@ -417,7 +418,7 @@ def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> Fl
         - (gammaln(rows + a) - gammaln(a))
         for a in PRIOR_STRENGTHS
     ]
-    chosen = np.array(PRIOR_STRENGTHS)[np.argmax(evidence, axis=0)].reshape(d, d)
+    chosen = np.array(PRIOR_STRENGTHS)[first_largest(evidence, axis=0)].reshape(d, d)
     strengths: FloatArray = chosen[layout.owner][:, layout.owner]
     return strengths
 
@@ -480,7 +481,7 @@ def shrunk_trees(
     given, soft = np.array(strengths), softened(layout, cells)
     first = concatenated([chow_liu_tree(layout, one, FIRST_STRENGTH * soft) for one in counts])
     evidence = first.log_evidence(given / FIRST_STRENGTH)
-    common = given[evidence.sum(axis=1).argmax()]
+    common = given[first_largest(evidence.sum(axis=1))]
     trees = concatenated([chow_liu_tree(layout, one, common * soft) for one in counts])
     priors = [
         _tree_cells(layout, trees.parents, softened(layout, cells, share)) for share in UNIFORMS
@@ -489,7 +490,7 @@ def shrunk_trees(
         [replace(trees, added=added).log_evidence(given) for added in priors]
     )
     d = len(layout.states)
-    share, strength = np.divmod(evidence.reshape(-1, d).argmax(axis=0), len(given))
+    share, strength = np.divmod(first_largest(evidence.reshape(-1, d), axis=0), len(given))
     factors = given[strength] * (share == np.arange(len(UNIFORMS))[:, None])  # (shares, d)
     parts = [added * own[trees.variables] for added, own in zip(priors, factors, strict=True)]
     return replace(trees, added=np.sum(parts, axis=0))

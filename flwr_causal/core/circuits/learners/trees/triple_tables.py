@@ -42,6 +42,7 @@ from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
 from flwr_causal.core.circuits.learners.trees.trees import PRIOR_STRENGTHS
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.nodes import mixed
+from flwr_causal.core.ties import TIE, first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -205,8 +206,8 @@ def shrunk(counts: FloatArray, priors: Sequence[FloatArray]) -> Estimate:
         given = np.broadcast_to(prior, counts.shape)[seen][:, None] * strengths
         evidence = (gammaln(counts[seen][:, None] + given) - gammaln(given)).sum(axis=0)
         evidence -= totals.sum(axis=0)
-        best = int(evidence.argmax())
-        if evidence[best] > most[0]:
+        best = int(first_largest(evidence))
+        if evidence[best] > most[0] + TIE * max(abs(evidence[best]), 1.0):
             most = float(evidence[best]), float(strengths[best]), prior
     evidence_of, strength, prior = most
     cells = counts + strength * prior
@@ -268,7 +269,7 @@ def normal_table(seen: FloatArray, above: FloatArray, alone: FloatArray) -> Floa
     middles = (given[:, None] * CORRELATIONS)[:, :, None]
     tables = np.diff(ndtr((ends - middles) / left), axis=2).transpose(1, 0, 2)
     logs = np.log((1.0 - SOFT_NORMAL) * tables + SOFT_NORMAL * alone)
-    table = tables[int((seen * logs).sum(axis=(1, 2)).argmax())]
+    table = tables[int(first_largest((seen * logs).sum(axis=(1, 2))))]
     return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 

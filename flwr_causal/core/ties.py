@@ -1,0 +1,83 @@
+"""Choices among values that may be equal.
+
+Values that are equal by theory (scores of equivalent graphs, distances of a row from two centres)
+differ by rounding once they are computed, and rounding depends on the processor, on the order of
+sums and on units. The functions take values whose difference is not above rounding as equal, and
+choose the first of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+
+#: Values are equal if they differ by at most this share of the larger one, or of 1.
+TIE = 1e-9
+
+
+def equal_to_largest(values: ArrayLike, axis: int | None = None) -> BoolArray:
+    """Return which values are as large as the largest.
+
+    Parameters
+    ----------
+    values : array_like of float
+        Without NaN.
+    axis : int, optional
+        Along which the largest is looked for. Default: among all values.
+
+    Returns
+    -------
+    ndarray of bool
+        Of the shape of ``values``.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    largest = given.max(axis=axis, keepdims=True)
+    room = np.where(np.isfinite(largest), TIE * np.maximum(np.abs(largest), 1.0), 0.0)
+    return np.asarray(given >= largest - room)
+
+
+def first_largest(values: ArrayLike, axis: int | None = None) -> NDArray[np.intp]:
+    """Return the position of the first value that is as large as the largest.
+
+    Parameters
+    ----------
+    values, axis
+        As of :func:`equal_to_largest`.
+
+    Returns
+    -------
+    ndarray of int
+        As of ``numpy.argmax``.
+    """
+    return np.asarray(equal_to_largest(values, axis).argmax(axis=axis), dtype=np.intp)
+
+
+def first_smallest(values: ArrayLike, axis: int | None = None) -> NDArray[np.intp]:
+    """Return the position of the first value that is as small as the smallest.
+
+    Parameters
+    ----------
+    values, axis
+        As of :func:`equal_to_largest`.
+    """
+    return first_largest(-np.asarray(values, dtype=np.float64), axis)
+
+
+def as_ranked(values: ArrayLike) -> FloatArray:
+    """Return values to sort by: rounded, so that equal values keep their order in a stable sort.
+
+    Parameters
+    ----------
+    values : array_like of float
+        Of a size of about 1, such as logarithms or shares.
+    """
+    rounded: NDArray[Any] = np.round(np.asarray(values, dtype=np.float64) / TIE)
+    return np.asarray(rounded, dtype=np.float64)

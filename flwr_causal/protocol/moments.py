@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
-from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
+from flwr_causal.protocol.release import OCTAVES, RELEASE, Guarantee, private_dimensions
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
+from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -45,7 +47,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
     fold.
     """
     options, d = setup.options, len(setup.names)
-    if options.get("epsilon"):
+    if Guarantee.sent(options):
         return private_dimensions(setup)
     order = int(options["order"])
     m = d * (1 + order)
@@ -64,4 +66,15 @@ CONTRACT = Contract(
     (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
     ("sums", "relations", "series", "interventions", "ids"),
+    private=(OCTAVES, RELEASE, UNMASKING),
+    question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
+    agreement_options=(
+        "center",
+        "standardize",
+        "held-out",
+        "model",
+        "folds",
+        "select-order",
+        "seed",
+    ),
 )

@@ -190,19 +190,23 @@ class PartyDoor:
         *,
         masked: bool,
     ) -> Terms | None:
-        """Return the terms where there is a policy; else compare the guarantee alone."""
+        """Return the checked terms; None where there is no policy.
+
+        That a run keeps to the guarantee that it states is checked without a policy, too.
+        """
+        ruled = self.policy != PartyPolicy()
+        terms = Terms.from_text(text) if ruled or text else None
+        if ruled and terms is not None:
+            self.policy.check(terms)
+            self.policy.check_asker(text, self.run_id, signature)
+            self.policy.check_kept(terms, contract.method, options, masked=masked)
         sent = guarantee_of(contract, options)
-        if self.policy == PartyPolicy():
-            if text and sent != _stated(contract, Terms.from_text(text)):
-                raise ConfigError(
-                    "The party is sent other epsilon, delta or scales than the run states."
-                )
-            return None
-        terms = Terms.from_text(text)
-        self.policy.check(terms)
-        self.policy.check_asker(text, self.run_id, signature)
-        self.policy.check_kept(terms, contract.method, options, masked=masked)
-        return terms
+        if terms is not None and contract.private and sent != Guarantee.stated(terms.options):
+            raise ConfigError(
+                "The party is sent other epsilon, delta or scales than the run states: install the "
+                "same version of flwr-causal on all machines."
+            )
+        return terms if ruled else None
 
     def check_report(
         self, report: TableReport, table: Table, policy: Policy, *, private: bool = False
@@ -321,7 +325,3 @@ class PartyDoor:
             except RecordError as unwritten:
                 return unwritten
         return error
-
-
-def _stated(contract: Contract, terms: Terms) -> Guarantee | None:
-    return Guarantee.stated(terms.options) if contract.private else None

@@ -232,19 +232,19 @@ def _open(
     return kind(_unchanged(source(context), context, own), context, setup)
 
 
-def _requests(contract: Contract, content: RecordDict) -> list[tuple[Exchange, dict[str, Any]]]:
-    """Return each request of a message with its plain values; of a replay also the earlier ones."""
+def _requests(contract: Contract, content: RecordDict) -> list[tuple[Exchange, RecordDict]]:
+    """Return each request of a message with its content; of a replay also the earlier ones."""
     values: dict[str, Any] = records.config_of(content)
     common = {one.name: one for one in (REPLAY, TOTALS, UNMASKING)}
     name = values.get("exchange")
     if name not in common:
-        return [(exchange_of(contract, values), values)]
+        return [(exchange_of(contract, values), content)]
     earlier: list[RecordDict] = []
     if name == REPLAY.name:
         earlier = [*unpacked(records.arrays_of(content)["archive"], values["requests"])]
     # An archive holds exchanges of the method alone.
-    plain = [records.config_of(one) for one in earlier]
-    return [(common[name], values), *((exchange_of(contract, one), one) for one in plain)]
+    own = [(exchange_of(contract, records.config_of(one)), one) for one in earlier]
+    return [(common[name], content), *own]
 
 
 def _is_running(context: Context, config: Mapping[str, Any]) -> bool:

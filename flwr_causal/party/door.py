@@ -146,7 +146,7 @@ class PartyDoor:
             self.policy.check_settings(terms, own, carried)
 
     def check_agreement(
-        self, contract: Contract, setup: Setup, requests: Iterable[tuple[Exchange, Any]]
+        self, contract: Contract, setup: Setup, requests: Iterable[tuple[Exchange, RecordDict]]
     ) -> None:
         """Check what a message asks, given the agreement of the parties.
 
@@ -155,8 +155,8 @@ class PartyDoor:
         contract : Contract
             Of the method.
         setup : Setup
-        requests : iterable of (Exchange, mapping)
-            Each request of the message with its plain values.
+        requests : iterable of (Exchange, RecordDict)
+            Each request of the message with its content.
 
         Raises
         ------
@@ -175,8 +175,8 @@ class PartyDoor:
             raise PolicyError("least-parties", f"the agreement is of {together} parties")
         asked = [
             one
-            for exchange, values in requests
-            for one in settings.of_request(exchange, values, setup.num_rows)
+            for exchange, content in requests
+            for one in settings.of_request(exchange, content, setup.num_rows)
         ]
         carried = settings.names_of((*contract.question_options, *contract.agreement_options))
         self.policy.check_settings(terms, [*settings.of_setup(setup), *asked], carried)
@@ -195,13 +195,13 @@ class PartyDoor:
         That a run keeps to the guarantee that it states is checked without a policy, too.
         """
         ruled = self.policy != PartyPolicy()
-        terms = Terms.from_text(text) if ruled or text else None
+        terms = Terms.from_text(text) if ruled or (text and contract.private) else None
         if ruled and terms is not None:
             self.policy.check(terms)
             self.policy.check_asker(text, self.run_id, signature)
             self.policy.check_kept(terms, contract.method, options, masked=masked)
         sent = guarantee_of(contract, options)
-        if terms is not None and contract.private and sent != Guarantee.stated(terms.options):
+        if terms is not None and sent != Guarantee.stated(terms.options):
             raise ConfigError(
                 "The party is sent other epsilon, delta or scales than the run states: install the "
                 "same version of flwr-causal on all machines."

@@ -346,22 +346,22 @@ def _check_rules(options: Mapping[str, Any]) -> None:
     for name, rule in options.items():
         if isinstance(rule, dict) and not rule.keys() <= _RANGE:
             if name not in others:
-                _check_known(name, own, "a method")
+                _check_known(name, own, "options", "method")
             for option, one in rule.items():
                 if name in own:
-                    _check_known(_snake(option), own[name], f"an option of '{name}'")
+                    _check_known(_snake(option), own[name], f"options.{name}", "option")
                 _check_rule(f"{name}.{option}", one)
             continue
-        _check_known(_snake(name), everywhere, "an option")
+        _check_known(_snake(name), everywhere, "options", "option")
         _check_rule(name, rule)
 
 
-def _check_known(name: str, known: Collection[str], what: str) -> None:
+def _check_known(name: str, known: Collection[str], where: str, what: str) -> None:
     if name in known:
         return
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean '{_kebab(near[0])}'?" if near else ""
-    raise ConfigError(f"options: '{_kebab(name)}' is not {what}{hint}")
+    raise ConfigError(f"{where}: there is no {what} {_kebab(name)}{hint}")
 
 
 def _check_rule(name: str, rule: Any) -> None:

@@ -234,8 +234,8 @@ def exchanges_since(lines: Sequence[Line], hours: float) -> int:
     )
 
 
-def totals(lines: Sequence[Line]) -> list[Line]:
-    """Return what left for each run, in the order of their first lines."""
+def totals(lines: Sequence[Line], delta: float = USUAL_DELTA) -> list[Line]:
+    """Return what left for each run, in the order of their first lines; its loss at this delta."""
     runs: dict[Any, list[Line]] = {}
     for line in lines:
         runs.setdefault(line.get("run"), []).append(line)
@@ -250,7 +250,7 @@ def totals(lines: Sequence[Line]) -> list[Line]:
                 for event in (SENT, REFUSED, FAILED)
             },
             "bytes": sum(one.get("bytes", 0) for one in own),
-            "epsilon": epsilon_spent(own),
+            "epsilon": epsilon_spent(own, delta),
             "names": sorted({array["name"] for one in own for array in one.get("arrays", ())}),
         }
         for run, own in runs.items()

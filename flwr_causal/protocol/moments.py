@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
 from flwr_causal.protocol.release import OCTAVES, RELEASE, Guarantee, private_dimensions
@@ -57,8 +59,10 @@ def dimensions(setup: Setup) -> dict[str, int]:
         return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
     if order == 0:
         return {"m": m, "s": d, "folds": 2 if options["held-out"] else 1}
-    smaller = order - 1 if options["select-order"] else 0
-    return {"m": m, "s": m + 2, "folds": int(options["folds"]) + smaller}
+    smaller, folds = order - 1 if options["select-order"] else 0, int(options["folds"])
+    if folds > NUM_FOLDS:
+        raise ConfigError(f"folds is {folds}: give at most {NUM_FOLDS}, smaller ones show rows")
+    return {"m": m, "s": m + 2, "folds": folds + smaller}
 
 
 CONTRACT = Contract(

@@ -2,7 +2,8 @@
 
 A party's policy limits options. Settings travel in several places: as options of the question and
 of the agreement, as other fields of these, as the trainings of a bundle, and as plain values of an
-exchange. The tables below say of each which option it is, or why it is none.
+exchange. A party's door gets all of them from here; a test fails for a place that is not read here
+and has no reason.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.protocol.bundle import EXCHANGES, SEED, TRAININGS, Bundle, parts_of
+from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from flwr.app import RecordDict
 
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.setup import Setup
@@ -43,6 +47,10 @@ def _same(stated: Any, sent: Any) -> bool:
 
 def _exactly(stated: Any, sent: Any) -> bool:
     return _equal(stated, sent)
+
+
+def _or_empty(stated: Any, sent: Any) -> bool:
+    return _equal(stated or "", sent)
 
 
 def _at_most(stated: Any, sent: Any) -> bool:
@@ -90,38 +98,6 @@ class Setting(NamedTuple):
     always: bool = False
 
 
-#: What the fields of :class:`Setup` are no setting for, or which options they are.
-FIELDS: Mapping[str, str] = {
-    "precision": "the option precision",
-    "small": "the options minimum_count and small_counts",
-    "groups": "the option groups",
-    "policy": "the options of the data policy, see POLICY",
-    "options": "the options, see DERIVED for those that are none",
-    "least_parties": "judged by the rules secure-aggregation and least-parties",
-    "names": "the agreed columns, of those that the policy shows",
-    "num_rows": "follows from the parties' reports",
-    "num_clients": "judged by the rule least-parties",
-    "mean": "follows from the parties' reports",
-    "variance": "follows from the parties' reports",
-    "exchange": "a random name",
-    "states": "follows from the parties' reports",
-    "targets": "follows from the parties' reports",
-    "keys": "made by the parties",
-    "key_names": "made by the parties",
-    "key_signatures": "made by the parties",
-    "terms": "what the run states",
-    "signature": "of the terms",
-}
-#: Keys of the question for the schema that are no setting; "option-" and "policy-" are.
-QUESTION: Mapping[str, str] = {
-    "method": "judged by the rule methods",
-    "terms": "what the run states",
-    "signature": "of the terms",
-    "secure-aggregation": "judged by the rule secure-aggregation",
-    "pair-keys": "asks for a public key where the table has ids",
-    "exchange": "the name of the agreement that the party had",
-    "resumed": "whether the run is resumed",
-}
 #: Fields of the data policy that are no option of their name.
 POLICY: Mapping[str, str] = {
     "min_rows": "a constant of the method",
@@ -130,9 +106,8 @@ POLICY: Mapping[str, str] = {
 #: Options that travel and are none of the run's: what they follow from.
 DERIVED: Mapping[str, str] = {
     "held-out": "the option sparsity",
-    "folds": "2 or more where something is chosen by held-out rows; at most ten",
+    "folds": "2 or more where something is chosen by held-out rows; the contract bounds them",
     "relative": "the options model and sparsity",
-    "knowledge": "edges that are known; no rule can state them",
     "release": "a random name",
     "domain": "follows from the parties' reports",
     "within": "the option target",
@@ -140,26 +115,6 @@ DERIVED: Mapping[str, str] = {
     "pair_marks": "follows from the parties' columns",
     "labelled": "follows from the parties' columns",
     "settings": "the options of learners, each by its name",
-}
-#: Plain values of exchanges that are no setting.
-SENT: Mapping[str, str] = {
-    "penalty": "of this round, by the method's schedule",
-    "multiplier": "of this round, by the method's schedule",
-    "relaxation": "of this round, by the method's schedule",
-    "iteration": "number of the round",
-    "num_cells": "size of what returns",
-    "num_counts": "size of what returns",
-    "num_sums": "size of what returns",
-    "num_products": "size of what returns",
-    "domain": "follows from the parties' reports and agreed cut points",
-    "within": "the option target",
-    "fingerprint": "of the circuit that a query asks about",
-    "column": "that a query asks about",
-    "seed": "of the random numbers of a query",
-    "archive": "earlier requests, each of which is judged",
-    "requests": "earlier requests, each of which is judged",
-    TRAININGS: "the options replicates and leave_one_out",
-    EXCHANGES: "judged by the contract",
 }
 
 
@@ -180,25 +135,26 @@ def of_setup(setup: Setup) -> list[Setting]:
     ]
 
 
-def of_request(exchange: Exchange, values: Mapping[str, Any], rows: int) -> list[Setting]:
+def of_request(exchange: Exchange, content: RecordDict, rows: int) -> list[Setting]:
     """Return the settings of a request.
 
     Parameters
     ----------
     exchange : Exchange
         Of the request.
-    values : mapping
-        What it sends, by name.
+    content : RecordDict
+        Of its message.
     rows : int
         The number of rows of all parties, of the agreement.
     """
+    values: dict[str, Any] = {**records.arrays_of(content), **records.config_of(content)}
     parts = parts_of(exchange)
     found = [setting for part in parts for setting in _of_values(part.sent(values), rows)]
-    replicates = max(part.training.replicate for part in parts)
-    found.append(Setting("replicates", replicates, _at_most, judged=False, always=True))
     if isinstance(exchange, Bundle):
+        replicates = max(part.training.replicate for part in parts)
         without = any(part.training.without for part in parts)
         found += [
+            Setting("replicates", replicates, _at_most, judged=False, always=True),
             Setting("leave_one_out", without, _at_most, judged=False, always=True),
             Setting("seed", values[SEED], _exactly, judged=False, always=True),
         ]
@@ -219,7 +175,9 @@ def _of_options(options: Mapping[str, Any]) -> Iterator[Setting]:
             own = json.loads(value)
             yield from (Setting(one, each) for one, each in own.items())
         elif key in ("perturbed-from", "perturbed-to"):
-            yield Setting(name, float(value) if value else None)
+            yield Setting(name, float(value) if value else None, _exactly)
+        elif key in ("knowledge", "interventions"):
+            yield Setting(name, value, _or_empty)
         elif key not in DERIVED:
             yield Setting(name, value)
 

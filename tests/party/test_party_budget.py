@@ -5,20 +5,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federations import ask, make_federation, setup_for
+from federations import app_of, ask, make_federation, setup_for
 from tampering import Tampering, guarded, recorded, sent
 
 from flwr_causal.app.methods import METHODS, OWN_METHODS
-from flwr_causal.clients import privacy
+from flwr_causal.clients import CausalClient, answers, privacy, secure
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import epsilon_spent
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import Part, Training
 from flwr_causal.protocol.columns import PRODUCTS
 from flwr_causal.protocol.consensus import REFIT, ROUND
-from flwr_causal.protocol.exchange import Contract
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
 from flwr_causal.protocol.release import (
     OCTAVES,
     RELEASE,
@@ -31,6 +32,7 @@ from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.secure.totals import TOTALS
 from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.terms import Terms
+from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 TABLES = make_federation(d=4, n=8000, parties=4, seed=1).tables
@@ -153,7 +155,7 @@ def test_what_is_there_and_no_guarantee_is_an_error_without_a_policy_too(options
     for method in ("moments", "notears-admm"):
         node = grid.get_node_ids()[1]
         question = {f"option-{name}": value for name, value in options.items()}
-        reply = ask(grid, node, {}, "query.schema", method=method, **question)
+        reply = ask(grid, node, {}, "query.schema", method=method, exchange="", **question)
         assert "error" in records.config_of(reply.content)
         reply = ask(grid, node, {}, setup=setup, exchange="sums", method=method)
         assert reply.has_error()
@@ -212,7 +214,10 @@ def test_no_method_answers_a_private_run_with_exact_numbers(tmp_path, method):
     terms = Terms(method, {**own, "seed": 0}, 4, secure=False).to_text()
     question = {f"option-{name}": value for name, value in own.items()}
     further = {**question, "option-row-id": "", "option-order": 0, "option-center": "global"}
-    ask(grid, node, {}, "query.schema", method=method, terms=terms, **further)
+    further |= {"option-interventions": "", "option-intervention-column": ""}
+    further |= {"method": method, "exchange": "", "terms": terms}
+    ask(grid, node, {}, "query.schema", **further)
+    assert len(sent(tmp_path)) == bool(contract.private)
     setup = setup_for(TABLES, terms=terms, options={**setup_for(TABLES).options, **own})
     exact = [one for one in contract.exchanges if one not in contract.private]
     for exchange in (*exact, TOTALS, *([] if REPLAY in contract.private else [REPLAY])):
@@ -313,7 +318,6 @@ def test_of_shared_noise_a_party_counts_on_its_own_part(tmp_path):
     run(Moments(**shared), guarded(TABLES, tmp_path, "epsilon = 3.0"))
     (line,) = sent(tmp_path, "release")
     assert line["rho"] == pytest.approx(4 * rho_of(1.0, 1e-5))
-    assert privacy.PEERS == "peers"
     # In notears-admm each party adds all of the noise.
     own = tmp_path / "admm"
     own.mkdir()
@@ -356,3 +360,66 @@ def test_rules_of_epsilon_and_delta_that_are_none(tmp_path, text, words):
 
 def test_a_contract_is_not_private_by_default():
     assert Contract("mine", (ROUND,)).private == ()
+
+
+@pytest.mark.parametrize("sent", [{}, {"epsilon": 2.0}, {"delta": 1e-6}, {"scales": "x0=1"}])
+def test_without_a_policy_a_message_keeps_to_the_stated_guarantee(sent):
+    stated = Terms("moments", {"epsilon": 1.0, "delta": None}, 4, secure=False).to_text()
+    own = {"epsilon": 1.0, "delta": 1e-5, "scales": ""}
+    door, contract = (
+        PartyDoor(1, PartyPolicy(), None, guarded=True),
+        METHODS["moments"].client.contract,
+    )
+    door.check_agreement(contract, setup_for(TABLES, terms=stated, options=own), [])
+    changed = setup_for(TABLES, terms=stated, options={**own, **sent} if sent else {})
+    with pytest.raises(ConfigError, match="other epsilon, delta or scales than the run states"):
+        door.check_agreement(contract, changed, [])
+
+
+SUMS = Exchange("sums", "", returns=(Disclosure("sums", "", ("d",)),))
+ROWS = Exchange("rows", "", returns=(Disclosure("sums", "", ("d",)),))
+
+
+class Theirs(CausalClient):
+    """Of another package: private by its contract, and careless."""
+
+    contract = Contract("theirs", (SUMS, ROWS), private=(SUMS, ROWS))
+
+    @answers(SUMS)
+    def sums(self, asked):
+        return {"sums": np.zeros(len(self.setup.names))}
+
+    @answers(ROWS)
+    def from_rows(self, asked):
+        return {"sums": self.rows().sum(axis=0)}
+
+
+def test_another_packages_private_method_shows_neither_rows_nor_their_number():
+    grid, node = LocalGrid(app_of(TABLES, Theirs), 4), 2
+    own = {"epsilon": 1.0, "delta": 1e-5, "scales": ""}
+    question = {f"option-{name}": value for name, value in own.items()}
+    report = records.config_of(ask(grid, node, {}, "query.schema", exchange="", **question).content)
+    assert (report["rows"], report["has-sums"], report["withheld"]) == (0, 0, 1)
+    setup = setup_for(TABLES, options=own)
+    reply = ask(grid, node, {}, setup=setup, exchange="sums")
+    assert reply.content[records.METRICS][records.WEIGHT] == 0
+    reply = ask(grid, node, {}, setup=setup, exchange="rows")
+    assert "nothing is computed from the rows" in reply.error.reason
+
+
+def test_a_report_with_numbers_is_not_that_of_a_private_run():
+    (context,) = [LocalGrid(app_of(TABLES), 4).context(2)]
+    secure.offer_key(context.state, running=False)
+    assert secure.own_report(context, lambda: "exact", False) == "exact"
+    assert secure.own_report(context, lambda: "released", True) == "released"
+
+
+def test_a_party_that_knows_the_others_counts_on_their_noise():
+    guarantee, grid = Guarantee(1.0, 1e-5, ""), LocalGrid(app_of(TABLES), 4)
+    context = grid.context(2)
+    privacy.begin(context, {}, guarantee, again=False)
+    alone = privacy.of_line(context, guarantee, 4)
+    assert alone["rho"] == pytest.approx(4 * guarantee.rho)
+    context.node_config["peers"] = "/keys"
+    assert privacy.of_line(context, guarantee, 4) == {**alone, "rho": guarantee.rho}
+    assert privacy.of_line(context, None) == {}

@@ -240,3 +240,11 @@ def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
 def test_learner_settings_are_options_each():
     found = named(settings.of_setup(setup_for(TABLES, options={"settings": '{"depth": 3}'})))
     assert found["depth"] == 3
+
+
+def test_a_party_divides_its_series_into_few_folds():
+    options = {"order": 1, "model": "linear", "select-order": False, "held-out": False}
+    contract = METHODS["moments"].client.contract
+    assert contract.sizes(setup_for(TABLES, options={**options, "folds": 5}), 9)["folds"] == 5
+    with pytest.raises(ConfigError, match="folds is 60: give at most 5"):
+        contract.sizes(setup_for(TABLES, options={**options, "folds": 60}), 9)

@@ -9,10 +9,12 @@ and has no reason.
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
 
@@ -103,6 +105,8 @@ POLICY: Mapping[str, str] = {
     "min_rows": "a constant of the method",
     "number_states": "follows from discretize or bins",
 }
+#: Options by other names that FedPC and FedGES give them.
+CALLED: Mapping[str, str] = {"bins": "discretize", "constant": "constant_columns"}
 #: Options that travel and are none of the run's: what they follow from.
 DERIVED: Mapping[str, str] = {
     "held-out": "the option sparsity",
@@ -162,8 +166,10 @@ def of_request(exchange: Exchange, content: RecordDict, rows: int) -> list[Setti
 
 
 def names_of(keys: Iterable[str]) -> list[str]:
-    """Return the options of the keys by which they travel."""
-    return [key.replace("-", "_") for key in keys if key not in DERIVED]
+    """Return the options that a message holds: of these keys, and for problems of tables."""
+    of_tables = [one.name for one in fields(Policy) if one.name not in POLICY]
+    own = [key.replace("-", "_") for key in keys if key not in DERIVED]
+    return [*own, *of_tables, *CALLED]
 
 
 def _of_options(options: Mapping[str, Any]) -> Iterator[Setting]:
@@ -188,9 +194,7 @@ def _of_policy(policy: Mapping[str, Any]) -> Iterator[Setting]:
             yield Setting(name, value, _kept)
         elif name not in POLICY:
             yield Setting(name, value)
-    # FedPC and FedGES call them by other names.
-    yield Setting("bins", policy["discretize"])
-    yield Setting("constant", policy["constant_columns"])
+    yield from (Setting(own, policy[name]) for own, name in CALLED.items() if name in policy)
 
 
 def _of_values(sent: Mapping[str, Any], rows: int) -> Iterator[Setting]:

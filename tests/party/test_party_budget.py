@@ -315,6 +315,8 @@ def test_of_shared_noise_a_party_counts_on_its_own_part(tmp_path):
     with pytest.raises(CausalError, match=r"rule 'epsilon'|no usable reply"):
         run(Moments(**shared), guarded(TABLES, tmp_path, "epsilon = 1.0"))
     assert not sent(tmp_path, "release")
+    # Nothing was drawn either.
+    assert not any("private-release" in file.read_text() for file in tmp_path.glob("releases/*"))
     run(Moments(**shared), guarded(TABLES, tmp_path, "epsilon = 3.0"))
     (line,) = sent(tmp_path, "release")
     assert line["rho"] == pytest.approx(4 * rho_of(1.0, 1e-5))

@@ -99,6 +99,14 @@ def test_the_question_is_judged_too(tmp_path):
     assert refusals(tmp_path, '[options]\ncenter = "global"', without) >= {"options.center"}
     assert not sent(tmp_path)
 
+    def without_policy(config, kind):
+        own = {key: value for key, value in config.items() if not key.startswith("policy-")}
+        return own if kind == "query.schema" else None
+
+    found = refusals(tmp_path, '[options]\ntext-columns = "fail"', without_policy)
+    assert found >= {"options.text-columns"}
+    assert not sent(tmp_path)
+
 
 def test_groups_are_no_more_than_the_run_states(tmp_path):
     groups = {"groups": [0, 1, 1], "keys": ["a", "b", "c"], "least__parties": [2, 2]}

@@ -25,6 +25,7 @@ from flwr_causal.app.config import DataConfig, value_of
 from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
+from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.pieces import open_table
@@ -372,6 +373,9 @@ def record(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The record of a party's node.")],
     run: Annotated[int | None, typer.Option(help="Only the lines of this run.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Check the chain of lines.")] = False,
+    delta: Annotated[
+        float, typer.Option(min=1e-15, max=0.999, help="At which the privacy loss is told.")
+    ] = USUAL_DELTA,
     as_json: Json = False,
 ) -> None:
     """Say what has left a party, by run; of one run each exchange.
@@ -388,7 +392,7 @@ def record(
         )
         return
     lines = [one for one in kept.lines() if run is None or one.get("run") == run]
-    rows = totals(lines) if run is None else [_of_exchange(one) for one in lines]
+    rows = totals(lines, delta) if run is None else [_of_exchange(one) for one in lines]
     if as_json:
         _print_json(rows if run is None else lines)
         return
@@ -398,7 +402,7 @@ def record(
     Console(soft_wrap=True).print(table)
     typer.echo(
         f"{sum(one.get('bytes', 0) for one in lines)} bytes in all; privacy loss "
-        f"{epsilon_spent(lines):g}"
+        f"epsilon {epsilon_spent(lines, delta):g}, delta {delta:g}"
     )
 
 

@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flwr_causal.errors import ConfigError
+from flwr_causal.party.options import METHODS_GROUP as GROUP
 from flwr_causal.strategies.options import check_names
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The entry-point group in which other packages declare methods: ``id = "package:METHOD"``.
-GROUP = "flwr_causal.methods"
 
 # Id -> module and name of the strategy, and the client's. They are imported when first asked for: a
 # node starts a process for each message, and numba alone takes a third of a second to import. They

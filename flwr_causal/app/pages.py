@@ -1,8 +1,8 @@
 """The pages that are written from the code: lists of options, and what leaves a party.
 
 ``python -m flwr_causal.app.pages`` in the repository writes the keys in ``pyproject.toml`` and
-docs/options.md, from the options' fields, and the tables of docs/privacy.md and docs/privacy/, from
-the contracts.
+docs/options.md and the names in ``party/options.py``, from the options' fields, and the tables of
+docs/privacy.md and docs/privacy/, from the contracts.
 For an app directory of another method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes
 the keys of this method.
 """
@@ -13,6 +13,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 import types
 from dataclasses import fields
 from functools import partial
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 #: The files of the repository that hold lists of options.
 APPS = ("pyproject.toml", "examples/three-nodes/app/pyproject.toml")
 DOCS = "docs/options.md"
+NAMES = "flwr_causal/party/options.py"
 TABLE = "[tool.flwr.app.config]"
 # A line of the table with a comment behind its value.
 COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
@@ -40,6 +42,8 @@ COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
 PAGE = re.compile(r"docs/([\w/]+)\.md")
 # Between these lines of docs/options.md stands what is written here.
 BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
+# Between these lines of `NAMES`.
+BEGIN_NAMES, END_NAMES = "# <options>\n", "# </options>\n"
 # On the pages of `privacy_pages`: which table stands between a line and the end.
 MARKED = re.compile(
     r"<!-- (report|agreement|rows|(leaves|sent) ([\w-]+)) -->\n.*?<!-- end -->\n", re.S
@@ -152,6 +156,23 @@ def with_options(text: str) -> str:
     return before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + after
 
 
+def with_names(text: str) -> str:
+    """Return the text of the module that lists the names of all options, with the list anew."""
+    before, _, rest = text.partition(BEGIN_NAMES)
+    _, _, after = rest.partition(END_NAMES)
+    lines = []
+    for method in sorted(methods.OWN_METHODS):
+        strategy = methods.find(method).strategy
+        called = public_names(strategy)
+        names = sorted(called.get(name, name) for name in option_types(strategy))
+        lines += [
+            f"{method}:",
+            *textwrap.wrap(" ".join(names), 95, initial_indent="    ", subsequent_indent="    "),
+        ]
+    listed = "\n".join(lines)
+    return f'{before}{BEGIN_NAMES}_TEXT = """\n{listed}\n"""\n{END_NAMES}{after}'
+
+
 def privacy_pages(root: Path) -> list[Path]:
     """Return the pages of a copy of the repository that say what leaves a party."""
     return [root / "docs/privacy.md", *sorted(root.glob("docs/privacy/*.md"))]
@@ -246,6 +267,7 @@ def main(arguments: list[str]) -> int:
     for name in APPS:
         Path(name).write_text(with_config(Path(name).read_text()))
     Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
+    Path(NAMES).write_text(with_names(Path(NAMES).read_text()))
     for page in privacy_pages(Path()):
         page.write_text(with_contracts(page.read_text()))
     return 0

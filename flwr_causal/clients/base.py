@@ -12,6 +12,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
+from flwr_causal.clients.privacy import public_report
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.data.read.pieces import joined, pieces, whole
@@ -20,6 +21,7 @@ from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
+from flwr_causal.protocol.release import guarantee_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -218,9 +220,25 @@ class CausalClient(NumPyClient):
         return self._schema_options if self._setup is None else self._setup.options
 
     @property
+    def private(self) -> bool:
+        """Whether the run has differential privacy: then all follows from the party's release."""
+        return guarantee_of(self.contract, self.options) is not None
+
+    @property
+    def sharing(self) -> int:
+        """Among how many parties the noise of a private release is shared."""
+        return 1
+
+    @property
     def num_rows(self) -> int:
         """The party's number of rows, as it reported it: its weight in means."""
+        if self.private:
+            return self.released_rows()
         return self.once("number of rows", self.count_rows)
+
+    def released_rows(self) -> int:
+        """Return the number of rows by the party's release, in a private run; default: none."""
+        return 0
 
     def count_rows(self) -> int:
         """Count the rows that the party trains on."""
@@ -310,6 +328,10 @@ class CausalClient(NumPyClient):
             self.table(), policy=policy, sums="sums" in parts, relations="relations" in parts
         )
 
+    def released_report(self) -> TableReport:
+        """Report the table in a private run; default: nothing but the names of its columns."""
+        return public_report(self.context, self.table())
+
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
         return joined(self.row_pieces(), len(self.table()))
@@ -324,7 +346,14 @@ class CausalClient(NumPyClient):
 
         A party with a large file reads it once more in each pass. The pieces are the same for a
         table in memory.
+
+        Raises
+        ------
+        FederationError
+            In a private run.
         """
+        if self.private:
+            raise FederationError("The run has an epsilon: nothing is computed from the rows.")
         for piece in pieces(self.table()):
             yield prepare(piece, self.held_names, self.setup.policy)
 

@@ -26,12 +26,12 @@ from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import (
     MAIN,
     SEED,
-    TRAININGS,
     Bundle,
     Training,
     exchange_of,
     parts_of,
 )
+from flwr_causal.protocol.release import check_released, guarantee_of
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
 from flwr_causal.protocol.secure import totals
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from flwr.app import Array
 
     from flwr_causal.core.arrays import Arrays
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.bundle import Part
-    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.protocol.exchange import Contract, Exchange
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
 
@@ -109,11 +110,10 @@ def client_app(
             own = door_of(context)
             party = source(context)
             name, about["table"] = party.name, party.table
-            report = _report(clients, party, config, context, own)
+            report, released = _report(clients, party, config, context, own)
             reply = _reported(message, context, name, report)
-            terms, agreement = str(config.get("terms", "")), str(config.get("exchange", ""))
-            about |= privacy.of_line(context, _behind("option-", config))
-            own.note(reply.content, terms, agreement=agreement, **about)
+            about |= {"agreement": str(config.get("exchange", "")), **released}
+            own.note(reply.content, **about)
             return reply
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
@@ -138,41 +138,53 @@ def _report(
     config: Mapping[str, Any],
     context: Context,
     own: PartyDoor,
-) -> dict[str, Any]:
-    """Return what a party reports of its table, with its key where the run adds up securely."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a party reports of its table, and what its record says of a private run.
+
+    The report has the party's key where the run adds up securely.
+    """
     masked = bool(config.get("secure-aggregation"))
-    own.check_question(config, masked=masked)
+    kind = _client_type(clients, config)
+    own.check_question(kind.contract, config)
     secure.check_demand(own.node, met=masked)
     table = own.shown(party.read())
     options = _behind("option-", config)
-    private, running = privacy.is_private(options), _is_running(context, config)
+    guarantee, running = guarantee_of(kind.contract, options), _is_running(context, config)
     again = bool(config.get("exchange") or config.get("resumed"))
-    if (private and privacy.begin(context, options, again=again)) or running:
+    restored = guarantee is not None and privacy.begin(context, options, guarantee, again=again)
+    released = privacy.of_line(context, guarantee)
+    if restored or running:
         check_digest(context.state, table, party.name)
     else:
         keep_digest(context.state, table)
-    if private:
+    if guarantee is not None:
+        own.check_budget(released)
         privacy.keep(context)
     policy = Policy.from_dict(_behind("policy-", config))
     shown = Source(party.name, lambda: table)
-    client = _client_type(clients, config)(shown, context, options=options)
+    client = kind(shown, context, options=options)
     if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
             f"its node config states interventions, which '{client.contract.method}' does "
             f"not use: use {USERS}, or take them out"
         )
     with single_threaded():
-        described = client.describe(policy)
-    own.check_report(described, table, policy, private=private)
+        described = _described(client, policy)
+    own.check_report(described, table, policy, private=client.private)
     key: dict[str, Any] = {}
     if masked or (described.has_ids and config.get("pair-keys")):
         key = secure.offered(context, party.name, running=running)
     if masked and not described.withheld:
         described = secure.withheld(
-            secure.own_report(context, lambda: described), policy, party.name
+            secure.own_report(context, lambda: described, client.private), policy, party.name
         )
     report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
-    return key | report
+    return key | report, released
+
+
+def _described(client: CausalClient, policy: Policy) -> TableReport:
+    """Return a party's report; in a private run what follows from its release."""
+    return client.released_report() if client.private else client.describe(policy)
 
 
 def _reported(message: Message, context: Context, name: str, report: dict[str, Any]) -> Message:
@@ -220,15 +232,30 @@ def _open(
             "schema exchange. The server sends it again with the next attempt."
         )
     kind = _client_type(clients, config)
-    own.check_agreement(kind.contract.method, setup, _trainings(config))
-    if privacy.is_private(setup.options):
-        privacy.begin(context, setup.options, again=True)
+    requests = _requests(kind.contract, message.content)
+    own.check_agreement(kind.contract, setup, requests)
+    guarantee = guarantee_of(kind.contract, setup.options)
+    if guarantee is not None:
+        for exchange, _ in requests:
+            for part in parts_of(exchange):
+                check_released(kind.contract, part)
+        privacy.begin(context, setup.options, guarantee, again=True)
     return kind(_unchanged(source(context), context, own), context, setup)
 
 
-def _trainings(config: Mapping[str, Any]) -> list[Training]:
-    """Return the trainings whose requests a message holds."""
-    return [Training.of(name) for name in config.get(TRAININGS, ())]
+def _requests(contract: Contract, content: RecordDict) -> list[tuple[Exchange, RecordDict]]:
+    """Return each request of a message with its content; of a replay also the earlier ones."""
+    values: dict[str, Any] = records.config_of(content)
+    common = {one.name: one for one in (REPLAY, TOTALS, UNMASKING)}
+    name = values.get("exchange")
+    if name not in common:
+        return [(exchange_of(contract, values), content)]
+    earlier: list[RecordDict] = []
+    if name == REPLAY.name:
+        earlier = [*unpacked(records.arrays_of(content)["archive"], values["requests"])]
+    # An archive holds exchanges of the method alone.
+    own = [(exchange_of(contract, records.config_of(one)), one) for one in earlier]
+    return [(common[name], content), *own]
 
 
 def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
@@ -274,8 +301,11 @@ def _reply(
     try:
         client = _open(clients, source, message, context, own)
         about |= {"agreement": client.setup.exchange, "table": client.source.table}
-        about |= privacy.of_line(context, client.options)
-        note = partial(own.note, terms=client.setup.terms, **about)
+        guarantee = guarantee_of(client.contract, client.options)
+        if guarantee is not None:
+            about |= privacy.of_line(context, guarantee, client.sharing)
+            own.check_budget(about)
+        note = partial(own.note, **about)
         content = _answer(client, clients, message, config, note)
     except Exception as error:
         raise own.noted(error, **about) from error
@@ -417,7 +447,9 @@ def _totals(
 ) -> RecordDict:
     """Return the numbers that the party's report withholds, masked."""
     with single_threaded():
-        report = secure.own_report(client.context, lambda: client.describe(client.setup.policy))
+        report = secure.own_report(
+            client.context, lambda: _described(client, client.setup.policy), client.private
+        )
     setup = client.setup
     vector = totals.vector_of(report, setup.summed, within=within)
     size = totals.size(setup.summed)

@@ -10,7 +10,7 @@ import numpy as np
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
-from flwr_causal.clients.privacy import is_private, public_report, released
+from flwr_causal.clients.privacy import public_report, released
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.core.linear.folds import num_held_out
@@ -19,15 +19,11 @@ from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.errors import FederationError
 from flwr_causal.protocol import consensus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.privacy.release import Released
-    from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract
 
 
@@ -112,10 +108,8 @@ class NotearsADMMClient(LinearADMMClient):
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
-    def describe(self, policy: Policy) -> TableReport:
-        """Report the table; with epsilon what the party's release says of it."""
-        if not is_private(self.options):
-            return super().describe(policy)
+    def released_report(self) -> TableReport:
+        """Report what the party's release says of the table."""
         columns = public_report(self.context, self.table()).columns
         names = tuple(column.name for column in columns)
         own = self._released(names)
@@ -129,27 +123,13 @@ class NotearsADMMClient(LinearADMMClient):
         )
         return TableReport(rows, 0, reported, has_sums=True)
 
-    def count_rows(self) -> int:
-        """Count the rows of the design; with epsilon those that the release is worth."""
-        if is_private(self.options):
-            return round(self._own_release().effective_rows)
-        return super().count_rows()
-
-    def design_pieces(self) -> Iterator[FloatArray]:
-        """Yield the party's rows; with epsilon there is nothing but its release.
-
-        Raises
-        ------
-        FederationError
-            With epsilon.
-        """
-        if is_private(self.options):
-            raise FederationError("The run has an epsilon: nothing is computed from the rows.")
-        yield from super().design_pieces()
+    def released_rows(self) -> int:
+        """Return the number of rows that the release is worth."""
+        return round(self._own_release().effective_rows)
 
     def products(self) -> FloatArray:
         """Return the sums of products of the design's rows; with epsilon from the release."""
-        if not is_private(self.options):
+        if not self.private:
             return super().products()
         own, setup = self._own_release(), self.setup
         scale = np.sqrt(setup.variance) if setup.options["standardize"] else 1.0

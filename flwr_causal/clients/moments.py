@@ -15,15 +15,12 @@ from flwr_causal.clients.privacy import (
     budget,
     drawn_octaves,
     drawn_products,
-    is_private,
     numbers,
-    public_report,
 )
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.series.levels import centered_rows
-from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 
@@ -50,14 +47,13 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         return bool(self.setup.options["model"] == "additive")
 
     def describe(self, policy: Policy) -> TableReport:
-        """Report the table; with epsilon nothing but the names of its columns."""
-        if is_private(self.options):
-            return public_report(self.context, self.table())
+        """Report the table, and whether it has ids."""
         return self.with_ids(super().describe(policy))
 
-    def count_rows(self) -> int:
-        """Count the rows of the design; with epsilon nothing depends on their number."""
-        return 0 if is_private(self.options) else super().count_rows()
+    @property
+    def sharing(self) -> int:
+        """Among how many parties the noise of the release is shared."""
+        return sharing(self.setup)
 
     @answers(OCTAVES)
     def octaves(self, asked: Asked) -> Arrays:
@@ -66,7 +62,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         noise = budget(self.options, estimates=bool(columns)).scales
         assert noise is not None
         rows = numbers(self.table(), columns)
-        parties = sharing(self.setup)
+        parties = self.sharing
         about = self._asked_by(columns, asked.number)
         return {"counts": drawn_octaves(self.context, rows, noise, parties, about)}
 
@@ -77,7 +73,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         noise = budget(self.options, estimates=bool(unscaled(self.setup))).release
         scaling = asked["centers"], asked["scales"]
         rows = numbers(self.table(), names)
-        parties, about = sharing(self.setup), self._asked_by(names, asked.number)
+        parties, about = self.sharing, self._asked_by(names, asked.number)
         return {"products": drawn_products(self.context, rows, scaling, noise, parties, about)}
 
     def _asked_by(self, columns: tuple[str, ...], number: int) -> str:
@@ -86,7 +82,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         The difference of two sums of different parties would be a party's numbers with no more than
         its own part of the noise.
         """
-        shared = f" {number} {' '.join(self.setup.keys)}" if sharing(self.setup) > 1 else ""
+        shared = f" {number} {' '.join(self.setup.keys)}" if self.sharing > 1 else ""
         return f"{columns}{shared}"
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
@@ -102,15 +98,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
 
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:
-        """Return the second moments of each fold.
-
-        Raises
-        ------
-        FederationError
-            In a run with differential privacy.
-        """
-        if is_private(self.options):
-            raise FederationError("The run has an epsilon: exact sums do not leave the party.")
+        """Return the second moments of each fold."""
         if self.setup.targets:
             return {"moments": self.products_by_targets() / self.num_rows}
         if self.order:

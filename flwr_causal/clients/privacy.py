@@ -9,6 +9,7 @@ none. A node that has lost what it has drawn draws nothing more in this run.
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.data.read.pieces import Table
+    from flwr_causal.protocol.release import Guarantee
 
 # The records in a node's state and file: of the run, and what was drawn.
 _RUN, _OCTAVES, _RELEASE = "private-run", "private-octaves", "private-release"
@@ -53,12 +55,9 @@ _RUN, _OCTAVES, _RELEASE = "private-run", "private-octaves", "private-release"
 OF_RELEASE = (_RUN, _OCTAVES, _RELEASE)
 
 
-def is_private(options: Mapping[str, Any]) -> bool:
-    """Return whether a run's options ask for differential privacy."""
-    return bool(options.get("epsilon"))
-
-
-def begin(context: Context, options: Mapping[str, Any], *, again: bool) -> bool:
+def begin(
+    context: Context, options: Mapping[str, Any], guarantee: Guarantee, *, again: bool
+) -> bool:
     """Find what the node keeps of a private run, or begin to keep something.
 
     Parameters
@@ -67,6 +66,8 @@ def begin(context: Context, options: Mapping[str, Any], *, again: bool) -> bool:
         Of the node.
     options : mapping
         With ``release``, the run's random name; without it the run is that of the context.
+    guarantee : Guarantee
+        Of the run, the same in all messages.
     again : bool
         Whether the parties have been asked before in this run.
 
@@ -78,24 +79,29 @@ def begin(context: Context, options: Mapping[str, Any], *, again: bool) -> bool:
     Raises
     ------
     FederationError
-        If the parties were asked before and there is nothing, or it cannot be read.
+        If the parties were asked before and there is nothing, it cannot be read, or the run had
+        another guarantee.
     """
-    run = str(options.get("release") or context.run_id)
+    run, asked = str(options.get("release") or context.run_id), json.dumps(guarantee)
     state = context.state
     known = state.get(_RUN)
-    if isinstance(known, ConfigRecord):
-        state[_RUN] = ConfigRecord({**known, "run": run})
-        return False
-    kept = _file(context, run).read()
-    if again and not kept:
+    kept = {} if isinstance(known, ConfigRecord) else _file(context, run).read()
+    if again and known is None and not kept:
         raise FederationError(
             "The party's node was restarted and has lost what it has released in this private run; "
             "it makes no second release. Start another run, whose epsilon adds to that of this "
             "one. A node with 'record' or 'releases' in its node config keeps its release."
         )
+    before: Any = known if isinstance(known, ConfigRecord) else kept.get(_RUN)
+    if before is not None and before.get("asked") != asked:
+        raise FederationError(
+            "The party was asked for another epsilon, delta or scales in this run, and makes no "
+            "second release: start another run, whose epsilon adds to that of this one."
+        )
     # Its own random number: a file that was deleted is no reason to count less.
-    state[_RUN] = ConfigRecord({"run": run, "id": secrets.token_hex(8)})
+    own = {"id": secrets.token_hex(8), "asked": asked, **(before or {}), "run": run}
     state.update({name: ConfigRecord(values) for name, values in kept.items()})
+    state[_RUN] = ConfigRecord(own)
     return bool(kept)
 
 
@@ -119,9 +125,28 @@ def keep(context: Context, further: Mapping[str, ConfigRecord] | None = None) ->
     _file(context, str(own[_RUN]["run"])).add(own)
 
 
-def of_line(context: Context, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the party's record says of a private run: which release it is."""
-    return {"release": context.state[_RUN]["id"]} if is_private(options) else {}
+def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> dict[str, Any]:
+    """Return what the party's record says of a private run: which release it is, and its loss.
+
+    Parameters
+    ----------
+    context : Context
+        Of the node.
+    guarantee : Guarantee or None
+        Of the request that is answered; None: nothing is said.
+    sharing : int, default 1
+        Among how many parties the noise is shared. Where the party does not know the others, it
+        counts on its own part alone.
+    """
+    if guarantee is None:
+        return {}
+    alone = 1 if NodeConfig.of(context.node_config).peers else sharing
+    return {
+        "release": context.state[_RUN]["id"],
+        "epsilon": guarantee.epsilon,
+        "delta": guarantee.delta,
+        "rho": guarantee.rho * alone,
+    }
 
 
 def _file(context: Context, run: str) -> ReleaseFile:

@@ -118,10 +118,11 @@ def offered(context: Context, party: str, *, running: bool) -> dict[str, str]:
     return {"public-key": key, "signature": signed_key(key, party, context.run_id, str(file))}
 
 
-def own_report(context: Context, describe: Callable[[], TableReport]) -> TableReport:
+def own_report(context: Context, describe: Callable[[], TableReport], private: bool) -> TableReport:
     """Return the party's report with its numbers; it is computed once for each key and process."""
     own = public_key(_record(context.state)["key"]).hex()
-    return cached(context, f"report {own}", describe)
+    # That of a private run is another one.
+    return cached(context, f"report {own} {private}", describe)
 
 
 def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:

@@ -28,6 +28,8 @@ from flwr_causal.party.record import (
     exchanges_since,
     left,
 )
+from flwr_causal.protocol import settings
+from flwr_causal.protocol.release import Guarantee, guarantee_of
 from flwr_causal.protocol.terms import Terms
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.party.record import Line
-    from flwr_causal.protocol.bundle import Training
+    from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.setup import Setup
 
 
@@ -118,59 +120,93 @@ class PartyDoor:
         kept = [name for name in table.columns if self.policy.columns.shows(str(name))]
         return table if len(kept) == len(table.columns) else whole(table)[kept]
 
-    def check_question(self, config: Mapping[str, Any], *, masked: bool) -> None:
+    def check_question(self, contract: Contract, config: Mapping[str, Any]) -> None:
         """Check the terms of a run that asks for the schema, and that the question keeps to them.
 
         Parameters
         ----------
+        contract : Contract
+            Of the method.
         config : mapping
             What the question holds.
-        masked : bool
-            Whether the party's report would be without its numbers.
 
         Raises
         ------
         PolicyError, ConfigError
-            If the policy refuses them.
+            If the policy refuses them, or they contradict each other.
         """
-        if self.policy != PartyPolicy():
-            terms = self._check_terms(
-                str(config.get("terms", "")), str(config.get("signature", ""))
-            )
-            prefix = "option-"
-            options = {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
-            method = str(config.get("method", ""))
-            self.policy.check_kept(terms, method, options, masked=masked)
+        text, signature = str(config.get("terms", "")), str(config.get("signature", ""))
+        prefix = "option-"
+        options = {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
+        masked = bool(config.get("secure-aggregation"))
+        terms = self._checked_terms(contract, text, signature, options, masked=masked)
+        if terms is not None:
+            own = settings.of_question(config)
+            carried = settings.names_of(contract.question_options)
+            self.policy.check_settings(terms, own, carried)
 
-    def check_agreement(self, method: str, setup: Setup, trainings: Iterable[Training]) -> None:
-        """Check what an exchange asks, given the agreement of the parties.
+    def check_agreement(
+        self, contract: Contract, setup: Setup, requests: Iterable[tuple[Exchange, RecordDict]]
+    ) -> None:
+        """Check what a message asks, given the agreement of the parties.
+
+        Parameters
+        ----------
+        contract : Contract
+            Of the method.
+        setup : Setup
+        requests : iterable of (Exchange, RecordDict)
+            Each request of the message with its content.
 
         Raises
         ------
         PolicyError, ConfigError
-            If the policy refuses it.
+            If the policy refuses it, or it contradicts what the run states.
         """
-        if self.policy == PartyPolicy():
+        terms = self._checked_terms(
+            contract, setup.terms, setup.signature, setup.options, masked=setup.masked
+        )
+        if terms is None:
             return
-        terms = self._check_terms(setup.terms, setup.signature)
-        self.policy.check_kept(terms, method, setup.options, masked=setup.masked)
         # In a group the party's numbers are hidden among those of the group.
         sizes = [setup.groups.count(group) for group in set(setup.groups)]
         together = min([setup.num_clients, *sizes])
         if together < self.policy.least_parties:
             raise PolicyError("least-parties", f"the agreement is of {together} parties")
-        most = terms.options.get("replicates")
-        replicates = most if isinstance(most, int) else 0
-        if any(one.replicate > replicates for one in trainings):
-            raise PolicyError("options.replicates", "there are more replicates than the run stated")
-        if any(one.without for one in trainings) and not terms.options.get("leave_one_out"):
-            raise PolicyError("options.leave-one-out", "the run did not state that it does so")
+        asked = [
+            one
+            for exchange, content in requests
+            for one in settings.of_request(exchange, content, setup.num_rows)
+        ]
+        carried = settings.names_of((*contract.question_options, *contract.agreement_options))
+        self.policy.check_settings(terms, [*settings.of_setup(setup), *asked], carried)
 
-    def _check_terms(self, text: str, signature: str) -> Terms:
-        terms = Terms.from_text(text)
-        self.policy.check(terms)
-        self.policy.check_asker(text, self.run_id, signature)
-        return terms
+    def _checked_terms(
+        self,
+        contract: Contract,
+        text: str,
+        signature: str,
+        options: Mapping[str, Any],
+        *,
+        masked: bool,
+    ) -> Terms | None:
+        """Return the checked terms; None where there is no policy.
+
+        That a run keeps to the guarantee that it states is checked without a policy, too.
+        """
+        ruled = self.policy != PartyPolicy()
+        terms = Terms.from_text(text) if ruled or (text and contract.private) else None
+        if ruled and terms is not None:
+            self.policy.check(terms)
+            self.policy.check_asker(text, self.run_id, signature)
+            self.policy.check_kept(terms, contract.method, options, masked=masked)
+        sent = guarantee_of(contract, options)
+        if terms is not None and sent != Guarantee.stated(terms.options):
+            raise ConfigError(
+                "The party is sent other epsilon, delta or scales than the run states: install the "
+                "same version of flwr-causal on all machines."
+            )
+        return terms if ruled else None
 
     def check_report(
         self, report: TableReport, table: Table, policy: Policy, *, private: bool = False
@@ -213,17 +249,32 @@ class PartyDoor:
                 "columns.identifiers",
             )
 
-    def note(self, content: RecordDict, terms: str = "", **about: Any) -> None:
+    def check_budget(self, about: Mapping[str, Any]) -> None:
+        """Check, before anything is drawn, that a release is within the policy's epsilon.
+
+        Parameters
+        ----------
+        about : mapping
+            What the record will say of it.
+
+        Raises
+        ------
+        PolicyError
+            If all releases together would lose more.
+        """
+        if self.record is not None and self.policy.epsilon is not None:
+            self._check_epsilon({"event": SENT, "run": self.run_id, **about}, self.record.lines())
+
+    def note(self, content: RecordDict, **about: Any) -> None:
         """Write down that a reply is about to leave.
 
         Parameters
         ----------
         content : RecordDict
             Of the reply.
-        terms : str, optional
-            What the run has stated, with a bound of its privacy loss if there is one.
         **about
-            ``method``, ``exchange``, and after the schema exchange ``number`` and ``agreement``.
+            ``method``, ``exchange``, after the schema exchange ``number`` and ``agreement``, and in
+            a private run what it releases.
 
         Raises
         ------
@@ -235,22 +286,25 @@ class PartyDoor:
         if self.record is None:
             return
         line = {"event": SENT, "run": self.run_id, **about, **left(content)}
-        epsilon = Terms.from_text(terms).options.get("epsilon") if terms else None
-        if epsilon is not None:
-            line["epsilon"] = epsilon
         check = partial(self._check_counts, line) if self.policy.counts else None
         self.record.append(line, check)
 
     def _check_counts(self, line: Line, lines: Sequence[Line]) -> None:
-        most, epsilon = self.policy.most_exchanges_a_day, self.policy.epsilon
+        most = self.policy.most_exchanges_a_day
         if most is not None and exchanges_since(lines, 24) >= most:
             raise PolicyError("most-exchanges-a-day", f"{most} replies left in the last 24 hours")
-        if epsilon is not None:
-            before, after = epsilon_spent(lines), epsilon_spent([*lines, line])
-            if after > epsilon:
-                raise PolicyError(
-                    "epsilon", f"{before:g} of {epsilon:g} are spent, and {after - before:g} asked"
-                )
+        if self.policy.epsilon is not None:
+            self._check_epsilon(line, lines)
+
+    def _check_epsilon(self, line: Line, lines: Sequence[Line]) -> None:
+        epsilon, delta = self.policy.epsilon, self.policy.used_delta
+        assert epsilon is not None
+        before, after = epsilon_spent(lines, delta), epsilon_spent([*lines, line], delta)
+        # Up to rounding, so that one run may have all of it.
+        if not after <= epsilon * (1 + 1e-9):
+            raise PolicyError(
+                "epsilon", f"{before:g} of {epsilon:g} are spent, with this run {after:g}"
+            )
 
     def noted(self, error: Exception, **about: Any) -> Exception:
         """Write down that an error leaves in place of an answer, and log why a run is refused.

@@ -6,20 +6,27 @@ or anything else of the party's table; the party's own log has the details.
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from dataclasses import dataclass, field, fields
 from fnmatch import translate
 from functools import lru_cache
+from importlib.metadata import entry_points
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.errors import ConfigError, PolicyError
+from flwr_causal.party.options import METHODS_GROUP, options_by_method
+from flwr_causal.protocol.release import Guarantee
 from flwr_causal.protocol.terms import is_signed, public_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from flwr_causal.protocol.settings import Setting
     from flwr_causal.protocol.terms import Terms
 
 #: The keys of a range of allowed numbers.
@@ -86,8 +93,11 @@ class PartyPolicy:
         Most replies that leave the party in 24 hours, of all runs, without those of schema
         exchanges.
     epsilon : float or None, default None
-        Most that the privacy losses of all runs in the party's record may add up to. A run without
+        Most that all releases in the party's record may lose together, at ``delta``. A run without
         the option ``epsilon`` is refused.
+    delta : float or None, default None
+        With ``epsilon``: the delta at which the losses are added up, and the largest delta of a
+        run. Default: 1e-5.
     askers : tuple of str, default ()
         Ed25519 public keys, as in the ``.pub`` files of ``ssh-keygen``. One of them must have
         signed the run.
@@ -111,6 +121,7 @@ class PartyPolicy:
     least_rows: int = 0
     most_exchanges_a_day: int | None = None
     epsilon: float | None = None
+    delta: float | None = None
     askers: tuple[str, ...] = ()
     columns: Columns = field(default_factory=Columns)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -124,8 +135,18 @@ class PartyPolicy:
             raise ConfigError("secure-aggregation: give true or false")
         if self.epsilon is not None and not (_is_number(self.epsilon) and self.epsilon >= 0):
             raise ConfigError(f"epsilon is {self.epsilon!r}: give a number, 0 or more")
+        if self.delta is not None and not (_is_number(self.delta) and 0 < self.delta < 1):
+            raise ConfigError(f"delta is {self.delta!r}: give a number between 0 and 1")
+        if self.delta is not None and self.epsilon is None:
+            raise ConfigError("delta is the delta of the rule epsilon: give both, or neither")
+        _check_rules(self.options)
         for line in self.askers:
             public_key_of(line)
+
+    @property
+    def used_delta(self) -> float:
+        """The rule ``delta`` or its default."""
+        return USUAL_DELTA if self.delta is None else self.delta
 
     @property
     def counts(self) -> bool:
@@ -196,9 +217,14 @@ class PartyPolicy:
                 f"{self.least_parties}; the coordinator raises it by the option "
                 "'min_available_nodes'",
             )
-        self._check_options(terms.method, terms.options, absent=True)
-        if self.epsilon is not None and not _is_number(terms.options.get("epsilon")):
-            raise PolicyError("epsilon", "the run has no option 'epsilon', a bound of its loss")
+        for name, rule in self._rules(terms.method):
+            option = _snake(name)
+            if option not in terms.options:
+                raise PolicyError(f"options.{name}", f"'{terms.method}' has no such option")
+            if not _allows(rule, terms.options[option]):
+                raise PolicyError(f"options.{name}", f"the run has {terms.options[option]!r}")
+        if self.epsilon is not None:
+            self._guarantee(Guarantee.stated, terms.options)
 
     def check_asker(self, text: str, run_id: int, signature: str) -> None:
         """Check who has signed the terms of a run.
@@ -235,21 +261,67 @@ class PartyPolicy:
             raise PolicyError("methods", f"the terms are of '{terms.method}', not of '{method}'")
         if self.secure_aggregation and not masked:
             raise PolicyError("secure-aggregation", "what would leave the party is not masked")
-        own = {name.replace("-", "_"): value for name, value in options.items()}
-        self._check_options(method, own, absent=False)
-        if self.epsilon is not None and own.get("epsilon") != terms.options.get("epsilon"):
-            raise PolicyError("epsilon", "the party is sent another epsilon than the terms state")
+        if self.epsilon is not None:
+            stated = self._guarantee(Guarantee.stated, terms.options)
+            if self._guarantee(Guarantee.sent, options) != stated:
+                raise PolicyError(
+                    "epsilon", "the party is sent other epsilon, delta or scales than the terms"
+                )
 
-    def _check_options(self, method: str, options: Mapping[str, Any], *, absent: bool) -> None:
-        """Check options; ``absent``: one that is limited must be there."""
-        for name, rule in self._rules(method):
-            option = name.replace("-", "_")
-            if option not in options:
-                if absent:
-                    raise PolicyError(f"options.{name}", f"'{method}' has no such option")
+    def check_settings(
+        self, terms: Terms, settings: Sequence[Setting], carried: Collection[str]
+    ) -> None:
+        """Check what a message asks, wherever it says so.
+
+        Parameters
+        ----------
+        terms : Terms
+        settings : sequence of Setting
+            All of the message.
+        carried : collection of str
+            The options that the message has to carry.
+
+        Raises
+        ------
+        PolicyError
+            If a rule does not allow a setting, the terms state another one, or the option of a rule
+            is missing from the message.
+        """
+        rules = {_snake(name): (name, rule) for name, rule in self._rules(terms.method)}
+        for option, value, fits, judged, always in settings:
+            name, rule = rules.get(option, (_kebab(option), None))
+            if judged and rule is not None and not _allows(rule, value):
+                raise PolicyError(f"options.{name}", f"the party is asked for {value!r}")
+            if not (always or rule is not None or self.askers):
                 continue
-            if not _allows(rule, options[option]):
-                raise PolicyError(f"options.{name}", f"the run has {options[option]!r}")
+            if option in terms.options and not fits(terms.options[option], value):
+                signed = self.askers and rule is None and not always
+                raise PolicyError(
+                    "askers" if signed else f"options.{name}",
+                    f"the party is asked for '{name}' {value!r}, which the run did not state",
+                )
+            if always and option not in terms.options and value:
+                raise PolicyError(f"options.{name}", f"the run did not state '{name}'")
+        found = {setting.option for setting in settings}
+        for option in carried:
+            if option in rules and option not in found:
+                raise PolicyError(f"options.{rules[option][0]}", "the party is not sent the option")
+
+    def _guarantee(
+        self,
+        read: Callable[[Mapping[str, Any]], Guarantee | None],
+        options: Mapping[str, Any],
+    ) -> Guarantee:
+        """Return the guarantee of a run, which the policy asks for."""
+        try:
+            guarantee = read(options)
+        except ConfigError as error:
+            raise PolicyError("epsilon", str(error)) from error
+        if guarantee is None:
+            raise PolicyError("epsilon", "the run has no option 'epsilon', a bound of its loss")
+        if guarantee.delta > self.used_delta:
+            raise PolicyError("delta", f"the run's delta is {guarantee.delta:g}")
+        return guarantee
 
     def _rules(self, method: str) -> Iterable[tuple[str, Any]]:
         """Yield the rules of a method's options."""
@@ -258,6 +330,56 @@ class PartyPolicy:
                 yield name, rule
             elif name == method:
                 yield from rule.items()
+
+
+def _check_rules(options: Mapping[str, Any]) -> None:
+    """Check the table ``[options]`` of a policy.
+
+    Raises
+    ------
+    ConfigError
+        If no method has an option of the name of a rule, or a rule cannot be used.
+    """
+    own = options_by_method()
+    everywhere = {option for names in own.values() for option in names}
+    others = {point.name for point in entry_points(group=METHODS_GROUP)} - own.keys()
+    for name, rule in options.items():
+        if isinstance(rule, dict) and not rule.keys() <= _RANGE:
+            if name not in others:
+                _check_known(name, own, "options", "method")
+            for option, one in rule.items():
+                if name in own:
+                    _check_known(_snake(option), own[name], f"options.{name}", "option")
+                _check_rule(f"{name}.{option}", one)
+            continue
+        _check_known(_snake(name), everywhere, "options", "option")
+        _check_rule(name, rule)
+
+
+def _check_known(name: str, known: Collection[str], where: str, what: str) -> None:
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean '{_kebab(near[0])}'?" if near else ""
+    raise ConfigError(f"{where}: there is no {what} {_kebab(name)}{hint}")
+
+
+def _check_rule(name: str, rule: Any) -> None:
+    """Check a rule of an option: a value, a list of values, or a range."""
+    values = list(rule.values()) if isinstance(rule, dict) else rule
+    values = values if isinstance(values, list) else [values]
+    plain = all(isinstance(one, bool | str) or _is_number(one) for one in values)
+    ranged = isinstance(rule, dict)
+    if not values or not plain or (ranged and not rule.keys() <= _RANGE):
+        raise ConfigError(
+            f"options.{name}: give a value, a list of values, or a range such as {{most = 5}}"
+        )
+    if ranged and not (all(map(_is_number, values)) and _least_first(rule)):
+        raise ConfigError(f"options.{name}: give numbers, 'least' no larger than 'most'")
+
+
+def _least_first(rule: Mapping[str, Any]) -> bool:
+    return not rule.keys() >= _RANGE or bool(rule["least"] <= rule["most"])
 
 
 def _allows(rule: Any, value: Any) -> bool:
@@ -271,7 +393,11 @@ def _allows(rule: Any, value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _snake(name: str) -> str:
+    return name.replace("-", "_")
 
 
 def _kebab(name: str) -> str:

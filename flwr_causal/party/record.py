@@ -15,12 +15,15 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord
 
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.core.privacy.calibration import USUAL_DELTA, epsilon_of
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.release import Guarantee
 
 try:
     import fcntl
@@ -193,19 +196,31 @@ class PartyRecord:
         return previous
 
 
-def epsilon_spent(lines: Sequence[Line]) -> float:
-    """Return the sum of the privacy losses in a record.
+def epsilon_spent(lines: Sequence[Line], delta: float = USUAL_DELTA) -> float:
+    """Return the privacy loss of all releases in a record together: epsilon at this delta.
 
     A release counts once, from the report on, also where the run is resumed: its lines have one
-    ``release``. Lines without one count once a run.
+    ``release``. Lines without one count once a run. The ``rho`` of releases add up; without it, it
+    follows from the line's epsilon and delta. A line whose epsilon is none has no bound.
     """
     losses: dict[Any, float] = {}
     for line in lines:
         if line.get("event") != SENT or "epsilon" not in line:
             continue
         key = line.get("release", line.get("run"))
-        losses[key] = max(losses.get(key, 0.0), float(line["epsilon"]))
-    return sum(losses.values())
+        losses[key] = max(losses.get(key, 0.0), _rho(line))
+    return epsilon_of(sum(losses.values()), delta)
+
+
+def _rho(line: Line) -> float:
+    rho = line.get("rho")
+    if isinstance(rho, int | float) and rho > 0:
+        return float(rho)
+    try:
+        guarantee = Guarantee.stated({name: line.get(name) for name in ("epsilon", "delta")})
+    except ConfigError:
+        guarantee = None
+    return inf if guarantee is None else guarantee.rho
 
 
 def exchanges_since(lines: Sequence[Line], hours: float) -> int:
@@ -219,8 +234,8 @@ def exchanges_since(lines: Sequence[Line], hours: float) -> int:
     )
 
 
-def totals(lines: Sequence[Line]) -> list[Line]:
-    """Return what left for each run, in the order of their first lines."""
+def totals(lines: Sequence[Line], delta: float = USUAL_DELTA) -> list[Line]:
+    """Return what left for each run, in the order of their first lines; its loss at this delta."""
     runs: dict[Any, list[Line]] = {}
     for line in lines:
         runs.setdefault(line.get("run"), []).append(line)
@@ -235,7 +250,7 @@ def totals(lines: Sequence[Line]) -> list[Line]:
                 for event in (SENT, REFUSED, FAILED)
             },
             "bytes": sum(one.get("bytes", 0) for one in own),
-            "epsilon": epsilon_spent(own),
+            "epsilon": epsilon_spent(own, delta),
             "names": sorted({array["name"] for one in own for array in one.get("arrays", ())}),
         }
         for run, own in runs.items()

@@ -10,10 +10,12 @@ moments"``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.exchange import Exchange, Known, Sent
 from flwr_causal.protocol.replies import Replies
 
@@ -34,6 +36,7 @@ _HEAD = (
     Sent(SEED, "seed of the random draws of rows"),
 )
 _REPLICATE, _WITHOUT = "replicate ", "without "
+_NAMES = rf"|{_REPLICATE}(?P<replicate>[1-9][0-9]*)|{_WITHOUT}(?P<without>[1-9][0-9]*)"
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,20 @@ class Training:
 
     @classmethod
     def of(cls, name: str) -> Training:
-        """Return the training of a name."""
-        if name.startswith(_WITHOUT):
-            return cls(without=int(name.removeprefix(_WITHOUT)))
-        return cls(int(name.removeprefix(_REPLICATE))) if name else cls()
+        """Return the training of a name.
+
+        Raises
+        ------
+        ConfigError
+            If no training has the name.
+        """
+        found = re.fullmatch(_NAMES, name)
+        if found is None:
+            raise ConfigError(
+                f"There is no training '{name}'. Install the same version of flwr-causal on both "
+                "sides."
+            )
+        return cls(int(found["replicate"] or 0), int(found["without"] or 0))
 
     def named(self, name: str) -> str:
         """Return the name of one of its things in a bundle."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.replay import REPLAY
 from flwr_causal.protocol.second_moments import (
     largest_products,
     largest_weights,
     other_variances,
 )
+from flwr_causal.protocol.secure.totals import TOTALS
+from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -103,6 +107,9 @@ SLOPES = Exchange(
 )
 
 
+_AGREED = ("standardize", "center", "held-out", "seed")
+
+
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return m, the columns of the lagged design (d without lags), and the number of folds.
 
@@ -119,7 +126,22 @@ NOTEARS_ADMM = Contract(
     (ROUND, REFIT, PERCEPTRONS, SLOPES),
     dimensions,
     ("sums", "relations", "interventions"),
+    private=(TOTALS, ROUND, REFIT, UNMASKING, REPLAY),
+    question_options=("row-id", "interventions", "intervention-column"),
+    agreement_options=(
+        *_AGREED,
+        "hidden",
+        "inner-steps",
+        "device",
+        "arithmetic",
+        "knowledge",
+    ),
 )
 TWO_DBN = Contract(
-    "2dbn", (ROUND, REFIT), dimensions, ("sums", "relations", "series", "interventions")
+    "2dbn",
+    (ROUND, REFIT),
+    dimensions,
+    ("sums", "relations", "series", "interventions"),
+    question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
+    agreement_options=_AGREED,
 )

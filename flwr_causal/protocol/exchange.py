@@ -312,12 +312,24 @@ class Contract:
     reports : tuple of str, default ("sums",)
         The parts of the report of the schema exchange that may leave a party beside what every
         method needs, see :data:`flwr_causal.protocol.schema.PARTS`.
+    private : tuple of Exchange, default ()
+        The exchanges whose replies, in a run with ``epsilon``, follow from the party's private
+        release alone; such a run has no others. Beside the method's own there may be those of all
+        methods (totals, unmasking, replay). Default: the method has no differential privacy, and
+        its parties refuse a run with ``epsilon``.
+    question_options, agreement_options : tuple of str, default ()
+        The keys of the options that parties are always sent: with the question for the schema, and
+        with the agreement besides. A party refuses a message that lacks one which its policy
+        limits.
     """
 
     method: str
     exchanges: tuple[Exchange, ...]
     dimensions: Callable[[Setup], dict[str, int]] = field(default=no_dimensions)
     reports: tuple[Part, ...] = ("sums",)
+    private: tuple[Exchange, ...] = ()
+    question_options: tuple[str, ...] = ()
+    agreement_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [exchange.name for exchange in self.exchanges]

@@ -401,4 +401,14 @@ CONTRACT = Contract(
         PRODUCTS,
     ),
     reports=("sums", "states", "ids"),
+    question_options=("row-id",),
+    agreement_options=(
+        "score",
+        "equivalent-sample-size",
+        "max-edges",
+        "max-parents",
+        "turn",
+        "seed",
+        "knowledge",
+    ),
 )

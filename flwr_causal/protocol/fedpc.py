@@ -458,4 +458,17 @@ CONTRACT = Contract(
         FILLED,
     ),
     reports=("sums", "states", "ids"),
+    question_options=("row-id",),
+    agreement_options=(
+        "domain",
+        "target",
+        "within",
+        "holders",
+        "pair_marks",
+        "labelled",
+        "seed",
+        "learner",
+        "clusters",
+        "settings",
+    ),
 )

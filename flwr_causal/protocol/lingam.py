@@ -8,6 +8,7 @@ import numpy as np
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
+from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -97,4 +98,11 @@ def dimensions(setup: Setup) -> dict[str, int]:
     return {"s": 2 + d * (1 + order) if order else d}
 
 
-CONTRACT = Contract("lingam", (SUMS, RESIDUALS), dimensions, ("sums", "relations", "series"))
+CONTRACT = Contract(
+    "lingam",
+    (SUMS, RESIDUALS),
+    dimensions,
+    ("sums", "relations", "series"),
+    question_options=SERIES_OPTIONS,
+    agreement_options=("center", "standardize", "order"),
+)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
-from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
+from flwr_causal.protocol.release import OCTAVES, RELEASE, Guarantee, private_dimensions
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
+from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -45,7 +49,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
     fold.
     """
     options, d = setup.options, len(setup.names)
-    if options.get("epsilon"):
+    if Guarantee.sent(options):
         return private_dimensions(setup)
     order = int(options["order"])
     m = d * (1 + order)
@@ -55,8 +59,10 @@ def dimensions(setup: Setup) -> dict[str, int]:
         return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
     if order == 0:
         return {"m": m, "s": d, "folds": 2 if options["held-out"] else 1}
-    smaller = order - 1 if options["select-order"] else 0
-    return {"m": m, "s": m + 2, "folds": int(options["folds"]) + smaller}
+    smaller, folds = order - 1 if options["select-order"] else 0, int(options["folds"])
+    if folds > NUM_FOLDS:
+        raise ConfigError(f"folds is {folds}: give at most {NUM_FOLDS}, smaller ones show rows")
+    return {"m": m, "s": m + 2, "folds": folds + smaller}
 
 
 CONTRACT = Contract(
@@ -64,4 +70,15 @@ CONTRACT = Contract(
     (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
     ("sums", "relations", "series", "interventions", "ids"),
+    private=(OCTAVES, RELEASE, UNMASKING),
+    question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
+    agreement_options=(
+        "center",
+        "standardize",
+        "held-out",
+        "model",
+        "folds",
+        "select-order",
+        "seed",
+    ),
 )

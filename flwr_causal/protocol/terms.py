@@ -97,6 +97,7 @@ class Terms:
             and isinstance(options, dict)
             and all(isinstance(value, Plain) for value in options.values())
             and isinstance(parties, int)
+            and not isinstance(parties, bool)
             and isinstance(secure, bool)
         ):
             raise ConfigError(

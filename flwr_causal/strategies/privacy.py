@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
+from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
 from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.data.check.checks import some
@@ -29,16 +30,11 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.strategies.base import Baselines, RunAlone
 
-#: The delta of a run whose options give epsilon alone.
-USUAL_DELTA = 1e-5
 #: Options about values that reports tell of, which a private report does not.
 OF_REPORTS = ("text_columns", "constant_columns", "duplicate_columns")
 #: A column fits where its mean is at most so many scales from the centre, and its standard
 #: deviation is between these many scales.
 FAR, LEAST_SPREAD = 2.0, 0.25
-# A larger epsilon guarantees nothing.
-_MOST_EPSILON = 100.0
-_LEAST_DELTA = 1e-15
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,10 +74,10 @@ class PrivateStrategy(LinearStrategy[StateT]):
                 self, dict.fromkeys(("delta", "scales"), "differential privacy (epsilon)")
             )
         else:
-            most = _MOST_EPSILON
+            most = MOST_EPSILON
             require(0 < self.epsilon <= most, "epsilon", self.epsilon, f"above 0, at most {most:g}")
             require(
-                _LEAST_DELTA <= self.used_delta < 1, "delta", self.delta, "from 1e-15 to below 1"
+                LEAST_DELTA <= self.used_delta < 1, "delta", self.delta, "from 1e-15 to below 1"
             )
             require_fitting(self, self.with_privacy, "epsilon")
             refuse_ignored(self, dict.fromkeys(OF_REPORTS, "runs without epsilon"))

@@ -24,6 +24,7 @@ from flwr_causal import command_line
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
+from flwr_causal.core.privacy.calibration import rho_of
 from flwr_causal.errors import CausalError, ConfigError, DataError, PolicyError
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.identifiers import identifiers
@@ -76,7 +77,7 @@ RULES = {
     "epsilon": "epsilon = 1.0",
     "options.replicates": "[options]\nreplicates = {most = 2}",
     "options.solver": '[options.moments]\nsolver = ["dagma"]',
-    "options.orders": "[options]\norders = 3",
+    "options.turn": "[options]\nturn = true",
 }
 
 
@@ -261,35 +262,54 @@ def test_a_line_that_fits_in_part_only_is_not_written(tmp_path):
     assert len(record.lines()) == 2
 
 
-def test_epsilon_adds_up_over_releases():
+def test_releases_compose_and_one_release_counts_once():
     def line(run_, release=None, **about):
         own = {} if release is None else {"release": release}
-        return {"event": "sent", "run": run_, "epsilon": 0.5, **own, **about}
+        return {"event": "sent", "run": run_, "epsilon": 9.0, "rho": 0.5, **own, **about}
+
+    def spent(*lines):
+        return rho_of(epsilon_spent(lines), 1e-5)
 
     once = [line(1, "a"), line(1, "a", digest="q"), line(1, "a", digest="r")]
-    assert epsilon_spent(once) == 0.5
-    assert epsilon_spent([*once, line(2, "a")]) == 0.5  # resumed
-    assert epsilon_spent([*once, line(1, "b")]) == 1.0  # what the node had kept was deleted
-    assert epsilon_spent([*once, line(2, "b"), line(2, "b", epsilon=0.75)]) == 1.25
-    assert epsilon_spent([*once, line(1), line(2), line(2)]) == 1.5
-    assert epsilon_spent([*once, line(2, "b", event="refused")]) == 0.5
+    assert spent(*once) == pytest.approx(0.5)
+    assert spent(*once, line(2, "a")) == pytest.approx(0.5)  # resumed
+    assert spent(*once, line(1, "b")) == pytest.approx(1.0)  # what the node had kept was deleted
+    assert spent(*once, line(2, "b"), line(2, "b", rho=0.75)) == pytest.approx(1.25)
+    assert spent(*once, line(1), line(2), line(2)) == pytest.approx(1.5)
+    assert spent(*once, line(2, "b", event="refused")) == pytest.approx(0.5)
+
+
+def test_lines_of_earlier_versions_count_by_epsilon_and_delta():
+    def spent(*lines):
+        return epsilon_spent([{"event": "sent", "run": k, **one} for k, one in enumerate(lines)])
+
+    assert spent({"epsilon": 0.5}) == pytest.approx(0.5)
+    assert spent({"epsilon": 0.5, "delta": 1e-5}) == pytest.approx(0.5)
+    assert spent({"epsilon": 0.5}, {"epsilon": 0.5}) == pytest.approx(0.7300, abs=1e-4)
+    assert spent({"epsilon": 0.001, "delta": 0.99999}) > 70
+    for none in (0, -1, True, "1", float("nan"), None):
+        assert spent({"epsilon": none}) == np.inf
 
 
 def test_the_losses_of_runs_add_up_to_the_limit(tmp_path):
     record = PartyRecord(tmp_path / "record.jsonl")
-    terms = Terms("moments", {"epsilon": 0.75}, 3, secure=False).to_text()
+    about = {"epsilon": 0.75, "delta": 1e-5, "rho": rho_of(0.75, 1e-5)}
 
-    def send(run_id):
-        own = PartyDoor(run_id, PartyPolicy(epsilon=1.5), record, guarded=True)
-        own.note(RecordDict(), terms, method="moments", exchange="schema")
-        own.note(RecordDict(), terms, method="moments", exchange="sums", number=1)
+    def send(run_id, most=1.1):
+        own = PartyDoor(run_id, PartyPolicy(epsilon=most), record, guarded=True)
+        own.check_budget(about)
+        own.note(RecordDict(), method="moments", exchange="schema", **about)
+        own.note(RecordDict(), method="moments", exchange="sums", number=1, **about)
 
-    send(1)
+    send(1, most=0.75)
     send(2)
     send(2)
-    with pytest.raises(PolicyError, match="rule 'epsilon'"):
-        send(3)
-    assert epsilon_spent(record.lines()) == 1.5
+    for check in (PartyDoor.check_budget, lambda own, one: own.note(RecordDict(), **one)):
+        own = PartyDoor(3, PartyPolicy(epsilon=1.1), record, guarded=True)
+        with pytest.raises(PolicyError, match="rule 'epsilon'"):
+            check(own, about)
+    assert epsilon_spent(record.lines()) == pytest.approx(1.0968, abs=1e-4)
+    assert len(record.lines()) == 6
 
 
 def test_columns_that_look_like_identifiers(tables, tmp_path):

@@ -4,10 +4,16 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
 from flwr_causal.core.privacy.budget import SCALES_SHARE, budget_of
-from flwr_causal.core.privacy.calibration import MARGIN, delta_of, noise_multiplier
+from flwr_causal.core.privacy.calibration import (
+    MARGIN,
+    delta_of,
+    epsilon_of,
+    noise_multiplier,
+    rho_of,
+)
 from flwr_causal.core.privacy.discrete_gaussian import discrete_gaussian
 from flwr_causal.core.privacy.release import (
     CONSTANT,
@@ -50,6 +56,35 @@ def test_two_mechanisms_lose_what_their_composition_does(mechanisms):
     one, two, delta = mechanisms
     together = (1 / one**2 + 1 / two**2) ** -0.5
     assert delta_of(together, COMPOSED[mechanisms]) == pytest.approx(delta, rel=1e-4)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.01, 0.5])
+@pytest.mark.parametrize("rho", [1e-4, 0.03, 1.0, 60.0, 900.0])
+def test_the_epsilon_of_a_composition_is_that_of_its_privacy_loss(rho, delta):
+    """The loss is normal with mean rho and variance 2 rho; delta is its mean excess, by area."""
+    epsilon = epsilon_of(rho, delta)
+    losses = np.linspace(epsilon, max(epsilon, rho) + 14 * np.sqrt(2 * rho), 400_001)
+    density = np.exp(-((losses - rho) ** 2) / (4 * rho)) / np.sqrt(4 * np.pi * rho)
+    excess = np.trapezoid(-np.expm1(epsilon - losses) * density, losses)
+    assert excess == pytest.approx(delta, rel=1e-5) or (epsilon == 0 and excess < delta)
+
+
+def test_rho_adds_up_and_is_read_back():
+    for epsilon, delta in ((0.5, 1e-5), (1.0, 1e-9), (8.0, 1e-5), (100.0, 1e-15), (1e-3, 0.5)):
+        assert epsilon_of(rho_of(epsilon, delta), delta) == pytest.approx(epsilon, rel=1e-9)
+    for one, two, delta in COMPOSED:
+        rho = 1 / (2 * one**2) + 1 / (2 * two**2)
+        assert epsilon_of(rho, delta) == pytest.approx(COMPOSED[one, two, delta], rel=1e-5)
+    assert epsilon_of(0.0, 1e-5) == 0
+    assert epsilon_of(np.inf, 1e-5) == np.inf
+    assert epsilon_of(39.02, 1e-5) > 70  # one release of epsilon .001 and delta .99999
+
+
+def test_tails_far_out_are_those_of_the_normal_distribution():
+    for multiplier, epsilon in ((0.02, 1500.0), (0.05, 900.0), (30.0, 3.0), (0.02, 1000.0)):
+        half, shift = 1 / (2 * multiplier), epsilon * multiplier
+        exact = norm.sf(shift - half) - np.exp(epsilon + norm.logsf(half + shift))
+        assert delta_of(multiplier, epsilon) == pytest.approx(exact, rel=1e-6, abs=1e-300)
 
 
 def test_scales_and_release_share_one_budget():

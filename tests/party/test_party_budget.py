@@ -1,0 +1,427 @@
+"""A party whose policy limits epsilon, and a server that plays tricks with it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from federations import app_of, ask, make_federation, setup_for
+from tampering import Tampering, guarded, recorded, sent
+
+from flwr_causal.app.methods import METHODS, OWN_METHODS
+from flwr_causal.clients import CausalClient, answers, privacy, secure
+from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party.door import PartyDoor
+from flwr_causal.party.policy import PartyPolicy
+from flwr_causal.party.record import epsilon_spent
+from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import Part, Training
+from flwr_causal.protocol.columns import PRODUCTS
+from flwr_causal.protocol.consensus import REFIT, ROUND
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
+from flwr_causal.protocol.release import (
+    OCTAVES,
+    RELEASE,
+    Guarantee,
+    check_released,
+    guarantee_of,
+    sharing,
+)
+from flwr_causal.protocol.replay import REPLAY, packed
+from flwr_causal.protocol.secure.totals import TOTALS
+from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.terms import Terms
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import Moments, NotearsADMM, run
+
+TABLES = make_federation(d=4, n=8000, parties=4, seed=1).tables
+SCALES = dict.fromkeys(TABLES[0].columns, 3.0)
+OPTIONS = {"min_available_nodes": 4, "epsilon": 1.0, "scales": SCALES}
+EPSILON, DELTA = "setup-option-epsilon", "setup-option-delta"
+
+
+def stated(config, **options):
+    """The terms of a message with other options."""
+    name = "setup-terms" if "setup-terms" in config else "terms"
+    if name not in config:
+        return {}
+    terms = json.loads(config[name])
+    return {name: json.dumps({**terms, "options": {**terms["options"], **options}})}
+
+
+def everywhere(**options):
+    """A server that states and sends other options in each message; None: it does not send them."""
+
+    def change(config, _):
+        changed = {**config, **stated(config, **options)}
+        for prefix in ("option-", "setup-option-"):
+            for name, value in options.items():
+                if prefix + name in config:
+                    changed[prefix + name] = value
+                    if value is None:
+                        del changed[prefix + name]
+        return changed
+
+    return change
+
+
+def refused(directory, policy, change, method=None, rule="epsilon"):
+    """Run with a server that changes its messages; the first party refuses, and nothing leaves."""
+    grid = Tampering(guarded(TABLES, directory, policy), change)
+    try:
+        outcome = run(method or Moments(**OPTIONS), grid)
+        reasons = str([one.reason for one in outcome.failures if one.party == "party 0"])
+    except CausalError as error:
+        reasons = str(error)
+    assert f"rule '{rule}'" in reasons
+    assert not sent(directory, "sums", "octaves", "release", "round", "refit")
+    return sent(directory)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1.0, np.inf, -np.inf, np.nan, True, "1", None, 101.0])
+def test_an_epsilon_that_is_none_is_no_run_without_a_limit(tmp_path, value):
+    assert not refused(tmp_path, "epsilon = 200", everywhere(epsilon=value))
+    assert not list(tmp_path.glob("releases/*"))
+
+
+@pytest.mark.parametrize("value", [0.0, -1e-5, 1.0, 2.0, np.nan, True, "1e-5"])
+def test_a_delta_that_is_none_is_refused(tmp_path, value):
+    assert not refused(tmp_path, "epsilon = 9", everywhere(delta=value))
+
+
+def test_a_delta_above_the_limit_is_refused(tmp_path):
+    change = everywhere(epsilon=0.001, delta=0.99999)
+    assert not refused(tmp_path, "epsilon = 4", change, rule="delta")
+    assert not refused(tmp_path, "epsilon = 4", everywhere(delta=1.1e-5), rule="delta")
+    # Where the party allows it, it counts for what it loses.
+    assert not refused(tmp_path, "epsilon = 4\ndelta = 0.9", everywhere(delta=0.95), rule="delta")
+    assert not list(tmp_path.glob("releases/*"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {EPSILON: 2.0},
+        {EPSILON: None},
+        {EPSILON: 0.0},
+        {DELTA: 1e-6},
+        {DELTA: None},
+        {"setup-option-scales": ""},
+        {"setup-option-scales": None},
+        {EPSILON: None, DELTA: None, "setup-option-scales": None, "setup-option-release": None},
+    ],
+)
+@pytest.mark.parametrize("policy", ["epsilon = 9", ""])
+def test_the_agreement_has_the_guarantee_that_the_run_states(tmp_path, policy, changed):
+    def change(config, _):
+        if EPSILON not in config:
+            return None
+        values = {**config, **changed}
+        return {name: value for name, value in values.items() if value is not None}
+
+    grid = Tampering(guarded(TABLES, tmp_path, policy), change)
+    with pytest.raises(CausalError):
+        run(Moments(**OPTIONS), grid)
+    assert len(sent(tmp_path)) == 1
+    assert sent(tmp_path)[0]["exchange"] == "schema"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": 0.0, "delta": 1e-5, "scales": ""},
+        {"epsilon": -1.0, "delta": 1e-5, "scales": ""},
+        {"epsilon": np.nan, "delta": 1e-5, "scales": ""},
+        {"epsilon": True, "delta": 1e-5, "scales": ""},
+        {"epsilon": "1", "delta": 1e-5, "scales": ""},
+        {"epsilon": 1.0, "delta": 2.0, "scales": ""},
+        {"epsilon": 1.0, "delta": 0.0, "scales": ""},
+        {"epsilon": 1.0, "delta": -1.0, "scales": ""},
+        {"epsilon": 1.0, "delta": np.nan, "scales": ""},
+        {"epsilon": 1.0, "delta": True, "scales": ""},
+        {"epsilon": 1.0, "scales": ""},
+        {"epsilon": 1.0, "delta": 1e-5},
+        {"epsilon": 1.0, "delta": 1e-5, "scales": 3},
+        {"delta": 1e-5},
+        {"scales": ""},
+    ],
+)
+def test_what_is_there_and_no_guarantee_is_an_error_without_a_policy_too(options):
+    with pytest.raises(ConfigError):
+        Guarantee.sent(options)
+    grid = guarded(TABLES, *_nowhere)
+    setup = setup_for(TABLES, options={**setup_for(TABLES).options, **options})
+    for method in ("moments", "notears-admm"):
+        node = grid.get_node_ids()[1]
+        question = {f"option-{name}": value for name, value in options.items()}
+        reply = ask(grid, node, {}, "query.schema", method=method, exchange="", **question)
+        assert "error" in records.config_of(reply.content)
+        reply = ask(grid, node, {}, setup=setup, exchange="sums", method=method)
+        assert reply.has_error()
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path_factory):
+    """Where parties without a policy keep nothing."""
+    _nowhere[:] = [tmp_path_factory.mktemp("nowhere"), ""]
+
+
+_nowhere = []
+
+
+def test_without_epsilon_a_run_is_not_private():
+    assert Guarantee.sent({"center": "global"}) is None
+    assert Guarantee.stated({"epsilon": None, "delta": None, "scales": None}) is None
+    assert Guarantee.stated({"epsilon": 2}) == Guarantee(2.0, 1e-5, "")
+
+
+PRIVATE = {
+    "moments": {OCTAVES, RELEASE, UNMASKING},
+    "notears-admm": {TOTALS, ROUND, REFIT, UNMASKING, REPLAY},
+}
+
+
+@pytest.mark.parametrize("method", OWN_METHODS)
+def test_what_follows_from_a_release_is_declared(method):
+    contract = METHODS[method].client.contract
+    assert {one.name for one in contract.private} == {
+        one.name for one in PRIVATE.get(method, set())
+    }
+    options = {"epsilon": 1.0, "delta": 1e-5, "scales": ""}
+    if not contract.private:
+        with pytest.raises(ConfigError, match=f"'{method}' has no differential privacy"):
+            guarantee_of(contract, options)
+        return
+    assert guarantee_of(contract, options) == Guarantee(1.0, 1e-5, "")
+    for exchange in (*contract.exchanges, TOTALS, REPLAY, UNMASKING, PRODUCTS):
+        for training in (Training(), Training(replicate=1), Training(without=1)):
+            part = Part(training, exchange)
+            if exchange in PRIVATE[method] and training == Training():
+                check_released(contract, part)
+                continue
+            with pytest.raises(CausalError, match="does not follow from the private release"):
+                check_released(contract, part)
+
+
+@pytest.mark.parametrize("method", OWN_METHODS)
+def test_no_method_answers_a_private_run_with_exact_numbers(tmp_path, method):
+    """The server sends epsilon to each method, and asks for each of its exchanges."""
+    grid, node = guarded(TABLES, tmp_path, "epsilon = 9"), None
+    node = grid.get_node_ids()[0]
+    contract = METHODS[method].client.contract
+    own = {"epsilon": 1.0, "delta": 1e-5, "scales": json.dumps(SCALES)}
+    terms = Terms(method, {**own, "seed": 0}, 4, secure=False).to_text()
+    question = {f"option-{name}": value for name, value in own.items()}
+    further = {**question, "option-row-id": "", "option-order": 0, "option-center": "global"}
+    further |= {"option-interventions": "", "option-intervention-column": ""}
+    further |= {"method": method, "exchange": "", "terms": terms}
+    ask(grid, node, {}, "query.schema", **further)
+    assert len(sent(tmp_path)) == bool(contract.private)
+    setup = setup_for(TABLES, terms=terms, options={**setup_for(TABLES).options, **own})
+    exact = [one for one in contract.exchanges if one not in contract.private]
+    for exchange in (*exact, TOTALS, *([] if REPLAY in contract.private else [REPLAY])):
+        values = {"within": 0, "requests": "[]"}
+        arrays = {"archive": np.zeros(0, np.uint8)} if exchange is REPLAY else {}
+        reply = ask(
+            grid, node, arrays, setup=setup, exchange=exchange.name, method=method, **values
+        )
+        assert reply.has_error(), exchange.name
+    assert {line["exchange"] for line in sent(tmp_path)} <= {"schema"}
+    if not contract.private:
+        assert not sent(tmp_path)
+
+
+def test_a_replay_holds_released_exchanges_alone(tmp_path):
+    grid = guarded(TABLES, tmp_path, "epsilon = 9")
+    watched = Tampering(grid, lambda config, _: None)
+    run(NotearsADMM(**{**OPTIONS, "epsilon": 8.0}, max_rounds=6), watched)
+    node = grid.get_node_ids()[0]
+    before = len(sent(tmp_path))
+    earlier = records.request("perceptrons", "notears-admm", 1, {"parameters": np.zeros(3)})
+    values = packed([earlier])
+    requests, archive = values["requests"], values["archive"]
+    reply = ask(grid, node, {"archive": archive}, exchange="replay", requests=requests)
+    assert "does not follow from the private release" in reply.error.reason
+    assert len(sent(tmp_path)) == before
+
+
+def test_the_report_of_a_private_run_is_public(tmp_path):
+    run(Moments(**OPTIONS), grid := Tampering(guarded(TABLES, tmp_path, ""), lambda c, _: None))
+    reports = [
+        records.config_of(one.content)
+        for one in grid.replies
+        if one.metadata.message_type == "query.schema"
+    ]
+    for report in reports:
+        assert (report["rows"], report["withheld"], report["has-sums"]) == (0, 1, 0)
+
+
+def test_a_run_keeps_the_guarantee_that_it_began_with(tmp_path):
+    """Octaves for one epsilon and a release for another would be more than either."""
+    grid = guarded(TABLES, tmp_path, "")
+    method = Moments(min_available_nodes=4, epsilon=1.0)
+
+    def change(config, _):
+        if config.get("exchange") != "release":
+            return None
+        setup = last["setup"]
+        other = {**setup, EPSILON: 8.0, **stated(setup, epsilon=8.0)}
+        return {**config, **other}
+
+    last = {}
+
+    def keep(config, kind):
+        if "setup-names" in config:
+            last["setup"] = {k: v for k, v in config.items() if k.startswith("setup-")}
+        return change(config, kind)
+
+    with pytest.raises(CausalError, match="another epsilon, delta or scales in this run"):
+        run(method, Tampering(grid, keep))
+    assert {line["exchange"] for line in sent(tmp_path)} == {"schema", "octaves"}
+
+
+def test_nothing_is_drawn_once_epsilon_is_spent(tmp_path, monkeypatch):
+    drawn = []
+    own = privacy.products_of
+    monkeypatch.setattr(privacy, "products_of", lambda *given: drawn.append(1) or own(*given))
+    policy = "epsilon = 1.0"
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, policy))
+    files = set(tmp_path.glob("releases/*"))
+    assert len(drawn) == 4
+    assert epsilon_spent(recorded(tmp_path)) == pytest.approx(1.0)
+    for method in (Moments(**OPTIONS), NotearsADMM(**OPTIONS, max_rounds=6)):
+        with pytest.raises(CausalError, match="rule 'epsilon'"):
+            run(method, guarded(TABLES, tmp_path, policy))
+    assert set(tmp_path.glob("releases/*")) == files
+    # Two releases are no more than both together.
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.47"))
+    assert epsilon_spent(recorded(tmp_path)) == pytest.approx(1.4652, abs=1e-4)
+
+
+def test_an_epsilon_counts_at_the_delta_of_the_policy(tmp_path):
+    policy = "epsilon = 1.0\ndelta = 1e-3"
+    run(Moments(**OPTIONS, delta=1e-3), guarded(TABLES, tmp_path, policy))
+    (line,) = sent(tmp_path, "release")
+    assert (line["epsilon"], line["delta"]) == (1.0, 1e-3)
+    assert line["rho"] == pytest.approx(rho_of(1.0, 1e-3))
+    assert epsilon_spent(recorded(tmp_path)) == pytest.approx(epsilon_of(rho_of(1.0, 1e-3), 1e-5))
+    assert epsilon_spent(recorded(tmp_path), 1e-3) == pytest.approx(1.0)
+
+
+def test_of_shared_noise_a_party_counts_on_its_own_part(tmp_path):
+    """The server may have made up the other parties, unless the party knows their keys."""
+    shared = {**OPTIONS, "secure_aggregation": True, "quorum": 1.0}
+    with pytest.raises(CausalError, match=r"rule 'epsilon'|no usable reply"):
+        run(Moments(**shared), guarded(TABLES, tmp_path, "epsilon = 1.0"))
+    assert not sent(tmp_path, "release")
+    # Nothing was drawn either.
+    assert not any("private-release" in file.read_text() for file in tmp_path.glob("releases/*"))
+    run(Moments(**shared), guarded(TABLES, tmp_path, "epsilon = 3.0"))
+    (line,) = sent(tmp_path, "release")
+    assert line["rho"] == pytest.approx(4 * rho_of(1.0, 1e-5))
+    # In notears-admm each party adds all of the noise.
+    own = tmp_path / "admm"
+    own.mkdir()
+    run(
+        NotearsADMM(**{**shared, "epsilon": 8.0}, max_rounds=6), guarded(TABLES, own, "epsilon = 8")
+    )
+    assert sent(own, "round")[0]["rho"] == pytest.approx(rho_of(8.0, 1e-5))
+
+
+def test_a_shared_release_is_for_one_sum_of_all_parties():
+    keys = ("aa", "bb", "cc")
+    whole = setup_for(TABLES, keys=keys, least_parties=(3,))
+    assert sharing(whole) == 3
+    assert sharing(setup_for(TABLES)) == 1
+    changes = [{"least_parties": least} for least in ((4,), (0,), (-1,), (True,), (3, 3))]
+    for change in (*changes, {"groups": (0, 0, 1)}):
+        with pytest.raises(ConfigError, match="one secure sum of all parties"):
+            sharing(replace(whole, **change))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("delta = 1e-5", "delta is the delta of the rule epsilon"),
+        ("epsilon = 1\ndelta = 0", "delta is 0"),
+        ("epsilon = 1\ndelta = 1", "delta is 1"),
+        ("epsilon = 1\ndelta = nan", "delta is nan"),
+        ("epsilon = 1\ndelta = true", "delta is True"),
+        ("epsilon = 1\ndelta = '1e-5'", "delta is '1e-5'"),
+        ("epsilon = inf", "epsilon is inf"),
+        ("epsilon = nan", "epsilon is nan"),
+        ("epsilon = true", "epsilon is True"),
+    ],
+)
+def test_rules_of_epsilon_and_delta_that_are_none(tmp_path, text, words):
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        PartyPolicy.read(tmp_path / "policy.toml")
+
+
+def test_a_contract_is_not_private_by_default():
+    assert Contract("mine", (ROUND,)).private == ()
+
+
+@pytest.mark.parametrize("sent", [{}, {"epsilon": 2.0}, {"delta": 1e-6}, {"scales": "x0=1"}])
+def test_without_a_policy_a_message_keeps_to_the_stated_guarantee(sent):
+    stated = Terms("moments", {"epsilon": 1.0, "delta": None}, 4, secure=False).to_text()
+    own = {"epsilon": 1.0, "delta": 1e-5, "scales": ""}
+    door, contract = (
+        PartyDoor(1, PartyPolicy(), None, guarded=True),
+        METHODS["moments"].client.contract,
+    )
+    door.check_agreement(contract, setup_for(TABLES, terms=stated, options=own), [])
+    changed = setup_for(TABLES, terms=stated, options={**own, **sent} if sent else {})
+    with pytest.raises(ConfigError, match="other epsilon, delta or scales than the run states"):
+        door.check_agreement(contract, changed, [])
+
+
+SUMS = Exchange("sums", "", returns=(Disclosure("sums", "", ("d",)),))
+ROWS = Exchange("rows", "", returns=(Disclosure("sums", "", ("d",)),))
+
+
+class Theirs(CausalClient):
+    """Of another package: private by its contract, and careless."""
+
+    contract = Contract("theirs", (SUMS, ROWS), private=(SUMS, ROWS))
+
+    @answers(SUMS)
+    def sums(self, asked):
+        return {"sums": np.zeros(len(self.setup.names))}
+
+    @answers(ROWS)
+    def from_rows(self, asked):
+        return {"sums": self.rows().sum(axis=0)}
+
+
+def test_another_packages_private_method_shows_neither_rows_nor_their_number():
+    grid, node = LocalGrid(app_of(TABLES, Theirs), 4), 2
+    own = {"epsilon": 1.0, "delta": 1e-5, "scales": ""}
+    question = {f"option-{name}": value for name, value in own.items()}
+    report = records.config_of(ask(grid, node, {}, "query.schema", exchange="", **question).content)
+    assert (report["rows"], report["has-sums"], report["withheld"]) == (0, 0, 1)
+    setup = setup_for(TABLES, options=own)
+    reply = ask(grid, node, {}, setup=setup, exchange="sums")
+    assert reply.content[records.METRICS][records.WEIGHT] == 0
+    reply = ask(grid, node, {}, setup=setup, exchange="rows")
+    assert "nothing is computed from the rows" in reply.error.reason
+
+
+def test_a_report_with_numbers_is_not_that_of_a_private_run():
+    (context,) = [LocalGrid(app_of(TABLES), 4).context(2)]
+    secure.offer_key(context.state, running=False)
+    assert secure.own_report(context, lambda: "exact", False) == "exact"
+    assert secure.own_report(context, lambda: "released", True) == "released"
+
+
+def test_a_party_that_knows_the_others_counts_on_their_noise():
+    guarantee, grid = Guarantee(1.0, 1e-5, ""), LocalGrid(app_of(TABLES), 4)
+    context = grid.context(2)
+    privacy.begin(context, {}, guarantee, again=False)
+    alone = privacy.of_line(context, guarantee, 4)
+    assert alone["rho"] == pytest.approx(4 * guarantee.rho)
+    context.node_config["peers"] = "/keys"
+    assert privacy.of_line(context, guarantee, 4) == {**alone, "rho": guarantee.rho}
+    assert privacy.of_line(context, None) == {}

@@ -1,0 +1,257 @@
+"""The options that a policy limits, wherever a message asks for them, and a server that tampers."""
+
+import json
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from federations import ask, make_federation, setup_for
+from tampering import Tampering, guarded, recorded, sent
+
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party.policy import PartyPolicy
+from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import Training
+from flwr_causal.protocol.replay import packed
+from flwr_causal.protocol.terms import Terms
+from flwr_causal.strategies import FedCausal, Moments, NotearsADMM, run
+
+TABLES = make_federation(d=3, n=90, parties=3).tables
+
+
+def refusals(directory, policy, change, method=None):
+    """The rules by which the first party refuses a run whose server changes its messages."""
+    grid = Tampering(guarded(TABLES, directory, policy), change)
+    with suppress(CausalError):
+        run(method or Moments(min_available_nodes=3), grid)
+    assert {line["exchange"] for line in sent(directory)} <= {"schema"}
+    return {line["reason"] for line in recorded(directory) if line["event"] == "refused"}
+
+
+def setting(**changes):
+    """A server that changes keys of the agreement."""
+    own = {f"setup-{name.replace('__', '-')}": value for name, value in changes.items()}
+
+    def change(config, _):
+        if "setup-names" not in config:
+            return None
+        changed = {**config, **own}
+        return {name: value for name, value in changed.items() if value is not None}
+
+    return change
+
+
+TRICKS = {
+    "minimum-count = {least = 5}": ("minimum-count", {"minimum__count": 0}),
+    'small-counts = "report"': ("small-counts", {"small__counts": "suppress"}),
+    'precision = "float64"': ("precision", {"precision": "float32"}),
+    'missing-values = "fail"': ("missing-values", {"policy__missing_values": "drop"}),
+    'text-columns = ["fail"]': ("text-columns", {"policy__text_columns": "drop"}),
+    'unshared-columns = "fail"': ("unshared-columns", {"policy__unshared_columns": "keep"}),
+    'center = "global"': ("center", {"option__center": "party"}),
+    'center = ["global"]': ("center", {"option__center": None}),
+    "seed = 0": ("seed", {"option__seed": None}),
+    "standardize = false": ("standardize", {"option__standardize": 0}),
+    'sparsity = "bic"': ("sparsity", {"option__held-out": True}),
+    'row-id = ""': ("row-id", {"option__row-id": None}),
+    "order = {most = 3}": ("order", {"option__order": np.nan}),
+    "order = {most = 4}": ("order", {"option__order": True}),
+    "order = {most = 5}": ("order", {"option__order": "0"}),
+    "[options.moments]\norder = 0": ("order", {"option__order": 1}),
+}
+
+
+@pytest.mark.parametrize("rule", TRICKS)
+def test_a_limited_option_is_judged_wherever_it_travels(tmp_path, rule):
+    name, changes = TRICKS[rule]
+    policy = rule if rule.startswith("[") else f"[options]\n{rule}"
+    sparsity = "bic" if rule == 'sparsity = "bic"' else "auto"
+    method = Moments(min_available_nodes=3, sparsity=sparsity)
+    assert refusals(tmp_path, policy, setting(**changes), method) == {f"options.{name}"}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in TRICKS if rule != 'sparsity = "bic"'])
+def test_a_run_that_keeps_to_the_rule_is_answered(tmp_path, rule):
+    policy = rule if rule.startswith("[") else f"[options]\n{rule}"
+    run(Moments(min_available_nodes=3), guarded(TABLES, tmp_path, policy))
+    assert len(sent(tmp_path, "sums")) == 1
+
+
+def test_the_question_is_judged_too(tmp_path):
+    def change(config, kind):
+        return {**config, "policy-missing_values": "drop"} if kind == "query.schema" else None
+
+    found = refusals(tmp_path, '[options]\nmissing-values = "fail"', change)
+    assert found == {"options.missing-values"}
+    assert not sent(tmp_path)
+
+    def without(config, kind):
+        own = {key: value for key, value in config.items() if key != "option-center"}
+        return own if kind == "query.schema" else None
+
+    assert refusals(tmp_path, '[options]\ncenter = "global"', without) >= {"options.center"}
+    assert not sent(tmp_path)
+
+    def without_policy(config, kind):
+        own = {key: value for key, value in config.items() if not key.startswith("policy-")}
+        return own if kind == "query.schema" else None
+
+    found = refusals(tmp_path, '[options]\ntext-columns = "fail"', without_policy)
+    assert found >= {"options.text-columns"}
+    assert not sent(tmp_path)
+
+
+def test_groups_are_no_more_than_the_run_states(tmp_path):
+    groups = {"groups": [0, 1, 1], "keys": ["a", "b", "c"], "least__parties": [2, 2]}
+    found = refusals(tmp_path, "[options]\ngroups = 1", setting(**groups))
+    assert found == {"options.groups"}
+
+
+def bundle(names, seed=0):
+    return {
+        "bundle-trainings": names,
+        "bundle-exchanges": ["sums"] * len(names),
+        "bundle-seed": seed,
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        (bundle(["", "replicate 3"]), "options.replicates"),
+        (bundle(["", "replicate 1"], seed=5), "options.seed"),
+        (bundle(["without 1"]), "options.leave-one-out"),
+        (bundle(["replicate -1"]), "ConfigError"),
+    ],
+)
+@pytest.mark.parametrize("replayed", [False, True])
+def test_trainings_are_those_that_the_run_states(tmp_path, values, rule, replayed):
+    grid = guarded(TABLES, tmp_path, "methods = ['moments']")
+    options = {"seed": 0, "replicates": 2, "leave_one_out": False}
+    terms = Terms("moments", options, 3, secure=False).to_text()
+    own = {**setup_for(TABLES).options, "model": "linear", "order": 0, "folds": 1}
+    setup = setup_for(TABLES, terms=terms, options={**own, "select-order": False})
+    node = grid.get_node_ids()[0]
+    ask(grid, node, {}, "query.schema", method="moments", terms=terms, **{"option-order": 0})
+    arrays, config = {}, {"exchange": "sums", **values}
+    if replayed:
+        one = packed([records.request("sums", "moments", 1, values)])
+        arrays = {"archive": one["archive"]}
+        config = {"exchange": "replay", "requests": one["requests"]}
+    reply = ask(grid, node, arrays, setup=setup, method="moments", **config)
+    assert reply.has_error()
+    last = recorded(tmp_path)[-1]
+    assert (last["event"], last["reason"]) in {("refused", rule), ("failed", rule)}
+
+
+def test_replicates_of_the_stated_seed_are_answered(tmp_path):
+    method = Moments(min_available_nodes=3, replicates=2, leave_one_out=True, seed=4)
+    policy = "[options]\nreplicates = {most = 2}\nleave-one-out = true"
+    run(method, guarded(TABLES, tmp_path, policy))
+    assert len(sent(tmp_path, "sums")) == 1
+    assert Training.of("replicate 2").replicate == 2
+
+
+def test_plain_values_of_an_exchange_are_judged(tmp_path):
+    def change(config, _):
+        if config.get("exchange") != "local graphs":
+            return None
+        return {**config, "candidates": 50}
+
+    grid = Tampering(guarded(TABLES, tmp_path, "[options]\ncandidates = {most = 5}"), change)
+    method = FedCausal(min_available_nodes=3, local_graphs=True, max_rounds=60)
+    with suppress(CausalError):
+        run(method, grid)
+    assert not sent(tmp_path, "local graphs")
+    assert "options.candidates" in {line.get("reason") for line in recorded(tmp_path)}
+
+
+def key_of(directory):
+    key = Ed25519PrivateKey.generate()
+    file = directory / "coordinator"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    return str(file), f'askers = ["{line}"]'
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"option__standardize": True},
+        {"option__center": "party"},
+        {"option__seed": 7},
+        {"option__interventions": "x0"},
+        {"option__held-out": True},
+        {"precision": "float32"},
+        {"minimum__count": 0},
+        {"policy__missing_values": "drop"},
+    ],
+)
+def test_what_is_sent_is_what_was_signed(tmp_path, changes):
+    file, policy = key_of(tmp_path)
+    method = Moments(min_available_nodes=3, signing_key=file, sparsity="bic")
+    assert refusals(tmp_path, policy, setting(**changes), method) == {"askers"}
+    run(method, guarded(TABLES, tmp_path, policy))
+    assert len(sent(tmp_path, "sums")) == 1
+
+
+@pytest.mark.parametrize("method", [NotearsADMM(max_rounds=6), FedCausal(max_rounds=60)])
+def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
+    file, policy = key_of(tmp_path)
+    method.min_available_nodes, method.signing_key = 3, file
+    run(method, guarded(TABLES, tmp_path, policy))
+    assert sent(tmp_path, "round", "group")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("replicate = 3", "options: there is no option replicate; did you mean 'replicates'"),
+        ("solvers = 'ges'", "did you mean 'solver'"),
+        ("xyzzy = 1", "there is no option xyzzy"),
+        ("[options.moment]\nsolver = 'ges'", "there is no method moment; did you mean 'moments'"),
+        ("[options.moments]\nturn = true", r"options\.moments: there is no option turn"),
+        ("replicates = []", r"options\.replicates: give a value, a list"),
+        ("replicates = {}", r"options\.replicates: give a value"),
+        ("replicates = {most = 'x'}", r"options\.replicates: give numbers"),
+        ("replicates = {most = true}", r"options\.replicates: give numbers"),
+        ("replicates = {most = nan}", r"options\.replicates: give a value"),
+        ("replicates = {least = 3, most = 2}", "'least' no larger than 'most'"),
+        ("replicates = {most = [3]}", "give a value"),
+        ("sparsity = [nan]", "give a value"),
+        ("sparsity = [[1.0]]", "give a value"),
+        ("seed = 2026-01-01", "give a value"),
+        ("[options.moments]\nreplicates = {least = 3, most = 2}", r"moments\.replicates"),
+    ],
+)
+def test_a_rule_that_cannot_be_used_is_an_error(tmp_path, text, words):
+    text = text if text.startswith("[") else f"[options]\n{text}"
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        PartyPolicy.read(tmp_path / "policy.toml")
+
+
+def test_a_rule_of_another_packages_method_is_in_its_own_table(tmp_path, monkeypatch):
+    class Point:
+        name = "theirs"
+
+    monkeypatch.setattr("flwr_causal.party.policy.entry_points", lambda group: [Point])
+    PartyPolicy.from_dict({"options": {"theirs": {"strength": {"least": 1, "most": 2}}}})
+    with pytest.raises(ConfigError, match="there is no option strength"):
+        PartyPolicy.from_dict({"options": {"strength": 1}})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, True, "3", None])
+def test_a_range_holds_numbers_alone(value):
+    policy = PartyPolicy(options={"sparsity": {"least": 0}})
+    with pytest.raises(CausalError, match=r"options\.sparsity"):
+        policy.check(Terms("moments", {"sparsity": value}, 3, secure=False))
+    policy.check(Terms("moments", {"sparsity": 3}, 3, secure=False))
+    assert json.loads(Terms("m", {}, 1, secure=False).to_text())["parties"] == 1

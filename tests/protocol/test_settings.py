@@ -1,0 +1,250 @@
+"""Every setting of a message is an option of the run, or listed as none with its reason."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from federations import make_federation, setup_for
+
+from flwr_causal.app.methods import METHODS, OWN_METHODS
+from flwr_causal.app.pages import NAMES, with_names
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.errors import ConfigError
+from flwr_causal.party.options import options_by_method
+from flwr_causal.protocol import records, settings
+from flwr_causal.protocol.bundle import (
+    EXCHANGES,
+    MAIN,
+    SEED,
+    TRAININGS,
+    Part,
+    Training,
+    bundle_of,
+    head_of,
+)
+from flwr_causal.protocol.replay import REPLAY
+from flwr_causal.protocol.secure.totals import TOTALS
+from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.setup import Setup
+from flwr_causal.protocol.small_counts import SmallCounts
+from flwr_causal.simulations import simulate
+from flwr_causal.simulations.relay import Relay
+
+TABLES = make_federation(d=3, n=60, parties=3).tables
+SETUP = setup_for(TABLES)
+
+# Of each field of an agreement which setting it is, or why it is none.
+FIELDS = {
+    "precision": "the option precision",
+    "small": "the options minimum_count and small_counts",
+    "groups": "the option groups",
+    "policy": "the options of the data policy, see POLICY",
+    "options": "the options, see DERIVED for those that are none",
+    "least_parties": "judged by the rules secure-aggregation and least-parties",
+    "names": "the agreed columns, of those that the policy shows",
+    "num_rows": "follows from the parties' reports",
+    "num_clients": "judged by the rule least-parties",
+    "mean": "follows from the parties' reports",
+    "variance": "follows from the parties' reports",
+    "exchange": "a random name",
+    "states": "follows from the parties' reports",
+    "targets": "follows from the parties' reports",
+    "keys": "made by the parties",
+    "key_names": "made by the parties",
+    "key_signatures": "made by the parties",
+    "terms": "what the run states",
+    "signature": "of the terms",
+}
+# Why keys of the question for the schema are no setting; "option-" and "policy-" are.
+QUESTION = {
+    "method": "judged by the rule methods",
+    "terms": "what the run states",
+    "signature": "of the terms",
+    "secure-aggregation": "judged by the rule secure-aggregation",
+    "pair-keys": "asks for a public key where the table has ids",
+    "exchange": "the name of the agreement that the party had",
+    "resumed": "whether the run is resumed",
+}
+# Why plain values of exchanges are no setting.
+SENT = {
+    "penalty": "of this round, by the method's schedule",
+    "multiplier": "of this round, by the method's schedule",
+    "relaxation": "of this round, by the method's schedule",
+    "iteration": "number of the round",
+    "num_cells": "size of what returns",
+    "num_counts": "size of what returns",
+    "num_sums": "size of what returns",
+    "num_products": "size of what returns",
+    "domain": "follows from the parties' reports and agreed cut points",
+    "fingerprint": "of the circuit that a query asks about",
+    "column": "that a query asks about",
+    "seed": "of the random numbers of a query",
+    "within": "the option target of fedpc; of totals, how variances are made",
+    "requests": "earlier requests, each of which is judged",
+    TRAININGS: "the options replicates and leave_one_out",
+    EXCHANGES: "judged by the contract",
+}
+
+
+def named(found):
+    return {one.option: one.value for one in found}
+
+
+def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
+    assert FIELDS.keys() == {one.name for one in fields(Setup)}
+    changed = setup_for(
+        TABLES,
+        precision="float32",
+        small=SmallCounts(7, "suppress"),
+        groups=(0, 1, 1),
+        policy=Policy(missing_values="drop", min_rows=9),
+        options={"center": "party", "held-out": True},
+    )
+    found = named(settings.of_setup(changed))
+    assert found["precision"] == "float32"
+    assert (found["minimum_count"], found["small_counts"]) == (7, "suppress")
+    assert found["groups"] == 2
+    assert named(settings.of_setup(SETUP))["groups"] == 1
+    assert found["missing_values"] == "drop"
+    assert found["center"] == "party"
+    assert found["sparsity"] is True
+
+
+def test_each_rule_for_problems_of_tables_is_an_option_or_has_a_reason():
+    found = named(settings.of_setup(SETUP))
+    for one in fields(Policy):
+        assert (one.name in found) is not (one.name in settings.POLICY), one.name
+    for method in OWN_METHODS:
+        # Under the names that the method's users give.
+        names = options_by_method()[method]
+        strategy = METHODS[method].strategy
+        called = getattr(strategy, "public_names", {})
+        for one in fields(Policy):
+            name = called.get(one.name, one.name)
+            assert name not in names or name in found, (method, name)
+
+
+class Watching(Relay):
+    def __init__(self, grid):
+        super().__init__(grid)
+        self.asked = []
+
+    def before(self, messages):
+        self.asked += [records.config_of(one.content) for one in messages]
+        return messages
+
+
+MODES = {
+    **{method: {} for method in OWN_METHODS},
+    "moments, in time": {"order": 1},
+    "moments, private": {"epsilon": 90.0},
+    "moments, secure": {"secure_aggregation": True},
+    "moments, replicates": {"replicates": 2, "leave_one_out": True},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_key_that_travels_is_a_setting_or_has_a_reason(mode):
+    method, contract = mode.partition(",")[0], METHODS[mode.partition(",")[0]].client.contract
+    grids = []
+
+    def watched(grid):
+        grids.append(Watching(grid))
+        return grids[0]
+
+    few = {"max_rounds": 6} if method == "notears-admm" else {}
+    tables = TABLES
+    if method == "fedges":
+        tables = [(table > 0).astype(int).astype(str) for table in TABLES]
+    simulate(method, tables, wrap_grid=watched, **few, **MODES[mode])
+    names = options_by_method()[method]
+    for config in grids[0].asked:
+        question = "exchange" not in config
+        prefix = "" if question else "setup-"
+        options = {
+            key.removeprefix(f"{prefix}option-")
+            for key in config
+            if key.startswith(f"{prefix}option-")
+        }
+        for key in options - {"settings"}:
+            assert (key.replace("-", "_") in names) is not (key in settings.DERIVED), key
+        if question:
+            others = {k for k in config if not k.startswith(("option-", "policy-"))}
+            assert others <= QUESTION.keys()
+            assert options >= set(contract.question_options)
+        elif options:
+            always = {*contract.question_options, *contract.agreement_options}
+            assert options - {"epsilon", "delta", "scales", "release"} == always
+
+
+def test_each_plain_value_of_an_exchange_is_a_setting_or_has_a_reason():
+    known = {"start", "candidates", "share", "weightings", "draw", SEED}
+    declared = {
+        one.name
+        for method in OWN_METHODS
+        for exchange in METHODS[method].client.contract.exchanges
+        for one in exchange.sends
+        if one.shape is None
+    }
+    replicate = Part(Training(1), METHODS["moments"].client.contract.exchanges[0])
+    heads = {one.name for one in bundle_of([replicate]).sends}
+    common = {one.name for each in (REPLAY, UNMASKING) for one in each.sends if one.shape is None}
+    assert declared | heads | common | {"within"} == known | SENT.keys()
+    assert {one.name for one in TOTALS.sends} == {"within"} <= SENT.keys()
+    assert not known & SENT.keys()
+
+
+def of(exchange, **values):
+    content = records.request(exchange.name, "method", 1, values)
+    return settings.of_request(exchange, content, rows=100)
+
+
+def test_the_settings_of_requests():
+    contract = METHODS["fedcausal"].client.contract
+    found = named(of(contract.find("local graphs"), candidates=7, share=0.5))
+    assert (found["candidates"], found["evidence_rows"]) == (7, 50)
+    fedges = METHODS["fedges"].client.contract
+    assert named(of(fedges.find("graph"), start="fuse"))["start"] == "fuse"
+    products = METHODS["moments"].client.contract.find("products")
+    found = named(of(products, weightings=6, draw=3, folds=np.array([0, 1, 1])))
+    assert (found["replicates"], found["seed"]) == (3, 3)
+    found = named(of(products, weightings=1, draw=3))
+    assert "seed" not in found
+    sums = METHODS["moments"].client.contract.find("sums")
+    parts = [Part(one, sums) for one in (MAIN, Training(3), Training(without=2))]
+    found = named(of(bundle_of(parts), **head_of(parts, 11)))
+    assert (found["replicates"], found["leave_one_out"], found["seed"]) == (3, True, 11)
+
+
+@pytest.mark.parametrize(
+    "name", ["replicate -1", "replicate 0", "without 0", "replicate 1_0", "replicate ", "x", " "]
+)
+def test_no_training_has_such_a_name(name):
+    with pytest.raises(ConfigError, match="no training"):
+        Training.of(name)
+
+
+def test_a_trainings_name_is_read_back():
+    for training in (MAIN, Training(12), Training(without=3)):
+        assert Training.of(training.name) == training
+
+
+def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
+    text = (pytestconfig.rootpath / NAMES).read_text()
+    assert with_names(text) == text
+    assert options_by_method().keys() == set(OWN_METHODS)
+    assert "model" in options_by_method()["moments"]
+    assert "kind" not in options_by_method()["moments"]
+
+
+def test_learner_settings_are_options_each():
+    found = named(settings.of_setup(setup_for(TABLES, options={"settings": '{"depth": 3}'})))
+    assert found["depth"] == 3
+
+
+def test_a_party_divides_its_series_into_few_folds():
+    options = {"order": 1, "model": "linear", "select-order": False, "held-out": False}
+    contract = METHODS["moments"].client.contract
+    assert contract.sizes(setup_for(TABLES, options={**options, "folds": 5}), 9)["folds"] == 5
+    with pytest.raises(ConfigError, match="folds is 60: give at most 5"):
+        contract.sizes(setup_for(TABLES, options={**options, "folds": 60}), 9)

@@ -59,11 +59,20 @@ class Source:
         should cache.
     table : str, default ""
         The table's name, where the party has several; for its record.
+    read_by_cell : callable, optional
+        Returns the table of a run with epsilon: the same columns, as ``open_table(...,
+        by_cell=True)`` reads them, so that no row changes how another one is read. Default:
+        ``read``, which must itself do so.
     """
 
     name: str
     read: Callable[[], Table]
     table: str = ""
+    read_by_cell: Callable[[], Table] | None = None
+
+    def opened(self, *, private: bool) -> Table:
+        """Return the table for a run without or with epsilon."""
+        return self.read() if self.read_by_cell is None or not private else self.read_by_cell()
 
 
 @dataclass(frozen=True)

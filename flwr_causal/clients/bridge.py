@@ -132,9 +132,9 @@ def _report(
     masked = bool(config.get("secure-aggregation"))
     own.check_question(config, masked=masked)
     secure.check_demand(context, met=masked)
-    table = own.shown(party.read())
     options = _behind("option-", config)
     private, running = privacy.is_private(options), _is_running(context, config)
+    table = own.shown(party.opened(private=private))
     again = bool(config.get("exchange") or config.get("resumed"))
     if (private and privacy.begin(context, options, again=again)) or running:
         check_digest(context.state, table, party.name)
@@ -210,9 +210,10 @@ def _open(
         )
     kind = _client_type(clients, config)
     own.check_agreement(kind.contract.method, setup, _trainings(config))
-    if privacy.is_private(setup.options):
+    private = privacy.is_private(setup.options)
+    if private:
         privacy.begin(context, setup.options, again=True)
-    return kind(_unchanged(source(context), context, own), context, setup)
+    return kind(_unchanged(source(context), context, own, private=private), context, setup)
 
 
 def _trainings(config: Mapping[str, Any]) -> list[Training]:
@@ -228,9 +229,9 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
     return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
-def _unchanged(source: Source, context: Context, own: PartyDoor) -> Source:
+def _unchanged(source: Source, context: Context, own: PartyDoor, *, private: bool) -> Source:
     """Return the source with the table as it is now, which must be that of the schema exchange."""
-    table = own.shown(source.read())
+    table = own.shown(source.opened(private=private))
     check_digest(context.state, table, source.name)
     return replace(source, read=lambda: table)
 

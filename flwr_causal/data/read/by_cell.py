@@ -68,13 +68,13 @@ def _from_path(path: Path) -> pd.DataFrame:
     if not path.name.lower().endswith(".npz"):
         return pd.concat(pieces_by_cell(path), ignore_index=True)
     with naming(path):
-        return _of_array(*npz_array(path))
+        return _of_array(*npz_array(path, shapes=False))
 
 
 def _of_array(
     array: NDArray[Any], names: NDArray[Any] | None = None, where: str = "the array"
 ) -> pd.DataFrame:
-    # Other messages give the shape, and with it the number of rows.
+    # The message of from_array gives the shape, and with it the number of rows.
     if array.ndim != 2:
         raise DataError(f"{where} has {array.ndim} dimensions: a table has two, (rows, variables)")
     return from_array(numbers_of_array(array), names, where)

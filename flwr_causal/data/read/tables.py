@@ -141,8 +141,17 @@ def _from_path(path: Path) -> pd.DataFrame:
         return from_frame(pd.read_parquet(path))
 
 
-def npz_array(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, str]:
+def npz_array(
+    path: Path, *, shapes: bool = True
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, str]:
     """Return the table that an NPZ archive holds, the names if there are any, and what it is.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file.
+    shapes : bool, default True
+        Whether an error gives the shapes of arrays, and with them the number of rows.
 
     Raises
     ------
@@ -174,7 +183,9 @@ def npz_array(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, st
         # If there is an array of more dimensions, a single matrix is likely to be a graph.
         stacks = [key for key, array in arrays.items() if array.ndim > 2]
         if len(tables) != 1 or stacks:
-            found = ", ".join(f"{key} ({array.ndim} dimensions)" for key, array in arrays.items())
+            found = ", ".join(
+                f"{key} {array.shape}" if shapes else key for key, array in arrays.items()
+            )
             raise DataError(
                 f"{path} holds {found or 'no array'}: save the table of samples as a "
                 "two-dimensional array named X"

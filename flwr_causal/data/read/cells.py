@@ -49,23 +49,37 @@ def number_of(cell: Any) -> float:
 
 def numbers_of_texts(texts: Sequence[str]) -> FloatArray:
     """Return the numbers that texts hold, shape (n,), as :func:`number_of` does."""
-    lines = "\n".join(texts)
-    if texts and lines.isascii():
-        raw = lines.encode()
-        if raw.translate(None, _DIGITS) == b"\n" * (len(texts) - 1):
-            try:
-                return _of_lines(raw + b"\n")
-            except ValueError:  # one is no number
-                pass
+    plain = numbers_of_lines(texts, ",", 1)
+    if plain is not None:
+        return plain[:, 0]
     known = {text: number_of(text) for text in set(texts)}
     return np.fromiter(map(known.__getitem__, texts), np.float64, len(texts))
 
 
-def _of_lines(raw: bytes) -> FloatArray:
-    found = pd.read_csv(
-        BytesIO(raw), header=None, dtype=np.float64, skip_blank_lines=False, **EXACT
-    )
-    return _finite(found[0].to_numpy())
+def numbers_of_lines(lines: Sequence[str], separator: str, width: int) -> FloatArray | None:
+    """Return the numbers in lines, shape (n, width), if their texts are plain numbers or empty.
+
+    It saves time alone: :func:`number_of` gives the same numbers.
+    """
+    text = "\n".join(lines)
+    marks = (separator * (width - 1) + "\n") * len(lines)
+    if not (lines and text.isascii()):
+        return None
+    raw = text.encode() + b"\n"
+    if raw.translate(None, _DIGITS) != marks.encode():
+        return None
+    try:
+        found = pd.read_csv(
+            BytesIO(raw),
+            sep=separator,
+            header=None,
+            dtype=np.float64,
+            skip_blank_lines=False,
+            **EXACT,
+        )
+    except ValueError:  # one is no number
+        return None
+    return _finite(found.to_numpy())
 
 
 def numbers_of_array(array: NDArray[Any]) -> FloatArray:

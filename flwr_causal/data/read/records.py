@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from flwr_causal.data.read.cells import numbers_of_texts
+from flwr_causal.data.read.cells import numbers_of_lines, numbers_of_texts
 from flwr_causal.data.read.tables import checked_header, open_text
 from flwr_causal.errors import DataError
 
@@ -162,6 +162,9 @@ def _records(lines: Iterator[str], grammar: _Grammar) -> Iterator[str]:
 
 def _numbers(lines: Sequence[str], separator: str, width: int) -> FloatArray:
     """Return the numbers in the lines that have so many fields, shape (n, width)."""
+    plain = numbers_of_lines(lines, separator, width)
+    if plain is not None:
+        return plain
     kept = [line for line in lines if line.count(separator) == width - 1]
     cells = separator.join(kept).split(separator) if kept else []
     return np.column_stack([numbers_of_texts(cells[k::width]) for k in range(width)])

@@ -131,12 +131,25 @@ def test_a_well_formed_file_has_the_numbers_of_its_cells(numbers_in, rows):
     np.testing.assert_array_equal(numbers_in(text.getvalue()), np.reshape(expected, (-1, 2)))
 
 
+plain = st.lists(st.sampled_from("0123.-e,"), max_size=7).map("".join)
+
+
+@any_file
+@given(lines=st.lists(plain, min_size=1, max_size=5))
+def test_lines_of_plain_numbers_have_the_numbers_of_their_cells(numbers_in, lines):
+    rows = [line.split(",") for line in lines]
+    expected = [[number_of(cell) for cell in row] for row in rows if len(row) == 2]
+    found = numbers_in("\n".join(["a,b", *lines, ""]))
+    np.testing.assert_array_equal(found, np.reshape(expected, (-1, 2)))
+
+
 raw = st.binary(max_size=12) | st.text(st.sampled_from('",1x\r'), max_size=8).map(str.encode)
 
 
 @any_file
 @given(line=raw.map(lambda line: line.replace(b"\n", b"")), place=st.integers(0, 4))
 @example(b'1,"', 1)
+@example(b'"1,2"', 1)
 @example(b'"1\r', 1)
 def test_any_line_changes_one_row_at_most(numbers_in, line, place):
     """Of a table without quoted texts, or with the usual ones."""

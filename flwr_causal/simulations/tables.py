@@ -57,7 +57,9 @@ class Tables:
 
         def opened(*, by_cell: bool = False) -> Table:
             kept: Table | Path = cached(context, "table", lambda: pickle.loads(path.read_bytes()))
-            return open_table_cached(kept, by_cell=by_cell) if isinstance(kept, Path) else kept
+            if isinstance(kept, Path):
+                return open_table_cached(kept, by_cell=by_cell)
+            return open_table(kept, by_cell=True) if by_cell else kept
 
         return _source(context, opened)
 

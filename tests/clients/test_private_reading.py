@@ -4,22 +4,26 @@ The noise is left out, so that the exact parts of the releases of neighbouring t
 """
 
 from functools import partial
+from itertools import count
 
 import numpy as np
 import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
+from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
-from flwr_causal.clients import Source, privacy
+from flwr_causal.clients import Source, client_app, privacy
 from flwr_causal.core.privacy import release
 from flwr_causal.core.privacy.release import STEPS
 from flwr_causal.data.read import pieces as reading
-from flwr_causal.data.read.pieces import open_table
+from flwr_causal.data.read.pieces import open_table, pieces
+from flwr_causal.errors import DataError
 from flwr_causal.protocol import records
-from flwr_causal.simulations import simulate
+from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.simulations.tables import Tables
+from flwr_causal.strategies import Moments, run
 
 NAMES = ["x", "flag", "count"]
 SCALES = {"x": 2.0, "flag": 1.0, "count": (4, 3.0)}
@@ -205,29 +209,51 @@ def test_a_party_releases_what_was_read_cell_by_cell(tmp_path, size, suffix, met
 def test_no_line_of_its_file_stops_a_party(tmp_path, size, line, method):
     path = written(tmp_path / "t", table(), ".csv", LINES[line])
     options = {"max_rounds": 6} if method == "notears-admm" else {}
-    parts, _ = parts_in_run(method, path, **options)
+    parts, _ = parts_in_run(method, path, truth=np.zeros((3, 3)), **options)
     check_neighbours(parts_of(table()), parts)
+
+
+RUNS = count(1)
+
+
+def context(node, **data):
+    return Context(next(RUNS), 1, node, RecordDict(), {"method": "moments", "epsilon": 1.0, **data})
 
 
 def test_every_source_of_a_party_is_read_cell_by_cell(tmp_path, size):
     """On a node, in simulations of all kinds, and of a source that reads otherwise."""
-    path = written(tmp_path / "data", table(), ".csv", LINES["text"])
-    expected = parts_of(table())
+    path = written(tmp_path / "data", table(), ".csv", LINES["too many fields"])
+    frame = with_row(table(), ROWS["text beside booleans"])
     simulated = {"partition-id": 0, "num-partitions": 1}
-    settings = {"method": "moments", "epsilon": 1.0}
-
-    def context(node, **data):
-        return Context(1, 1, node, RecordDict(), {**settings, **data})
-
     sources = [
         source_of(context({"data-path": str(path)})),
         source_of(context(simulated, data=str(path.parent))),
         Tables([path])(context(simulated)),
-        Tables([path], str(tmp_path))(context(simulated)),
-        Tables([pd.read_csv(path)])(context(simulated)),
-        Tables([pd.read_csv(path)], str(tmp_path))(context(simulated)),
-        Source("other", lambda: open_table(path)),
+        Tables([path], str(path.parent.parent))(context(simulated)),
+        Tables([frame])(context(simulated)),
+        Tables([frame], str(path.parent))(context(simulated)),
+        Source("other", lambda: frame),
     ]
+    if size == "large":
+        short = written(tmp_path / "short", table(), ".csv", LINES["too few fields"])
+        sources.append(Source("other", lambda: open_table(short)))
+    expected = parts_of(table())
     for source in sources:
-        found = parts_of_table(source.opened(private=True))
-        check_neighbours(expected, found)
+        opened = source.opened(private=True)
+        assert all(set(piece.dtypes) == {np.dtype(float)} for piece in pieces(opened))
+        check_neighbours(expected, parts_of_table(opened))
+
+
+def test_a_node_looks_at_no_values_of_columns_that_could_be_ids(tmp_path):
+    nodes = []
+    for name in ("a", "b"):
+        frame = table().assign(count=10_000_000 + np.arange(90))
+        path = written(tmp_path / name, frame, ".csv", LINES["too many fields"])
+        nodes.append({"data-path": str(path), "name": name})
+    grid = LocalGrid(client_app(CLIENTS, source_of), 2, node_configs=nodes)
+    options = {"epsilon": 100.0, "scales": SCALES, "min_available_nodes": 2}
+    assert run(Moments(**options), grid).graph is not None
+    for node in nodes:
+        table().assign(count=10_000_000 + np.arange(90)).to_csv(node["data-path"], index=False)
+    with pytest.raises(DataError, match="identifiers"):
+        run(Moments(min_available_nodes=2), grid)

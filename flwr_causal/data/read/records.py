@@ -91,11 +91,9 @@ class _Grammar(NamedTuple):
         return [(quoted.replace('""', '"') or plain).strip() for quoted, plain in found]
 
     def line(self, record: str) -> str:
-        """Return a complete record as one line without marks; numbers stay as they are."""
+        """Return a complete record without marks, and without the texts that hold a separator."""
         fields = self.fields(record)
-        return self.separator.join(
-            "" if self.separator in field or "\n" in field else field for field in fields
-        )
+        return self.separator.join("" if self.separator in field else field for field in fields)
 
 
 @lru_cache
@@ -134,7 +132,7 @@ def _header(path: Path, grammar: _Grammar) -> tuple[list[str], int, str]:
 
 
 def _records(lines: Iterator[str], grammar: _Grammar) -> Iterator[str]:
-    """Yield each row as one line, without the lines whose quotation marks are out of place."""
+    """Yield each row without marks, but for the lines whose quotation marks are out of place."""
     again: deque[str] = deque()
 
     def following() -> str | None:
@@ -142,7 +140,7 @@ def _records(lines: Iterator[str], grammar: _Grammar) -> Iterator[str]:
         return None if line is None else line.rstrip("\r\n")
 
     while (line := following()) is not None:
-        if '"' not in line and "\n" not in line:
+        if '"' not in line:
             yield line
             continue
         parts, goes_on = [line], grammar.goes_on(line)

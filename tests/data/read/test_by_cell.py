@@ -189,11 +189,11 @@ def test_only_the_header_is_an_error(tmp_path, header, rows):
 
 
 def test_an_index_of_pandas_is_no_column(tmp_path):
-    frame = pd.DataFrame({"a": [1, 2], "id": [7, 5], "b": ["1", "x"]}).set_index("id")
+    frame = pd.DataFrame({"a": [1, 2, 3], "id": [7, 5, 6], "b": ["1", "x", "4"]}).set_index("id")
     frame.to_parquet(tmp_path / "t.parquet")
     found = read_by_cell(tmp_path / "t.parquet")
     assert list(found.columns) == ["a", "b"]
-    np.testing.assert_array_equal(found, [[1, 1], [2, np.nan]])
+    np.testing.assert_array_equal(found, [[1, 1], [2, np.nan], [3, 4]])
 
 
 @pytest.mark.parametrize("rows", [3, 5])

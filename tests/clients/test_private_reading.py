@@ -244,6 +244,11 @@ def test_every_source_of_a_party_is_read_cell_by_cell(tmp_path, size):
         check_neighbours(expected, parts_of_table(opened))
 
 
+def test_a_table_that_was_opened_otherwise_is_released_cell_by_cell():
+    frame = with_row(table(), ROWS["text beside booleans"])
+    check_neighbours(parts_of_table(table()), parts_of_table(frame))
+
+
 def test_a_node_looks_at_no_values_of_columns_that_could_be_ids(tmp_path):
     nodes = []
     for name in ("a", "b"):

@@ -101,7 +101,8 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
         if truth is not None and run.graph is not None:
             run.truth, run.metrics = truth, compare(truth, run.graph)
         return
-    tables, made, test = simulation(data, len(run.parties), strategy.data, Roles.of(strategy))
+    what = (data, len(run.parties), strategy.data, Roles.of(strategy))
+    tables, made, test = simulation(*what, by_cell=strategy.private)
     truth = truth or made
     run.truth = None if run.graph is None else truth
     run.metrics = judged(run.model if run.graph is None else run.graph, truth, test)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
-from flwr_causal.data.read.pieces import open_table_cached
+from flwr_causal.data.read.pieces import open_table, open_table_cached, whole
 from flwr_causal.data.read.tables import SUFFIXES, read_table
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic.discrete import federated_discrete
@@ -90,7 +90,12 @@ class Simulation(NamedTuple):
 
 @lru_cache(maxsize=2)
 def simulation(
-    config: DataConfig, num_parties: int, kind: DataKind = DataKind.LINEAR, roles: Roles = NO_ROLES
+    config: DataConfig,
+    num_parties: int,
+    kind: DataKind = DataKind.LINEAR,
+    roles: Roles = NO_ROLES,
+    *,
+    by_cell: bool = False,
 ) -> Simulation:
     """Make or read the data of a simulated federation.
 
@@ -102,6 +107,9 @@ def simulation(
         The kind of tables of the method. It decides which synthetic system or example is used, and
         how a table is divided among the parties.
     roles : Roles
+    by_cell : bool, default False
+        Whether the files of a directory are read as a run with epsilon needs it. Which rows of a
+        single table a party is dealt depends on all of them in any case.
 
     Raises
     ------
@@ -116,7 +124,8 @@ def simulation(
         return _synthetic(config, num_parties, kind)
     path = _path_of(config)
     if path.is_dir():
-        return Simulation([read_table(file) for file in _tables_in(path, num_parties)])
+        files = _tables_in(path, num_parties)
+        return Simulation([whole(open_table(file, by_cell=by_cell)) for file in files])
     if kind is DataKind.SERIES:
         return Simulation(deal_series(read_table(path), num_parties, roles.series_column))
     return Simulation(_dealt(read_table(path), config, num_parties))
@@ -224,10 +233,19 @@ def source_of(context: Context) -> Source:
     index, num = node.partition_id, node.num_partitions
     if index is not None and num is not None:
         config, strategy = data_config(context.run_config), strategy_of(context.run_config)
-        what = (config, num, strategy.data, Roles.of(strategy))
-        return Source(party_name(context), lambda: simulation(*what).tables[index])
+        made = partial(simulation, config, num, strategy.data, Roles.of(strategy))
+        return Source(
+            party_name(context),
+            lambda: made().tables[index],
+            read_by_cell=lambda: made(by_cell=True).tables[index],
+        )
     name = party_name(context)
     wanted = data_config(context.run_config).data
     path = table_path(node, wanted)
     # Not the file's name, which may disclose more than the party wants.
-    return Source(name, lambda: open_table_cached(path), wanted)
+    return Source(
+        name,
+        partial(open_table_cached, path),
+        wanted,
+        partial(open_table_cached, path, by_cell=True),
+    )

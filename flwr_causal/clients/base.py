@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,7 +15,8 @@ from flwr.client import NumPyClient
 from flwr_causal.clients.privacy import public_report
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.check.row_ids import name_of_ids
-from flwr_causal.data.read.pieces import joined, pieces, whole
+from flwr_causal.data.read.by_cell import read_by_cell
+from flwr_causal.data.read.pieces import LargeFile, joined, pieces, whole
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
@@ -62,11 +63,25 @@ class Source:
         should cache.
     table : str, default ""
         The table's name, where the party has several; for its record.
+    read_by_cell : callable, optional
+        Returns the table of a run with epsilon: the same columns, as ``open_table(...,
+        by_cell=True)`` reads them, so that no row changes how another one is read. Default: the
+        cells of what ``read`` returns, of which the types may depend on all rows.
     """
 
     name: str
     read: Callable[[], Table]
     table: str = ""
+    read_by_cell: Callable[[], Table] | None = None
+
+    def opened(self, *, private: bool) -> Table:
+        """Return the table for a run without or with epsilon."""
+        if private and self.read_by_cell is not None:
+            return self.read_by_cell()
+        table = self.read()
+        if not private:
+            return table
+        return replace(table, by_cell=True) if isinstance(table, LargeFile) else read_by_cell(table)
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,9 @@ def _report(
     kind = _client_type(clients, config)
     own.check_question(kind.contract, config)
     secure.check_demand(own.node, met=masked)
-    table = own.shown(party.read())
     options = _behind("option-", config)
     guarantee, running = guarantee_of(kind.contract, options), _is_running(context, config)
+    table = own.shown(party.opened(private=guarantee is not None))
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and privacy.begin(context, options, guarantee, again=again)
     released = privacy.of_line(context, guarantee)
@@ -235,12 +235,13 @@ def _open(
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
     guarantee = guarantee_of(kind.contract, setup.options)
+    private = guarantee is not None
     if guarantee is not None:
         for exchange, _ in requests:
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, guarantee, again=True)
-    return kind(_unchanged(source(context), context, own), context, setup)
+    return kind(_unchanged(source(context), context, own, private=private), context, setup)
 
 
 def _requests(contract: Contract, content: RecordDict) -> list[tuple[Exchange, RecordDict]]:
@@ -266,9 +267,9 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
     return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
-def _unchanged(source: Source, context: Context, own: PartyDoor) -> Source:
+def _unchanged(source: Source, context: Context, own: PartyDoor, *, private: bool) -> Source:
     """Return the source with the table as it is now, which must be that of the schema exchange."""
-    table = own.shown(source.read())
+    table = own.shown(source.opened(private=private))
     check_digest(context.state, table, source.name)
     return replace(source, read=lambda: table)
 

@@ -14,7 +14,6 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from flwr.app import ConfigRecord
 
 from flwr_causal.clients.table_digest import TABLE
@@ -32,6 +31,7 @@ from flwr_causal.core.privacy.release import (
 from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.data.check.columns import all_columns
 from flwr_causal.data.check.report import ColumnReport, TableReport
+from flwr_causal.data.read.cells import numbers_of_column
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
@@ -173,6 +173,8 @@ def public_report(context: Context, table: Table) -> TableReport:
 def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
     """Yield the rows of a table in pieces of shape (rows, d); what is no number is NaN.
 
+    A number follows from its own cell, see :mod:`flwr_causal.data.read.cells`.
+
     Raises
     ------
     DataError
@@ -183,12 +185,7 @@ def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
         lacking = [name for name in names if name not in by_name]
         if lacking:
             raise DataError(f"there is no column {lacking[0]!r} any more")
-        yield np.column_stack(
-            [
-                pd.to_numeric(by_name[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
-                for name in names
-            ]
-        )
+        yield np.column_stack([numbers_of_column(by_name[name]) for name in names])
 
 
 def budget(options: Mapping[str, Any], *, estimates: bool) -> Budget:

@@ -15,7 +15,7 @@ from flwr.supercore import log
 
 from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError, PolicyError
-from flwr_causal.party.identifiers import identifiers
+from flwr_causal.party.identifiers import identifiers, named_like_one
 from flwr_causal.party.node_config import NodeConfig, check_keys
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import (
@@ -240,7 +240,7 @@ class PartyDoor:
             and column.name in table.columns
             and not self.policy.columns.knows(column.name)
         ]
-        found = identifiers(table, names, by_values=not private)
+        found = list(filter(named_like_one, names)) if private else identifiers(table, names)
         if found:
             raise PolicyError(
                 "columns.identifiers",

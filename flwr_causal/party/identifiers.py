@@ -36,7 +36,7 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
-def identifiers(table: Table, names: Iterable[str], *, by_values: bool = True) -> list[str]:
+def identifiers(table: Table, names: Iterable[str]) -> list[str]:
     """Return which columns look like identifiers.
 
     A column does by a part of its name (:data:`NAME_PARTS`); as text whose values are different in
@@ -49,14 +49,12 @@ def identifiers(table: Table, names: Iterable[str], *, by_values: bool = True) -
     table : DataFrame or LargeFile
     names : iterable of str
         Those of the columns to look at.
-    by_values : bool, default True
-        Whether to look at values, not at names alone.
     """
     first = next(pieces(table))
     return [
         str(column.name)
         for column in find_columns(first, list(names))
-        if named_like_one(str(column.name)) or (by_values and _filled_like_one(column))
+        if named_like_one(str(column.name)) or _filled_like_one(column)
     ]
 
 

@@ -258,7 +258,7 @@ def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy[Any]) ->
         If an array has another shape, or the graph other variables.
     """
     try:
-        columns = open_table(first_party).columns
+        columns = open_table(first_party, by_cell=strategy.private).columns
     except DataError as error:
         raise DataError(f"party 0: {error}") from error
     names = tuple(name for name in columns if name not in strategy.role_columns)

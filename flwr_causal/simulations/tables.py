@@ -39,10 +39,10 @@ class Tables:
 
     def __init__(self, parties: Sequence[Any], directory: str | None = None) -> None:
         self._directory = directory
-        self._reads: list[Callable[[], Table]] = []
+        self._opens: list[Callable[..., Table]] = []
         for index, party in enumerate(parties):
             if directory is None:
-                self._reads.append(cache(partial(open_table, party)))
+                self._opens.append(cache(partial(open_table, party)))
                 continue
             file = isinstance(party, str | Path)
             kept = Path(party).absolute() if file else read_table(party)
@@ -52,14 +52,20 @@ class Tables:
         """Return the table of a node's party."""
         index = int(context.node_config["partition-id"])
         if self._directory is None:
-            return Source(party_name(context), self._reads[index])
+            return _source(context, self._opens[index])
         path = _stored(self._directory, index)
 
-        def read() -> Table:
+        def opened(*, by_cell: bool = False) -> Table:
             kept: Table | Path = cached(context, "table", lambda: pickle.loads(path.read_bytes()))
-            return open_table_cached(kept) if isinstance(kept, Path) else kept
+            if isinstance(kept, Path):
+                return open_table_cached(kept, by_cell=by_cell)
+            return open_table(kept, by_cell=True) if by_cell else kept
 
-        return Source(party_name(context), read)
+        return _source(context, opened)
+
+
+def _source(context: Context, opened: Callable[..., Table]) -> Source:
+    return Source(party_name(context), opened, read_by_cell=partial(opened, by_cell=True))
 
 
 def _stored(directory: str, index: int) -> Path:

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from flwr_causal.data.check.columns import all_columns, kind_of
+from flwr_causal.data.read.by_cell import pieces_by_cell, read_by_cell
 from flwr_causal.data.read.tables import (
     check_widths,
     delimited_pieces,
     existing_file,
     from_frame,
     naming,
+    parquet_file,
     read_table,
     separator_of,
 )
@@ -54,11 +56,14 @@ class LargeFile:
         The names of its columns.
     version : tuple of two int
         The file's time of modification in ns and its size in bytes, when it was opened.
+    by_cell : bool, default False
+        Whether its cells are read as numbers, each on its own, see :func:`open_table`.
     """
 
     path: Path
     columns: pd.Index
     version: tuple[int, int]
+    by_cell: bool = False
 
     def __len__(self) -> int:
         return len(self.whole) if self._rows_in_pieces is None else self._rows_in_pieces
@@ -67,7 +72,7 @@ class LargeFile:
     def whole(self) -> pd.DataFrame:
         """All rows, which stay in memory."""
         self._check_version()
-        return read_table(self.path)
+        return read_by_cell(self.path) if self.by_cell else read_table(self.path)
 
     def pieces(self) -> Iterator[pd.DataFrame]:
         """Yield the rows, in pieces of :func:`rows_of_piece` rows.
@@ -81,11 +86,11 @@ class LargeFile:
             If the file cannot be read, is not the one that was opened, or is changed before the
             last piece is read.
         """
-        if self._rows_in_pieces is None:
+        if not self.by_cell and self._rows_in_pieces is None:
             yield from pieces(self.whole)
             return
         self._check_version()
-        yield from _file_pieces(self.path)
+        yield from _file_pieces(self.path, self.by_cell)
         self._check_version()
 
     @cached_property
@@ -94,13 +99,13 @@ class LargeFile:
         self._check_version()
         count, short = 0, False
         kinds: list[Kind] = []
-        for piece in _file_pieces(self.path):
+        for piece in _file_pieces(self.path, self.by_cell):
             found = [kind_of(column) for column in all_columns(piece)]
             if (kinds or found) != found or "other" in found:
                 return None
             kinds, count = found, count + len(piece)
             short = short or bool(piece.iloc[:, -1].isna().any())
-        if short and (separator := separator_of(self.path)):
+        if short and not self.by_cell and (separator := separator_of(self.path)):
             check_widths(self.path, separator)
         return count
 
@@ -159,13 +164,16 @@ def joined(parts: Iterator[FloatArray], num_rows: int) -> FloatArray:
     return rows[:end]
 
 
-def open_table(source: Any) -> Table:
+def open_table(source: Any, *, by_cell: bool = False) -> Table:
     """Read a table as :func:`~flwr_causal.data.read.tables.read_table` does, or open a large file.
 
     Parameters
     ----------
     source : str, Path, numpy array or DataFrame, or a list or tuple of such
         As for :func:`~flwr_causal.data.read.tables.read_table`.
+    by_cell : bool, default False
+        Whether all cells are read as numbers, so that no row changes how another one is read, see
+        :func:`~flwr_causal.data.read.by_cell.read_by_cell`. Lists are refused then.
 
     Returns
     -------
@@ -177,28 +185,29 @@ def open_table(source: Any) -> Table:
     DataError
         If the source cannot be read.
     """
+    read = read_by_cell if by_cell else read_table
     if not isinstance(source, str | Path):
-        return read_table(source)
+        return read(source)
     path = existing_file(Path(source)).absolute()
     version = _version_of(path)
     if version[1] < LARGE or path.name.lower().endswith(".npz"):
-        return read_table(path)
-    return LargeFile(path, next(_file_pieces(path)).columns, version)
+        return read(path)
+    return LargeFile(path, next(_file_pieces(path, by_cell)).columns, version, by_cell)
 
 
-def open_table_cached(path: str | Path) -> Table:
+def open_table_cached(path: str | Path, *, by_cell: bool = False) -> Table:
     """Open a file as :func:`open_table` does, once per process while the file is unchanged.
 
     All calls return the same object, which callers must not modify. The last 8 tables are kept. A
     file is treated as unchanged while its modification time and its size are the same.
     """
     absolute = existing_file(Path(path)).absolute()
-    return _open_version(absolute, _version_of(absolute))
+    return _open_version(absolute, _version_of(absolute), by_cell)
 
 
 @lru_cache(maxsize=CACHED_TABLES)
-def _open_version(path: Path, version: tuple[int, int]) -> Table:
-    return open_table(path)
+def _open_version(path: Path, version: tuple[int, int], by_cell: bool) -> Table:
+    return open_table(path, by_cell=by_cell)
 
 
 def _version_of(path: Path) -> tuple[int, int]:
@@ -206,7 +215,10 @@ def _version_of(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def _file_pieces(path: Path) -> Iterator[pd.DataFrame]:
+def _file_pieces(path: Path, by_cell: bool) -> Iterator[pd.DataFrame]:
+    if by_cell:
+        yield from pieces_by_cell(path, rows_of_piece)
+        return
     with naming(path):
         if separator := separator_of(path):
             yield from delimited_pieces(path, separator, rows_of_piece)
@@ -216,10 +228,8 @@ def _file_pieces(path: Path) -> Iterator[pd.DataFrame]:
 
 def _parquet_pieces(path: Path) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
 
-    # Without a buffer of some bytes, all of a row group would be read at once.
-    with ParquetFile(path, buffer_size=2**16, pre_buffer=False) as file:
+    with parquet_file(path) as file:
         names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
         size = rows_of_piece(len(names))
         held: list[Any] = []

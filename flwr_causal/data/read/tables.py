@@ -74,7 +74,7 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
     if isinstance(source, pd.DataFrame):
         return from_frame(source)
     if isinstance(source, np.ndarray):
-        return _from_array(source, None, "the array")
+        return from_array(source)
     if isinstance(source, str | Path):
         return _from_path(Path(source))
     raise DataError(
@@ -137,11 +137,27 @@ def _from_path(path: Path) -> pd.DataFrame:
         if separator := separator_of(path):
             return read_delimited(path, separator)
         if path.name.lower().endswith(".npz"):
-            return _read_npz(path)
+            return from_array(*npz_array(path))
         return from_frame(pd.read_parquet(path))
 
 
-def _read_npz(path: Path) -> pd.DataFrame:
+def npz_array(
+    path: Path, *, shapes: bool = True
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, str]:
+    """Return the table that an NPZ archive holds, the names if there are any, and what it is.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file.
+    shapes : bool, default True
+        Whether an error gives the shapes of arrays, and with them the number of rows.
+
+    Raises
+    ------
+    DataError
+        If it holds Python objects, or not one table.
+    """
     try:
         # Opened here, because numpy leaves a file open that is not an archive.
         with path.open("rb") as handle:
@@ -167,18 +183,36 @@ def _read_npz(path: Path) -> pd.DataFrame:
         # If there is an array of more dimensions, a single matrix is likely to be a graph.
         stacks = [key for key, array in arrays.items() if array.ndim > 2]
         if len(tables) != 1 or stacks:
-            found = ", ".join(f"{key} {array.shape}" for key, array in arrays.items())
+            found = ", ".join(
+                f"{key} {array.shape}" if shapes else key for key, array in arrays.items()
+            )
             raise DataError(
                 f"{path} holds {found or 'no array'}: save the table of samples as a "
                 "two-dimensional array named X"
             )
         chosen = tables[0]
-    return _from_array(arrays[chosen], names, f"array {chosen!r} of {path}")
+    return arrays[chosen], names, f"array {chosen!r} of {path}"
 
 
-def _from_array(
-    array: npt.NDArray[Any], names: npt.NDArray[Any] | None, where: str
+def from_array(
+    array: npt.NDArray[Any], names: npt.NDArray[Any] | None = None, where: str = "the array"
 ) -> pd.DataFrame:
+    """Return an array as a table.
+
+    Parameters
+    ----------
+    array : ndarray of shape (n, d)
+        It is not copied.
+    names : ndarray of shape (d,), optional
+        Default: ``x0``, ``x1``, ...
+    where : str, default "the array"
+        What it is, for the error.
+
+    Raises
+    ------
+    DataError
+        If it has another shape, holds Python objects, or ``names`` do not fit.
+    """
     if array.ndim != 2:
         raise DataError(
             f"{where} has {array.ndim} dimension{'s' * (array.ndim != 1)}, shape {array.shape}: "
@@ -297,6 +331,14 @@ def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) ->
         )
 
 
+def parquet_file(path: Path) -> Any:
+    """Open a Parquet file as a pyarrow.parquet.ParquetFile, to be read in batches of rows."""
+    from pyarrow.parquet import ParquetFile
+
+    # Without a buffer of some bytes, all of a row group would be read at once.
+    return ParquetFile(path, buffer_size=2**16, pre_buffer=False)
+
+
 def read_delimited(path: Path, separator: str) -> pd.DataFrame:
     """Read a delimited text file (UTF-8, with a header line; compressed if it ends in ``.gz``).
 
@@ -391,20 +433,37 @@ def _is_gzip(path: Path) -> bool:
 
 
 @contextmanager
-def _text(path: Path) -> Iterator[TextIO]:
-    if _is_gzip(path):
-        with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as handle:
-            yield handle
-    else:
-        with path.open("r", encoding="utf-8-sig", newline="") as handle:
-            yield handle
+def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator[TextIO]:
+    """Open a text file in UTF-8, with or without a mark of it at the beginning.
+
+    Parameters
+    ----------
+    path : Path
+        Compressed if it ends in ``.gz``.
+    newline, errors : str
+        As of Python's ``open``.
+    """
+    opened = gzip.open if _is_gzip(path) else open
+    with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline=newline) as handle:
+        yield handle
 
 
 def _header(path: Path, separator: str) -> list[str]:
-    with _text(path) as handle:
+    with open_text(path) as handle:
         rows = csv.reader(handle, delimiter=separator)
-        first = next((row for row in rows if not _is_blank(row)), None)
-    if first is None:
+        first = next((row for row in rows if not _is_blank(row)), [])
+    return checked_header(path, separator, first)
+
+
+def checked_header(path: Path, separator: str, first: list[str]) -> list[str]:
+    """Return the names in the first row of a delimited text file, without blanks around them.
+
+    Raises
+    ------
+    DataError
+        If there is no row, or they are no names.
+    """
+    if not first:
         raise DataError(
             f"{path} is empty: a table needs a header line with the names of the variables"
         )
@@ -445,7 +504,7 @@ def _is_number(text: str) -> bool:
 
 def _check_fields(path: Path, separator: str, width: int, rows: int | None = None) -> None:
     """Raise a DataError if one of the first rows (default: all) has not ``width`` fields."""
-    with _text(path) as handle:
+    with open_text(path) as handle:
         reader = csv.reader(handle, delimiter=separator)
         filled = (row for row in reader if not _is_blank(row))
         for row in islice(filled, None if rows is None else rows + 1):

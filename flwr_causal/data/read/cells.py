@@ -1,0 +1,141 @@
+"""The number that a cell of a table holds, whatever the other cells hold.
+
+One rule for all columns and all kinds of files: a number is itself, a text is the number that
+Python's ``float`` reads, true and false are 1 and 0, as texts in any case of letters, and all else
+is missing: other texts, dates, durations, bytes, and numbers beyond float64. Other readers choose a
+type for a column by all of its cells, so that one row changes what the others hold.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from io import BytesIO
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.data.read.tables import EXACT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
+
+_SPELLED = {"true": 1.0, "false": 0.0}
+_READABLE = (str, int, float, Decimal, np.number, np.bool_)
+# Of texts of these characters alone, pandas reads the numbers that Python's float reads, faster.
+_DIGITS = b"0123456789+-.eE"
+# Letters of the numpy types whose values are numbers.
+_PLAIN = "biufc"
+
+
+def number_of(cell: Any) -> float:
+    """Return the number that a cell holds, NaN if it holds none."""
+    if isinstance(cell, complex | np.complexfloating):
+        cell = cell.real if cell.imag == 0 else nan
+    # numpy takes durations for whole numbers.
+    if not isinstance(cell, _READABLE) or isinstance(cell, np.timedelta64):
+        return nan
+    try:
+        number = float(cell)
+    except (ValueError, OverflowError):
+        return _SPELLED.get(cell.strip().lower(), nan) if isinstance(cell, str) else nan
+    return number if isfinite(number) else nan
+
+
+def numbers_of_texts(texts: Sequence[str]) -> FloatArray:
+    """Return the numbers that texts hold, shape (n,), as :func:`number_of` does."""
+    plain = numbers_of_lines(texts, ",", 1)
+    if plain is not None:
+        return plain[:, 0]
+    known = {text: number_of(text) for text in set(texts)}
+    return np.fromiter(map(known.__getitem__, texts), np.float64, len(texts))
+
+
+def numbers_of_lines(lines: Sequence[str], separator: str, width: int) -> FloatArray | None:
+    """Return the numbers in lines, shape (n, width), if their texts are plain numbers or empty.
+
+    It saves time alone: :func:`number_of` gives the same numbers.
+    """
+    text = "\n".join(lines)
+    marks = (separator * (width - 1) + "\n") * len(lines)
+    if not (lines and text.isascii()):
+        return None
+    raw = text.encode() + b"\n"
+    if raw.translate(None, _DIGITS) != marks.encode():
+        return None
+    try:
+        found = pd.read_csv(
+            BytesIO(raw),
+            sep=separator,
+            header=None,
+            dtype=np.float64,
+            skip_blank_lines=False,
+            **EXACT,
+        )
+    except ValueError:  # one is no number
+        return None
+    return _finite(found.to_numpy())
+
+
+def numbers_of_array(array: NDArray[Any]) -> FloatArray:
+    """Return the numbers that the cells of an array hold, of the same shape."""
+    if isinstance(array, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(array), nan, numbers_of_array(array.data))
+    array = np.asarray(array)
+    if array.dtype.kind in _PLAIN:
+        # One number beyond float64 is no reason to warn.
+        with np.errstate(all="ignore"):
+            if array.dtype.kind == "c":
+                array = np.where(array.imag == 0, array.real, nan)
+            return _finite(array.astype(np.float64))
+    if array.dtype.kind in "OU":
+        return _of_cells(array.ravel().tolist()).reshape(array.shape)
+    return np.full(array.shape, nan)
+
+
+def numbers_of_column(column: pd.Series) -> FloatArray:
+    """Return the numbers that the cells of a column hold, shape (n,)."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype):
+        return numbers_of_array(column.to_numpy())
+    if isinstance(dtype, pd.CategoricalDtype):
+        own = numbers_of_column(dtype.categories.to_series())
+        return np.append(own, nan)[column.cat.codes.to_numpy()]
+    if isinstance(dtype, pd.ArrowDtype):
+        return numbers_of_arrow(column.array.__arrow_array__())
+    return _of_cells(column.tolist())
+
+
+def numbers_of_arrow(values: Any) -> FloatArray:
+    """Return the numbers that the cells of a pyarrow.Array or ChunkedArray hold, shape (n,)."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        return np.concatenate([np.empty(0), *map(numbers_of_arrow, values.chunks)])
+    kind, types = values.type, pa.types
+    if types.is_dictionary(kind):
+        own = np.append(numbers_of_arrow(values.dictionary), nan)
+        places: IntArray = values.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+        return own[places]
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return numbers_of_array(values.to_numpy(zero_copy_only=False))
+    if types.is_decimal(kind):
+        return _of_cells(values.to_pylist())
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        # Files may hold texts that are not UTF-8.
+        texts = values.cast(pa.large_binary()).fill_null(b"").to_pylist()
+        return numbers_of_texts([text.decode(errors="surrogateescape") for text in texts])
+    return np.full(len(values), nan)
+
+
+def _of_cells(cells: Iterable[Any]) -> FloatArray:
+    return np.array([number_of(cell) for cell in cells], dtype=np.float64)
+
+
+def _finite(numbers: FloatArray) -> FloatArray:
+    return np.where(np.isfinite(numbers), numbers, nan)

@@ -1,0 +1,168 @@
+"""Numbers from delimited text, of which no line changes how another one is read.
+
+Other readers take in the lines after a quotation mark that is never closed, and refuse the file
+where a line has too few or too many fields or is not UTF-8. Here such a line is left out alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.data.read.cells import numbers_of_lines, numbers_of_texts
+from flwr_causal.data.read.tables import checked_header, open_text
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from flwr_causal.core.arrays import FloatArray
+
+
+# Bytes that are not UTF-8 become characters that no number has.
+_ERRORS = "surrogateescape"
+
+
+def delimited_numbers(
+    path: Path, separator: str, rows_of_piece: Callable[[int], int] | None
+) -> Iterator[pd.DataFrame]:
+    """Read the numbers of a delimited text file (UTF-8, with a header line) in pieces.
+
+    A row is a line, or several lines where a quoted text goes on over them. A row with more or
+    fewer fields than the header is left out, and so is a line with a quotation mark that is out of
+    place (RFC 4180) or never closed. :mod:`~flwr_causal.data.read.cells` says what cells hold.
+
+    Parameters
+    ----------
+    path : Path
+        An existing file.
+    separator : str
+        The character between fields.
+    rows_of_piece : callable or None
+        Returns the number of rows of a piece from the number of columns. With None the file is one
+        piece.
+
+    Yields
+    ------
+    DataFrame
+        Rows of float64, in columns named as in the header; at least one piece, perhaps empty.
+
+    Raises
+    ------
+    DataError
+        If the header line cannot be used; nothing behind it is an error.
+    """
+    grammar = _grammar(separator)
+    header, before, newline = _header(path, grammar)
+    size = None if rows_of_piece is None else rows_of_piece(len(header))
+    with open_text(path, newline, _ERRORS) as lines:
+        records = _records(islice(lines, before, None), grammar)
+        while True:
+            block = list(islice(records, size))
+            yield pd.DataFrame(_numbers(block, separator, len(header)), columns=pd.Index(header))
+            if size is None or len(block) < size:
+                return
+
+
+class _Grammar(NamedTuple):
+    """The patterns of records: of complete ones, of those that end in a quoted text, of fields."""
+
+    separator: str
+    complete: re.Pattern[str]
+    open: re.Pattern[str]
+    field: re.Pattern[str]
+
+    def goes_on(self, line: str) -> bool | None:
+        """Return whether a quoted text goes on after a line; None where a mark is out of place."""
+        if self.complete.fullmatch(line):
+            return False
+        return True if self.open.fullmatch(line) else None
+
+    def fields(self, record: str) -> list[str]:
+        """Return the fields of a complete record, without marks and blanks around them."""
+        found = self.field.findall(record)
+        return [(quoted.replace('""', '"') or plain).strip() for quoted, plain in found]
+
+    def line(self, record: str) -> str:
+        """Return a complete record without marks, and without the texts that hold a separator."""
+        fields = self.fields(record)
+        return self.separator.join("" if self.separator in field else field for field in fields)
+
+
+@lru_cache
+def _grammar(separator: str) -> _Grammar:
+    mark, other = re.escape(separator), f"[^{re.escape(separator)}]"
+    text = r'[^"]*+(?:""[^"]*+)*+'
+    field = f'(?:"{text}"|(?!"){other}*+)'
+    return _Grammar(
+        separator,
+        complete=re.compile(f"{field}(?:{mark}{field})*+"),
+        open=re.compile(f'(?:{field}{mark})*+"{text}'),
+        field=re.compile(f'(?:^|{mark})(?:"({text})"|({other}*+))'),
+    )
+
+
+def _header(path: Path, grammar: _Grammar) -> tuple[list[str], int, str]:
+    """Return the names, the number of lines up to the header, and the character that ends a line.
+
+    It is the one behind the header, because other lines may hold another one.
+    """
+    with open_text(path, "", _ERRORS) as lines:
+        filled = (one for one in enumerate(lines, start=1) if one[1].strip(" \r\n"))
+        number, line = next(filled, (0, ""))
+    names = line.rstrip("\r\n")
+    try:
+        names.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{path}: the header line is not UTF-8 text: save it as UTF-8") from None
+    if grammar.goes_on(names) is not False:
+        raise DataError(
+            f"{path}: a quotation mark in the header line is out of place, or not closed in this "
+            "line: correct it"
+        )
+    header = checked_header(path, grammar.separator, grammar.fields(names) if names else [])
+    return header, number, "\r" if line.endswith("\r") else "\n"
+
+
+def _records(lines: Iterator[str], grammar: _Grammar) -> Iterator[str]:
+    """Yield each row without marks, but for the lines whose quotation marks are out of place."""
+    again: deque[str] = deque()
+
+    def following() -> str | None:
+        line = again.popleft() if again else next(lines, None)
+        return None if line is None else line.rstrip("\r\n")
+
+    while (line := following()) is not None:
+        if '"' not in line:
+            yield line
+            continue
+        parts, goes_on = [line], grammar.goes_on(line)
+        while goes_on:
+            line = following()
+            if line is None:
+                goes_on = None
+            else:
+                parts.append(line)
+                goes_on = grammar.goes_on('"' + line)
+        if goes_on is None:
+            # The lines after the first one stand for themselves.
+            again.extendleft(reversed(parts[1:]))
+        else:
+            yield grammar.line("\n".join(parts))
+
+
+def _numbers(lines: Sequence[str], separator: str, width: int) -> FloatArray:
+    """Return the numbers in the lines that have so many fields, shape (n, width)."""
+    plain = numbers_of_lines(lines, separator, width)
+    if plain is not None:
+        return plain
+    kept = [line for line in lines if line.count(separator) == width - 1]
+    cells = separator.join(kept).split(separator) if kept else []
+    return np.column_stack([numbers_of_texts(cells[k::width]) for k in range(width)])

@@ -41,6 +41,8 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
+#: The key of the agreement's digest in that record of a node's state.
+DIGEST = "digest"
 MEMORY = "memory"
 #: The names of the records in a node's state that hold a client's memory.
 MEMORIES = (MEMORY, f"{MEMORY}-numbers")
@@ -390,7 +392,7 @@ class CausalClient(NumPyClient):
         """
         state = self.context.state
         if self._setup is not None and SETUP not in state:
-            state[SETUP] = ConfigRecord(self._setup.to_config())
+            state[SETUP] = ConfigRecord({**self._setup.to_config(), DIGEST: self._setup.digest})
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

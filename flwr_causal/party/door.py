@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.supercore import log
 
 from flwr_causal.data.read.pieces import whole
-from flwr_causal.errors import ConfigError, PolicyError
+from flwr_causal.errors import AskedOtherwiseError, ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import (
@@ -262,6 +262,8 @@ class PartyDoor:
             What to send: the error, or one that says that it could not be written down.
         """
         event, reason = FAILED, type(error).__name__
+        if isinstance(error, AskedOtherwiseError):
+            event = REFUSED
         if isinstance(error, PolicyError):
             event, reason = REFUSED, error.rule
             why = f"{error.rule}: {error.details}"

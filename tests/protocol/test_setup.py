@@ -18,6 +18,7 @@ def make_setup(**changes):
         "variance": np.array([0.1, 2.0, 1e-12]),
         "policy": Policy(missing_values="drop", constant_columns="drop", min_rows=3),
         "precision": "float32",
+        "exchange": "0123456789abcdef",
         "options": {"standardize": True, "center": "party", "seed": 3, "rate": 0.1},
     }
     return Setup(**{**values, **changes})

@@ -197,13 +197,12 @@ def _open(
     setup = _read_setup(record, record.get(DIGEST)) if isinstance(record, ConfigRecord) else None
     if any(name.startswith(PREFIX) for name in config):
         sent = _read_setup(config)
+        secure.accept(context, sent)
         if setup is not None and sent.exchange != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             kept = {name: context.state[name] for name in OF_RUN if name in context.state}
             context.state.clear()
             context.state.update(kept)
-        # A new agreement replaces the one in the state, which may come from a lost attempt.
-        context.state.pop(SETUP, None)
         setup = sent
     if setup is None:
         raise ForgottenError(
@@ -212,7 +211,6 @@ def _open(
         )
     kind = _client_type(clients, config)
     own.check_agreement(kind.contract.method, setup, _trainings(config))
-    secure.accept(context, setup)
     if privacy.is_private(setup.options):
         privacy.begin(context, setup.options, again=True)
     return kind(_unchanged(source(context), context, own), context, setup)
@@ -290,6 +288,9 @@ def _answer(
     if config.get("exchange") == UNMASKING.name:
         return _unmasking(client, message, note)
     exchange = exchange_of(client.contract, config)
+    agreed = client.contract.sizes(client.setup, client.num_rows)
+    masked = client.setup.masked and not exchange.open
+    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -300,9 +301,6 @@ def _answer(
         answered.append((part.training, own))
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
-    agreed = client.contract.sizes(client.setup, client.num_rows)
-    masked = client.setup.masked and not exchange.open
-    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     number = config[records.NUMBER]
     kept: dict[str, ConfigRecord] = {}
     if masked:
@@ -379,7 +377,7 @@ def _in_training(
         }
     )
     own = Context(context.run_id, context.node_id, context.node_config, state, context.run_config)
-    setup = replace(client.setup, exchange=f"{client.setup.exchange} {name}")
+    setup = client.setup.of_training(name)
     if training.without:
         return type(client)(client.source, own, setup)
     key = _drawing_key(client, int(config[SEED]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +124,12 @@ class Setup:
         numbers = {"mean": self.mean, "variance": self.variance}
         plain = {name: one for name, one in self.to_config().items() if name not in _NUMBERS}
         return purpose_of("agreement", plain, numbers).hex()
+
+    def of_training(self, name: str) -> Setup:
+        """Return the agreement of a further training, whose digest follows from this one's."""
+        own = replace(self, exchange=f"{self.exchange} {name}")
+        own.__dict__["digest"] = purpose_of("training", self.digest, name).hex()
+        return own
 
     @property
     def masked(self) -> bool:

@@ -53,7 +53,7 @@ def _parts(field: Field) -> tuple[bytes, bytes]:
     for kind, own, encode in _PLAIN:
         if isinstance(field, own):
             return kind, encode(field)
-    if isinstance(field, np.ndarray) and field.dtype.kind in "fiub":
+    if isinstance(field, np.ndarray) and field.dtype.kind in "fiubcSU":
         values = field.astype(field.dtype.newbyteorder("<"), order="C", copy=False)
         return b"a", _encoded([values.dtype.str, [*values.shape], values.tobytes()])
     if isinstance(field, Mapping):

@@ -46,6 +46,10 @@ class ForgottenError(FederationError):
     """A party has no agreement with the others: its node was restarted, and has lost its state."""
 
 
+class AskedOtherwiseError(FederationError):
+    """A party has answered another question, or under another agreement, and answers no second."""
+
+
 class PolicyError(ConfigError):
     """A party's policy refuses what a run asks; the text names a rule, and nothing of the party.
 

@@ -45,6 +45,8 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
+#: The key of the agreement's digest in that record of a node's state.
+DIGEST = "digest"
 MEMORY = "memory"
 #: The names of the records in a node's state that hold a client's memory.
 MEMORIES = (MEMORY, f"{MEMORY}-numbers")
@@ -411,7 +413,7 @@ class CausalClient(NumPyClient):
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
         """Return what is computed once a process from the party's rows as agreed."""
-        return cached(self.context, f"{name} {self.setup.exchange}", compute)
+        return cached(self.context, f"{name} {self.setup.digest}", compute)
 
     def recall(self) -> Memory | None:
         """Return what was remembered in an earlier message of this run, None if nothing was."""
@@ -433,6 +435,11 @@ class CausalClient(NumPyClient):
         for name in MEMORIES:
             self.context.state.pop(name, None)
 
+    def _is_kept(self, setup: Setup) -> bool:
+        """Return whether the node's state holds this agreement, and no former one."""
+        record = self.context.state.get(SETUP)
+        return isinstance(record, ConfigRecord) and record[DIGEST] == setup.digest
+
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
         """Store the setup and what :meth:`remember` collected. Called by the bridge, last.
 
@@ -443,8 +450,8 @@ class CausalClient(NumPyClient):
             sent and remembered is packed once.
         """
         state = self.context.state
-        if self._setup is not None and SETUP not in state:
-            state[SETUP] = ConfigRecord(self._setup.to_config())
+        if self._setup is not None and not self._is_kept(self._setup):
+            state[SETUP] = ConfigRecord({**self._setup.to_config(), DIGEST: self._setup.digest})
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

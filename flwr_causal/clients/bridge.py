@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from logging import ERROR
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -13,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from flwr_causal.clients import privacy, secure
-from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
+from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
@@ -38,9 +39,10 @@ from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.protocol.setup_form import check_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from flwr.app import Array
 
@@ -53,8 +55,8 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, *privacy.OF_RELEASE)
-# The agreement that was read last, by its exchange: with many columns it takes longer to read than
+OF_RUN = (TABLE, secure.SECURE, secure.TABLES, *privacy.OF_RELEASE)
+# The agreement that was read last, by its digest: with many columns it takes longer to read than
 # many a message to answer.
 _last_setup: dict[str, Setup] = {}
 
@@ -215,16 +217,15 @@ def _open(
     """Build the client of this message with the agreement from the message or from its state."""
     config: dict[str, Any] = records.config_of(message.content)
     record = context.state.get(SETUP)
-    setup = _read_setup(record, known=True) if isinstance(record, ConfigRecord) else None
-    if f"{PREFIX}names" in config:
-        sent = _read_setup(config, known=False)
+    setup = _read_setup(record, record.get(DIGEST)) if isinstance(record, ConfigRecord) else None
+    if any(name.startswith(PREFIX) for name in config):
+        sent = _read_setup(config)
+        secure.accept(context, sent)
         if setup is not None and sent.exchange != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             kept = {name: context.state[name] for name in OF_RUN if name in context.state}
             context.state.clear()
             context.state.update(kept)
-        # A new agreement replaces the one in the state, which may come from a lost attempt.
-        context.state.pop(SETUP, None)
         setup = sent
     if setup is None:
         raise ForgottenError(
@@ -274,14 +275,13 @@ def _unchanged(source: Source, context: Context, own: PartyDoor, *, private: boo
     return replace(source, read=lambda: table)
 
 
-def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
-    """Return the setup of a record; one that was ``known`` before need not be read again."""
-    exchange = config[f"{PREFIX}exchange"]
-    if known and exchange and exchange in _last_setup:
-        return _last_setup[exchange]
+def _read_setup(config: Mapping[str, Any], digest: object = None) -> Setup:
+    """Return the setup of a record; one whose digest is known need not be read again."""
+    if isinstance(digest, str) and digest in _last_setup:
+        return _last_setup[digest]
     setup = Setup.from_config(config)
     _last_setup.clear()
-    _last_setup[exchange] = setup
+    _last_setup[setup.digest] = setup
     return setup
 
 
@@ -297,9 +297,9 @@ def _reply(
     about: dict[str, Any] = {
         "method": str(config.get("method", "")),
         "exchange": str(config.get("exchange", "")),
-        "number": int(config.get(records.NUMBER, 0)),
     }
     try:
+        about["number"] = check_number(config.get(records.NUMBER))
         client = _open(clients, source, message, context, own)
         about |= {"agreement": client.setup.exchange, "table": client.source.table}
         guarantee = guarantee_of(client.contract, client.options)
@@ -329,10 +329,13 @@ def _answer(
     if config.get("exchange") == REPLAY.name:
         return _replay(client, clients, message, note)
     if config.get("exchange") == TOTALS.name:
-        return _totals(client, note, within=bool(config["within"]))
+        return _totals(client, message, note)
     if config.get("exchange") == UNMASKING.name:
         return _unmasking(client, message, note)
     exchange = exchange_of(client.contract, config)
+    agreed = client.contract.sizes(client.setup, client.num_rows)
+    masked = client.setup.masked and not exchange.open
+    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -343,14 +346,18 @@ def _answer(
         answered.append((part.training, own))
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
-    agreed = client.contract.sizes(client.setup, client.num_rows)
-    masked = client.setup.masked and not exchange.open
-    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
-    number = int(config[records.NUMBER])
+    number = config[records.NUMBER]
     kept: dict[str, ConfigRecord] = {}
     if masked:
         summand = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
-        content, kept = secure.masked(context, client.setup, exchange.name, number, *summand)
+        content, kept = secure.masked(
+            context,
+            client.setup,
+            exchange.name,
+            number,
+            *summand,
+            door.question_of(exchange, message.content),
+        )
     else:
         content = door.outgoing(
             exchange,
@@ -388,7 +395,7 @@ def _fit(
         for key, value in plain.items()
         if not key.startswith(PREFIX) and not exchange.sends_name(key)
     }
-    received = part.sent(records.arrays_of(content))
+    received = part.sent(door.received(content))
     own = part.sent(plain)
     values = {**(further or {}), **config, **own, "exchange": part.exchange.name}
     with single_threaded():
@@ -415,7 +422,7 @@ def _in_training(
         }
     )
     own = Context(context.run_id, context.node_id, context.node_config, state, context.run_config)
-    setup = replace(client.setup, exchange=f"{client.setup.exchange} {name}")
+    setup = client.setup.of_training(name)
     if training.without:
         return type(client)(client.source, own, setup)
     key = _drawing_key(client, int(config[SEED]))
@@ -444,17 +451,22 @@ def _commit(
 
 
 def _totals(
-    client: CausalClient, note: Callable[[RecordDict], None], *, within: bool
+    client: CausalClient, message: Message, note: Callable[[RecordDict], None]
 ) -> RecordDict:
     """Return the numbers that the party's report withholds, masked."""
+    config: dict[str, Any] = records.config_of(message.content)
+    number, within = config[records.NUMBER], config.get("within")
+    door.sizes_of(TOTALS, message.content, {})
+    if number != TOTALS_NUMBER or type(within) is not int or within not in (0, 1):
+        raise door.RefusedError("the server's message does not ask for totals as servers do")
     with single_threaded():
         report = secure.own_report(
             client.context, lambda: _described(client, client.setup.policy), client.private
         )
     setup = client.setup
-    vector = totals.vector_of(report, setup.summed, within=within)
-    size = totals.size(setup.summed)
-    content, kept = secure.masked(client.context, setup, TOTALS.name, TOTALS_NUMBER, vector, size)
+    vector = totals.vector_of(report, setup.summed, within=bool(within))
+    size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)
+    content, kept = secure.masked(client.context, setup, TOTALS.name, number, vector, size, request)
     note(content)
     client.commit()
     client.context.state.update(kept)
@@ -465,8 +477,8 @@ def _unmasking(
     client: CausalClient, message: Message, note: Callable[[RecordDict], None]
 ) -> RecordDict:
     """Return what the party adds to the unmasking of the sum that it has answered last."""
-    context, sent = client.context, records.arrays_of(message.content)
-    number = int(str(records.config_of(message.content)[records.NUMBER]))
+    context, sent = client.context, door.received(message.content, "uint8")
+    number: Any = records.config_of(message.content)[records.NUMBER]
     sizes = door.sizes_of(UNMASKING, message.content, {})
     keys, kept = secure.unmasked(context, client.setup, number, sent["survivors"], sent["shares"])
     content = door.outgoing(UNMASKING, {"keys": keys}, sizes, weight=1, number=number)
@@ -481,23 +493,40 @@ def _replay(
 ) -> RecordDict:
     """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
     config: dict[str, Any] = records.config_of(message.content)
-    requests = unpacked(records.arrays_of(message.content)["archive"], config.pop("requests"))
+    door.sizes_of(REPLAY, message.content, {})
+    archive, plain = door.received(message.content, "uint8")["archive"], config.pop("requests", "")
     # Where the reply to an earlier attempt was lost, the memory is there already.
     context = client.context
     for key in [key for key in context.state if key.endswith(MEMORIES)]:
         context.state.pop(key)
-    for content in requests:
+    for content in _earlier(archive, plain):
         earlier = _client_type(clients, config)(client.source, context, client.setup)
         exchange = exchange_of(client.contract, records.config_of(content))
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, config)
             _commit(own, part.training, context, ())
-    number = int(config[records.NUMBER])
+    number = config[records.NUMBER]
     answer = door.outgoing(REPLAY, {}, {}, weight=1, number=number)
     note(answer)
     client.commit()
     return answer
+
+
+def _earlier(archive: Any, requests: str) -> Iterator[RecordDict]:
+    """Return the earlier requests of a message; a RefusedError if they cannot be read."""
+    try:
+        yield from unpacked(archive, requests)
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        EOFError,
+        OSError,
+        BadZipFile,
+    ) as error:
+        raise door.RefusedError(f"the earlier requests cannot be read: {error}") from None
 
 
 def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClient]:

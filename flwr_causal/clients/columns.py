@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.row_ids import RowIdClient
-from flwr_causal.clients.secure import peers_of
+from flwr_causal.clients.secure import masked_once, multiplied_once, peers_of
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
 from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
@@ -21,18 +21,25 @@ from flwr_causal.protocol.products.tables import (
     sealed,
     split_boxes,
 )
+from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.unmasking import new_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from flwr_causal.clients.base import Memory
+    from flwr.app import Array, ConfigRecord
+    from numpy.typing import NDArray
+
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.products.plan import Plan
 
 
 class ColumnsClient(RowIdClient):
     """Base of the clients that compute products of their columns with those of other parties."""
+
+    # For the node's state, once the reply is complete.
+    _kept: Mapping[str, ConfigRecord] = MappingProxyType({})
 
     @answers(MASKED_TABLES)
     def masked_tables(self, asked: Asked) -> Arrays:
@@ -42,28 +49,26 @@ class ColumnsClient(RowIdClient):
 
         Raises
         ------
-        FederationError
+        AskedOtherwiseError
             If a table was masked for another plan before: digests for several plans would tell
-            which rows have the same value.
+            which rows have the same value. Or if products were computed from the masked table.
 
         Seed and nonce are new in each answer, so that no mask is used twice.
         """
         plan, peers = self._plan(asked), peers_of(self.context, self.setup)
-        table, about = self._planned(plan, peers.place, asked), _digest(plan, asked)
-        memory, agreement = self.recall(), self.setup.exchange
-        if memory is not None and memory.numbers.get("agreement") == agreement:
-            self._check_same(memory, about)
+        table, purpose = self._planned(plan, peers.place, asked), self._purpose(asked)
         seed, nonce = new_seed(), new_seed()
-        own, digest = peers.keys[peers.place], plan.digest
+        self._kept = masked_once(self.context, self.setup, self._about(asked), nonce)
+        own = peers.keys[peers.place]
         boxes = [
-            sealed(words, peers.pairs[place], own, nonce, digest)
+            sealed(words, peers.pairs[place], own, nonce, purpose)
             for place, words in table.masked(seed).items()
         ]
-        self.remember({}, seed=seed.hex(), nonce=nonce.hex(), about=about, agreement=agreement)
+        self.remember({}, seed=seed.hex(), nonce=nonce.hex())
         return {
             "boxes": np.frombuffer(b"".join(boxes), dtype=np.uint8),
             "seed": np.frombuffer(seed, dtype=np.uint8),
-            "digests": table.digests(peers.pairs.values(), self.setup.exchange.encode()),
+            "digests": table.digests(peers.pairs.values(), purpose),
         }
 
     @answers(PRODUCTS)
@@ -73,9 +78,10 @@ class ColumnsClient(RowIdClient):
         Raises
         ------
         FederationError
-            If the party has lost the seed of its masks, a table was altered on its way, or the
-            question is about another table than the one that was masked: its words would be hidden
-            by the same stream.
+            If the party has lost the seed of its masks, or a table was altered on its way.
+        AskedOtherwiseError
+            If the question is about another table than the one that was masked, or another one
+            about this table was answered: its words would be hidden by the same stream.
         """
         plan, peers = self._plan(asked), peers_of(self.context, self.setup)
         table, memory, place = self._planned(plan, peers.place, asked), self.recall(), peers.place
@@ -84,13 +90,16 @@ class ColumnsClient(RowIdClient):
                 "This party has lost the masks of its table: its node was restarted. Start the run "
                 "again."
             )
-        self._check_same(memory, _digest(plan, asked))
+        nonce, purpose = bytes.fromhex(str(memory.numbers["nonce"])), self._purpose(asked)
+        sent = _sent(PRODUCTS, asked)
+        question = purpose_of("question", asked.number, sent)
+        self._kept = multiplied_once(self.context, self.setup, self._about(asked), nonce, question)
         shapes = {other: box_sizes(plan, other)[place] for other in peers.pairs}
         parts = split_boxes(asked["boxes"].tobytes(), shapes)
-        nonces = {place: bytes.fromhex(str(memory.numbers["nonce"]))}
+        nonces = {place: nonce}
         received = {}
         for other, box in parts.items():
-            nonces[other], words = opened(box, peers.pairs[other], peers.keys[other], plan.digest)
+            nonces[other], words = opened(box, peers.pairs[other], peers.keys[other], purpose)
             received[other] = words.reshape(shapes[other])
         weightings, draw = int(asked["weightings"]), int(asked["draw"])
         weights = plan.weights(weightings - 1 - plan.num_folds, draw)
@@ -98,25 +107,31 @@ class ColumnsClient(RowIdClient):
         check_size(self._product_values(asked), weights[:, numbers], self.setup.num_rows)
         products, sums = table.sums(weights, bytes.fromhex(str(memory.numbers["seed"])), received)
         words = np.concatenate([products.ravel(), sums.ravel(), np.ones(1, dtype=np.uint64)])
-        purpose = f"{self.setup.exchange} {weightings} {draw} ".encode() + plan.digest
-        words += reply_mask([*peers.pairs.values()], nonces, place, purpose, len(words))
+        everything = purpose_of("products", purpose, asked.number, PRODUCTS.sent_alike(sent))
+        words += reply_mask([*peers.pairs.values()], nonces, place, everything, len(words))
         return {
             "products": words[: products.size].reshape(products.shape),
             "sums": words[products.size : -1].reshape(sums.shape),
             "ones": words[-1:],
         }
 
+    def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
+        """Store also for which plan a table was masked, and what was computed from it."""
+        super().commit(sent)
+        self.context.state.update(self._kept)
+
     def _plan(self, asked: Asked) -> Plan:
         """Return the plan that the party was sent."""
         return plan_of(asked.values)
 
-    @staticmethod
-    def _check_same(memory: Memory, about: str) -> None:
-        """Check that a question is about the plan and the rows of the masked table."""
-        if memory.numbers["about"] != about:
-            raise FederationError(
-                "The plan, or the order of rows, is not that of the masked table."
-            )
+    def _purpose(self, asked: Asked) -> bytes:
+        """Return what seals and digests are bound to: what all parties know of the tables."""
+        content = MASKED_TABLES.sent_alike(_sent(MASKED_TABLES, asked))
+        return purpose_of("masked tables", self.context.run_id, self.setup.digest, content)
+
+    def _about(self, asked: Asked) -> bytes:
+        """Return what the party's masked table is of: its rows, too."""
+        return purpose_of("rows of a masked table", self._purpose(asked), asked["rows"])
 
     def _product_values(self, asked: Asked) -> FloatArray:
         """Return the party's rows in the order of the plan, centred and scaled, shape (n, m).
@@ -167,7 +182,6 @@ class ColumnsClient(RowIdClient):
         return PartyTable(plan, place, words)
 
 
-def _digest(plan: Plan, asked: Asked) -> str:
-    """Return what a masked table is of: plan and rows."""
-    rows = np.asarray(asked["rows"]).astype("<i8").tobytes()
-    return hashlib.blake2b(plan.digest + rows, digest_size=32).hexdigest()
+def _sent(exchange: Exchange, asked: Asked) -> dict[str, Any]:
+    """Return the values that an exchange declares, of those that the party was sent."""
+    return {one.name: asked[one.name] for one in exchange.sends if one.name in asked}

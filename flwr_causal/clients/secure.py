@@ -2,8 +2,10 @@
 
 The key is made in the schema exchange and kept in the node's state; it never leaves the party, and
 a restarted node has lost it. A party answers an exchange again only with the same bytes: two
-vectors under one mask would reveal their difference. It helps to unmask each sum once, for one set
-of parties.
+vectors under one mask would reveal their difference. Each mask is bound to all that determines the
+vector and that all parties know: the run, the agreement, the exchange and what it sends. A party
+answers under one agreement of a name, and none again that it has left. It helps to unmask each sum
+once, for one set of parties.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from flwr.app import ConfigRecord
 
 from flwr_causal.clients.base import cached
 from flwr_causal.data.check.checks import own_problems
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
 from flwr_causal.protocol.secure.keys import (
@@ -29,6 +31,7 @@ from flwr_causal.protocol.secure.keys import (
 )
 from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
 from flwr_causal.protocol.secure.neighbours import Circle, circle_of
+from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.signatures import (
     check_peers,
     read_peers,
@@ -43,6 +46,7 @@ from flwr_causal.protocol.secure.unmasking import (
     polynomial,
     shares_for,
 )
+from flwr_causal.protocol.setup_form import check_number, check_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -56,21 +60,25 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
 
-#: The record in the node's state.
-SECURE = "secure-sums"
-# What it holds beside the key: of the agreements and of the exchange that were answered last, and
-# of the unmasking.
-_UNUSED = {
+#: The records in the node's state: of the key and secure sums, and of the party's masked table.
+SECURE, TABLES = "secure-sums", "masked-tables"
+# What it holds beside the key: the names and digests of the agreements that the party has seen,
+# in their order; and of the last masked reply its agreement's name, the parties' keys and what else
+# it was for.
+_UNUSED: dict[str, Any] = {
+    "tokens": [],
+    "agreements": [],
+    "token": "",
     "keys": "",
     "heirs": "",
-    "runs": "",
     "least": 0,
     "number": -1,
     "digest": "",
     "purpose": b"",
     "seed": b"",
 }
-_LAST = ("keys", "least", "number")
+_LAST = ("token", "keys", "least", "number")
+_OTHER_TABLE = "The plan, or the order of rows, is not that of the masked table."
 _NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
 
 
@@ -102,7 +110,7 @@ def offer_key(state: RecordDict, *, running: bool) -> str:
     """
     found = state.get(SECURE)
     record: dict[str, Any] = dict(found) if isinstance(found, ConfigRecord) else {}
-    if not record or (record["runs"] and not running):
+    if not record or (record["tokens"] and not running):
         # The latest unmasking is remembered in a later run, too, which may resume the one before.
         record = {**_NEVER_UNMASKED, **record, **_UNUSED, "key": new_private_key()}
         state[SECURE] = ConfigRecord(record)
@@ -146,6 +154,7 @@ def masked(
     number: int,
     vector: NDArray[np.uint64],
     size: Size,
+    request: bytes = b"",
 ) -> tuple[RecordDict, dict[str, ConfigRecord]]:
     """Return a reply that holds a vector under the party's masks, and what to keep of it.
 
@@ -161,6 +170,8 @@ def masked(
         What the party adds to the sum.
     size : Size
         Its words.
+    request : bytes, optional
+        The digest of what all parties are sent alike.
 
     Returns
     -------
@@ -171,13 +182,16 @@ def masked(
     Raises
     ------
     FederationError
-        If the party has no key, the keys of the parties cannot be used, or the exchange was
-        answered before with another vector.
+        If the party has no key, the keys of the parties cannot be used, the agreement has no
+        proper name, or the exchange was answered before with another vector.
     """
+    check_number(number)
     record = _record(context.state)
     sums = Sums.of(record, setup)
+    record = _under(record, sums.token, sums.agreement)
     own = _Neighbours.of(context, record, setup, sums)
-    purpose = f"{sums.token} {sums.group} {exchange} {number}".encode()
+    about = (context.run_id, sums.agreement, sums.group, exchange, number, size, request)
+    purpose = purpose_of("secure sum", *about)
     keys = mask_keys(own.pairs.values(), purpose)
     # The same question has the same answer, and another one has never the same mask.
     seed = record["seed"] if record["purpose"] == purpose else new_seed()
@@ -227,14 +241,15 @@ def unmasked(
         If the sum is not the last one that the party has answered, it was unmasked before for
         other parties, too few are in it, or a share was altered.
     """
+    check_number(number)
     record = _record(context.state)
     sums = Sums.of(record, setup)
+    record = _under(record, sums.token, sums.agreement)
     own = _Neighbours.of(context, record, setup, sums)
     purpose = record["purpose"]
     asked = (sums.token, _hashed_keys(sums.keys), sums.least, number)
-    last = (record["runs"].rpartition(" ")[-1], *(record[one] for one in _LAST))
-    if asked != last or own.circle.all_must_reply:
-        raise FederationError(f"Exchange {number} is no sum that this party can unmask now.")
+    if asked != tuple(record[one] for one in _LAST) or own.circle.all_must_reply:
+        raise AskedOtherwiseError(f"Exchange {number} is no sum that this party can unmask now.")
     # What is compared with an earlier unmasking is what this one is done for.
     survivors = (survivors != 0).astype(np.uint8)
     own.check(survivors, boxes)
@@ -276,8 +291,10 @@ def peers_of(context: Context, setup: Setup) -> Peers:
     Raises
     ------
     FederationError
-        If the party has no key, the keys cannot be used, or one is not signed by a peer.
+        If the party has no key, the keys cannot be used, one is not signed by a peer, or the
+        agreement has no proper name, as that of a further training.
     """
+    check_token(setup.exchange)
     private = _record(context.state)["key"]
 
     def find() -> Peers:
@@ -286,6 +303,78 @@ def peers_of(context: Context, setup: Setup) -> Peers:
         return Peers(keys, place, {one.place: one for one in pair_keys(private, keys, least=2)})
 
     return cached(context, f"peers {_hashed(private)} {_hashed_keys(setup.keys)}", find)
+
+
+def masked_once(
+    context: Context, setup: Setup, about: bytes, nonce: bytes
+) -> dict[str, ConfigRecord]:
+    """Return what to keep of a masked table, of which there is one in an agreement.
+
+    Parameters
+    ----------
+    context : Context
+        Of the node; not changed.
+    setup : Setup
+    about : bytes
+        What the table is of.
+    nonce : bytes
+        Drawn with its masks.
+
+    Raises
+    ------
+    AskedOtherwiseError
+        If a table of something else was masked in this agreement, or sums were computed from it.
+    """
+    known = _masked_table(context, setup)
+    if known and known["about"] != about:
+        raise AskedOtherwiseError(_OTHER_TABLE)
+    if known and known["question"]:
+        raise AskedOtherwiseError(
+            "The party has computed products from its masked table, and masks no second one in "
+            "this agreement: start the run again."
+        )
+    kept: dict[str, Any] = {
+        "agreement": setup.digest,
+        "about": about,
+        "nonce": nonce,
+        "question": b"",
+    }
+    return {TABLES: ConfigRecord(kept)}
+
+
+def multiplied_once(
+    context: Context, setup: Setup, about: bytes, nonce: bytes, question: bytes
+) -> dict[str, ConfigRecord]:
+    """Return what to keep of the sums that a party computes from its masked table.
+
+    Parameters
+    ----------
+    context, setup, about, nonce
+        As of :func:`masked_once`.
+    question : bytes
+        The digest of everything that the party is asked.
+
+    Raises
+    ------
+    AskedOtherwiseError
+        If they are not of the masked table, or another question about it was answered.
+    """
+    known = _masked_table(context, setup)
+    if (known.get("about"), known.get("nonce")) != (about, nonce):
+        raise AskedOtherwiseError(_OTHER_TABLE)
+    if known["question"] not in (b"", question):
+        raise AskedOtherwiseError(
+            "The party has answered another question about its masked table. The difference of "
+            "two answers could reveal its numbers: start the run again."
+        )
+    return {TABLES: ConfigRecord({**known, "question": question})}
+
+
+def _masked_table(context: Context, setup: Setup) -> dict[str, Any]:
+    """Return what the node keeps of the party's masked table in an agreement; {} if nothing."""
+    record = context.state.get(TABLES)
+    known = dict(record) if isinstance(record, ConfigRecord) else {}
+    return known if known.get("agreement") == setup.digest else {}
 
 
 def _signed_keys(context: Context, setup: Setup) -> tuple[bytes, ...]:
@@ -311,12 +400,15 @@ class Sums(NamedTuple):
         places of others.
     least : int
         How many of them must be in a sum.
+    agreement : str, default ""
+        Its digest.
     """
 
     token: str
     group: int
     keys: tuple[str, ...]
     least: int
+    agreement: str = ""
 
     @classmethod
     def of(cls, record: Mapping[str, Any], setup: Setup) -> Sums:
@@ -325,8 +417,9 @@ class Sums(NamedTuple):
         Raises
         ------
         FederationError
-            If the agreement does not say with whom it adds up.
+            If the agreement does not say with whom it adds up, or has no proper name.
         """
+        check_token(setup.exchange)
         own = public_key(record["key"]).hex()
         try:
             circles = setup.circles
@@ -334,7 +427,7 @@ class Sums(NamedTuple):
             circles = {}
         for group, (keys, least) in circles.items():
             if own in keys:
-                return cls(setup.exchange, group, keys, least)
+                return cls(setup.exchange, group, keys, least, setup.digest)
         raise FederationError(
             "This party's public key is not among those of the secure sum: its node was restarted "
             "and has lost its key, or the keys have been exchanged. Start the run again."
@@ -426,37 +519,64 @@ def answered(record: dict[str, Any], sums: Sums, number: int, vector: bytes) -> 
 
     Raises
     ------
-    FederationError
-        If the exchange was answered before with another vector, a later one was, or the parties'
-        keys are not those of the exchanges before.
+    AskedOtherwiseError
+        If the exchange was answered before with another vector, a later one was, the parties'
+        keys are not those of the exchanges before, or the agreement is not, see :func:`accept`.
     """
+    record = _under(record, sums.token, sums.agreement)
     keys, digest = _hashed_keys(sums.keys), _hashed(vector)
     # Without the places of other groups, of which there may be fewer after the totals.
     heirs = _hashed_keys(filter(None, sums.keys))
-    runs = record["runs"].split()
-    if sums.token in runs[:-1]:
-        raise FederationError("The message belongs to an earlier agreement: it came too late.")
-    if sums.token in runs:
+    if record["token"] == sums.token:
         last = record["number"]
         if keys != record["keys"]:
-            raise FederationError("The parties' keys are not those of the first secure sum.")
+            raise AskedOtherwiseError("The parties' keys are not those of the first secure sum.")
         if number < last:
-            raise FederationError(
+            raise AskedOtherwiseError(
                 f"The message of exchange {number} came after that of exchange {last}; it was "
                 "ignored."
             )
         if number == last and digest != record["digest"]:
-            raise FederationError(
+            raise AskedOtherwiseError(
                 f"Exchange {number} was answered before, with other numbers. Two replies under one "
                 "mask would reveal their difference: start the run again."
             )
-    else:
-        # After the totals the run goes on with the parties that are in them.
-        if runs and (heirs != record["heirs"] or number == TOTALS_NUMBER):
-            raise FederationError("The parties' keys are not those of the first secure sum.")
-        runs.append(sums.token)
-    answer = {"least": sums.least, "number": number, "digest": digest}
-    return {**record, **answer, "runs": " ".join(runs), "keys": keys, "heirs": heirs}
+    # After the totals the run goes on with the parties that are in them.
+    elif record["token"] and (heirs != record["heirs"] or number == TOTALS_NUMBER):
+        raise AskedOtherwiseError("The parties' keys are not those of the first secure sum.")
+    answer = {"token": sums.token, "least": sums.least, "number": number, "digest": digest}
+    return {**record, **answer, "keys": keys, "heirs": heirs}
+
+
+def accept(context: Context, setup: Setup) -> None:
+    """Note the agreement under which the party is asked, where it has a key in it.
+
+    Raises
+    ------
+    AskedOtherwiseError
+        If the party knows another agreement of this name, or has left this one for a later one.
+    """
+    if not setup.keys or SECURE not in context.state:
+        return
+    record = _record(context.state)
+    if public_key(record["key"]).hex() in setup.keys:
+        noted = _under(record, setup.exchange, setup.digest)
+        context.state[SECURE] = ConfigRecord(noted)
+
+
+def _under(record: dict[str, Any], token: str, agreement: str) -> dict[str, Any]:
+    """Return what to keep of the agreement under which the party is asked, see :func:`accept`."""
+    if token not in record["tokens"]:
+        noted = {"tokens": [*record["tokens"], token]}
+        return {**record, **noted, "agreements": [*record["agreements"], agreement]}
+    if token != record["tokens"][-1]:
+        raise AskedOtherwiseError("The message belongs to an earlier agreement: it came too late.")
+    if agreement != record["agreements"][-1]:
+        raise AskedOtherwiseError(
+            "The parties' agreement is not the one that this party was sent before under the same "
+            "name: start the run again."
+        )
+    return record
 
 
 def _unmasked_once(
@@ -475,7 +595,7 @@ def _unmasked_once(
     former = record["unmasked"]
     other = number < former or (number == former and record["survivors"] != survivors)
     if record["unmasked-run"] == sums.token and other:
-        raise FederationError(
+        raise AskedOtherwiseError(
             f"The sum of exchange {number} was unmasked before, for other parties. The difference "
             "of the two would reveal the numbers of some of them: start the run again."
         )
@@ -498,7 +618,7 @@ def _record(state: RecordDict) -> dict[str, Any]:
 
 def _hashed_keys(keys: Iterable[str]) -> str:
     # Also the places of parties without a key.
-    return _hashed(" ".join(keys).encode())
+    return purpose_of("keys", [*keys]).hex()
 
 
 def _hashed(text: bytes) -> str:

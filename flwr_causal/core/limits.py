@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: the values that solvers report for an objective that overflows (1e100). Sums of squares of
 #: columns in units of 1e20 are smaller.
 LARGEST = 1e45
+#: The smallest sum of squares of a column that varies: sums of all parties keep 15 digits of it,
+#: secure sums too, whose last digit is 2^-352 (1e-106).
+SMALLEST = 1e-90
 #: Halvings that take any finite float to exactly 0.
 MOST_HALVINGS = 2200
 

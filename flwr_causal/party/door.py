@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.supercore import log
 
 from flwr_causal.data.read.pieces import whole
-from flwr_causal.errors import ConfigError, PolicyError
+from flwr_causal.errors import AskedOtherwiseError, ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers, named_like_one
 from flwr_causal.party.node_config import NodeConfig, check_keys
 from flwr_causal.party.policy import PartyPolicy
@@ -315,6 +315,8 @@ class PartyDoor:
             What to send: the error, or one that says that it could not be written down.
         """
         event, reason = FAILED, type(error).__name__
+        if isinstance(error, AskedOtherwiseError):
+            event = REFUSED
         if isinstance(error, PolicyError):
             event, reason = REFUSED, error.rule
             why = f"{error.rule}: {error.details}"

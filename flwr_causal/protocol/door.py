@@ -8,10 +8,10 @@ before anything is combined.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import MetricRecord, RecordDict
 
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.graphs.acyclicity import is_acyclic
@@ -21,7 +21,9 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.schema import FACTS, MOST_ROWS, REQUIRED
+from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.ring import Layout
+from flwr_causal.protocol.setup import PREFIX
 from flwr_causal.protocol.small_counts import REPORT
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.protocol.small_counts import SmallCounts
+
+T = TypeVar("T")
 
 # The rounding errors of products of scaled columns, which may have travelled as float32.
 _TOLERANCE = 1e-5
@@ -200,6 +204,7 @@ def accepted(
     """
     arrays, given, answered = _read(content, number)
     _check(exchange, arrays, sizes)
+    _check_types(exchange, arrays)
     if answered is None:
         raise RefusedError("it does not say which exchange it answers")
     if given != weight:
@@ -332,6 +337,46 @@ _POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
 }
 
 
+def received(content: RecordDict, dtype: str | None = None) -> Arrays:
+    """Return the arrays of a message that arrived at either end.
+
+    Parameters
+    ----------
+    content : RecordDict
+    dtype : str, optional
+        The type that all of them have. Default: any.
+
+    Raises
+    ------
+    RefusedError
+        If an array cannot be read, or is of another type.
+    """
+    arrays = _readable(records.arrays_of, content)
+    for name, array in arrays.items():
+        if dtype is not None and array.dtype != dtype:
+            raise RefusedError(f"'{name}' holds {array.dtype}, but it is declared to hold {dtype}")
+    return arrays
+
+
+def question_of(exchange: Exchange, content: RecordDict) -> bytes:
+    """Return a digest of what all parties of a sum are asked alike, beside the agreement.
+
+    Parameters
+    ----------
+    exchange : Exchange
+    content : RecordDict
+        Of the server's message, with the agreement or without it.
+
+    Raises
+    ------
+    RefusedError
+        If an array cannot be read.
+    """
+    plain = records.config_of(content).items()
+    own = {name: value for name, value in plain if not name.startswith(PREFIX)}
+    return purpose_of("question", exchange.sent_alike({**own, **received(content)}))
+
+
 def sizes_of(
     exchange: Exchange,
     sent: RecordDict | None,
@@ -361,12 +406,7 @@ def sizes_of(
         number = plain.get(item.name)
         if item.shape is None and isinstance(number, int):
             sizes.setdefault(item.name, number)
-    record = None if sent is None else sent.get(records.ARRAYS)
-    shapes = (
-        {name: tuple(array.shape) for name, array in record.items()}
-        if isinstance(record, ArrayRecord)
-        else {}
-    )
+    shapes = {} if sent is None else _readable(records.shapes_of, sent)
     declared = {item.name: item for item in exchange.sends if item.shape is not None}
     for name, shape in shapes.items():
         if name not in declared:
@@ -380,7 +420,7 @@ def sizes_of(
                 f"the server did not send '{name}' of the exchange '{exchange.name}'"
             )
     if setup is not None and exchange.derived is not None and sent is not None:
-        return {**exchange.derived({**plain, **records.arrays_of(sent)}, setup), **sizes}
+        return {**exchange.derived({**plain, **received(sent)}, setup), **sizes}
     return sizes
 
 
@@ -397,6 +437,7 @@ def _checked(
     }
     try:
         _check(exchange, travelling, sizes)
+        _check_types(exchange, travelling)
     except RefusedError as error:
         raise RefusedError(f"The reply was not sent: {error}") from None
     return travelling
@@ -437,12 +478,16 @@ def _read(content: RecordDict, number: int) -> tuple[Arrays, object, object]:
     given, answered = numbers.pop(records.WEIGHT, None), numbers.pop(records.NUMBER, None)
     if answered not in (None, number):
         raise RefusedError(f"it answers exchange {answered!r} instead of exchange {number}")
-    try:
-        received = records.arrays_of(content)
-    except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
-        raise RefusedError(f"an array of the reply cannot be read: {error}") from None
     plain: Arrays = {name: np.array(value) for name, value in numbers.items()}
-    return {**plain, **received}, given, answered
+    return {**plain, **received(content)}, given, answered
+
+
+def _readable(read: Callable[[RecordDict], T], content: RecordDict) -> T:
+    """Return what is read from arrays of a message; a RefusedError if that is not possible."""
+    try:
+        return read(content)
+    except (ValueError, TypeError, SyntaxError, MemoryError, EOFError) as error:
+        raise RefusedError(f"an array cannot be read: {error}") from None
 
 
 def _as_it_travels(array: NDArray[Any], precision: str, kind: Values | None) -> NDArray[Any]:
@@ -543,6 +588,16 @@ def _check_values(
         raise RefusedError(
             f"'{item.name}' is declared as {item.values}, but not all of it is whole"
         )
+
+
+def _check_types(exchange: Exchange, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays of another type than the declared one."""
+    for item in exchange.returns:
+        if item.dtype and item.name in arrays and arrays[item.name].dtype != item.dtype:
+            raise RefusedError(
+                f"'{item.name}' holds {arrays[item.name].dtype}, but it is declared to hold "
+                f"{item.dtype}"
+            )
 
 
 def _check_dag(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:

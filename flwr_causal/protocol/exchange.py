@@ -66,6 +66,9 @@ class Sent:
         Whether it may be left out.
     exact : bool, default False
         Whether floats are sent as float64 whatever the option ``precision`` says.
+    by_party : bool, default False
+        Whether parties may be sent different values. The masks of a secure sum are bound to
+        everything else that the parties are sent, which must be the same for all of them.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Sent:
     shape: Shape | None = None
     optional: bool = False
     exact: bool = False
+    by_party: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,9 @@ class Disclosure:
         secure sums of K parties send a number in one word of 8 bytes, exact to 2^-61 K times the
         bound, and a party does not send more than twice the bound. Default, and where it returns
         None: no bound is known; a float then takes nine words, and its sum is exact.
+    dtype : str, default ""
+        The type of the array as it travels, where only one is right: "uint8" of bytes that are a
+        key, "uint64" of words. Default: any type that holds such values.
 
     Raises
     ------
@@ -138,6 +145,7 @@ class Disclosure:
     below: str = ""
     cumulative: bool = False
     bound: Callable[[Setup], FloatArray | float | None] | None = field(default=None, compare=False)
+    dtype: str = ""
 
     def __post_init__(self) -> None:
         if self.below and self.values not in ("index", "dag"):
@@ -276,6 +284,11 @@ class Exchange:
     def sizes(self, agreed: Mapping[str, int]) -> dict[str, int]:
         """Return what the symbols in shapes stand for, from the sizes of :meth:`Contract.sizes`."""
         return dict(agreed)
+
+    def sent_alike(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the values of a message that are the same for all parties of a sum."""
+        own = {item.name for item in self.sends if item.by_party}
+        return {name: value for name, value in values.items() if name not in own}
 
     def sends_name(self, name: str) -> bool:
         """Return whether ``sends`` declares a name."""

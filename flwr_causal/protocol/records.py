@@ -75,12 +75,17 @@ def _read(data: bytes) -> NDArray[Any]:
 
     As ``Array.numpy()``, but a header is parsed once, which takes longer than a small array.
     """
+    start, shape, fortran_order, dtype = _head(data)
+    flat = np.frombuffer(data, dtype, offset=start)
+    return flat.reshape(shape, order="F" if fortran_order else "C")
+
+
+def _head(data: bytes) -> tuple[int, tuple[int, ...], bool, np.dtype[Any]]:
+    """Return where the values of a buffer begin, and their shape, order and type."""
     if data[:8] != b"\x93NUMPY\x01\x00":  # the version of all arrays of numbers
         raise ValueError("it is not in numpy's file format")
     start = 10 + int.from_bytes(data[8:10], "little")
-    shape, fortran_order, dtype = _header(data[8:start])
-    flat = np.frombuffer(data, dtype, offset=start)
-    return flat.reshape(shape, order="F" if fortran_order else "C")
+    return start, *_header(data[8:start])
 
 
 @lru_cache(maxsize=256)
@@ -91,6 +96,8 @@ def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise ValueError(f"its header cannot be read: {error}") from error
     if dtype.hasobject:
         raise ValueError("an array of objects cannot travel")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"an array has no shape {shape}")
     return shape, fortran_order, dtype
 
 
@@ -105,6 +112,19 @@ def arrays_of(content: RecordDict) -> Arrays:
     """Return the arrays of a message's content, an empty dict where it has none."""
     record = content.get(ARRAYS)
     return unpack_arrays(record) if isinstance(record, ArrayRecord) else {}
+
+
+def shapes_of(content: RecordDict) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays of a message's content, as their buffers have them.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are not those of an array.
+    """
+    record = content.get(ARRAYS)
+    arrays = record.items() if isinstance(record, ArrayRecord) else ()
+    return {name: _head(array.data)[1] for name, array in arrays}
 
 
 def config_of(content: RecordDict) -> dict[str, Value]:

@@ -39,6 +39,7 @@ ALIGN = Exchange(
             "bytes",
             rows="each row of the party",
             optional=True,
+            dtype="uint8",
         ),
     ),
     when="parties with ids and a secret hold different columns; in fedpc not with weights='counts' "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import States, pack_states, unpack_states
+from flwr_causal.protocol.secure.purposes import purpose_of
+from flwr_causal.protocol.setup_form import check_agreement
 from flwr_causal.protocol.small_counts import REPORT, SmallCounts
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ _OPTION = PREFIX + "option-"
 _STATES = PREFIX + "states"
 _NUM_STATES = PREFIX + "num-states"
 _TARGETS = PREFIX + "targets"
+_NUMBERS = (PREFIX + "mean", PREFIX + "variance")
 KEYS = PREFIX + "keys"
 TERMS = PREFIX + "terms"
 SIGNATURE = PREFIX + "signature"
@@ -114,6 +118,19 @@ class Setup:
             for group, least in zip(sorted(set(groups)), self.least_parties, strict=True)
         }
 
+    @cached_property
+    def digest(self) -> str:
+        """A digest of everything that the parties have agreed on, 64 hexadecimal digits."""
+        numbers = {"mean": self.mean, "variance": self.variance}
+        plain = {name: one for name, one in self.to_config().items() if name not in _NUMBERS}
+        return purpose_of("agreement", plain, numbers).hex()
+
+    def of_training(self, name: str) -> Setup:
+        """Return the agreement of a further training, whose digest follows from this one's."""
+        own = replace(self, exchange=f"{self.exchange} {name}")
+        own.__dict__["digest"] = purpose_of("training", self.digest, name).hex()
+        return own
+
     @property
     def masked(self) -> bool:
         """Whether sums are secure sums."""
@@ -164,7 +181,15 @@ class Setup:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Setup:
-        """Rebuild the setup from a message's configuration."""
+        """Rebuild the setup from a message's configuration.
+
+        Raises
+        ------
+        FormError
+            If something of it is missing, unknown, or has another form than servers write.
+        ConfigError
+            If the policy has an unknown key or value.
+        """
 
         def part(prefix: str) -> dict[str, Any]:
             return {
@@ -173,6 +198,7 @@ class Setup:
                 if key.startswith(prefix)
             }
 
+        check_agreement(part(PREFIX), (_POLICY.removeprefix(PREFIX), _OPTION.removeprefix(PREFIX)))
         return cls(
             names=tuple(config[f"{PREFIX}names"]),
             num_rows=config[f"{PREFIX}num-rows"],

@@ -18,7 +18,9 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.schema import own_version
+from flwr_causal.protocol.secure.keys import is_public_key
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.protocol.setup_form import is_signature
 from flwr_causal.protocol.small_counts import SmallCounts
 from flwr_causal.protocol.terms import Terms, signed
 from flwr_causal.runtime.federation import Federation, Party, grouped
@@ -318,13 +320,15 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
     node_id = reply.metadata.src_node_id
     values: dict[str, Any] = records.config_of(reply.content)
     name, partition = values.pop("party", None), values.pop("partition-id", None)
-    key, signature = (str(values.pop(name, "")) for name in ("public-key", "signature"))
+    key, signature = (values.pop(name, "") for name in ("public-key", "signature"))
     party = name if isinstance(name, str) and name else f"node {node_id}"
     try:
         if party != name or not isinstance(partition, int):
             raise door.RefusedError("it lacks the party's name or number")
         if not isinstance(values.get("version"), str):
             raise door.RefusedError("it lacks the version of flwr-causal")
+        if not ((not key or is_public_key(key)) and (not signature or is_signature(signature))):
+            raise door.RefusedError("its public key, or the signature of the key, is none")
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):

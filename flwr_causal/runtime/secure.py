@@ -24,7 +24,6 @@ from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.groups import dealt
 from flwr_causal.protocol.secure.keys import (
-    KEY_BYTES,
     LEAST_PARTIES,
     new_private_key,
     public_key,
@@ -118,7 +117,7 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
     if len(parties) >= MOST_PARTIES:
         raise ConfigError(f"secure_aggregation is for fewer than {MOST_PARTIES} parties.")
     # A party without a node is absent from a resumed run.
-    without = [party.name for party in parties if party.has_node and not _is_key(party.public_key)]
+    without = [party.name for party in parties if party.has_node and not party.public_key]
     if without:
         raise FederationError(
             f"{', '.join(without)} sent no key for secure sums. Install the same version of "
@@ -180,13 +179,6 @@ def check_targets(targets: Iterable[Targets], reports: Mapping[str, TableReport]
                 f"those of {LEAST_PARTIES} parties or more. Leave these rows out, or run without "
                 "secure_aggregation."
             )
-
-
-def _is_key(text: str) -> bool:
-    try:
-        return len(bytes.fromhex(text)) == KEY_BYTES
-    except ValueError:
-        return False
 
 
 def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple[Totals, Collected]:
@@ -623,6 +615,9 @@ class SecureSum:
                 f"The exchange '{exchange.name}' does not ask all parties for all of its sums, as "
                 "secure_aggregation needs: run the method without it."
             )
+        _check_alike(
+            exchange, [(party.group, contents.get(party.name)) for party in parties.values()]
+        )
         return cls(method, federation, exchange, server_round, contents, fix)
 
     def _layout(self, party: str) -> tuple[Exchange, Layout]:
@@ -732,6 +727,27 @@ class SecureSum:
             f"Exchange {self.server_round} ('{self.exchange.name}'): {what} was refused: {reason}. "
             "Which party it comes from cannot be known from a secure sum: run without "
             "secure_aggregation to find out, or start the run again."
+        )
+
+
+def _check_alike(exchange: Exchange, contents: Iterable[tuple[int, RecordDict | None]]) -> None:
+    """Check that the parties of each sum are sent the same; masks are bound to it.
+
+    Raises
+    ------
+    ConfigError
+        If an exchange does not declare what parties are sent by party.
+    """
+    # Most parties are sent one object.
+    different = {(group, id(one)): one for group, one in contents if one is not None}
+    digests: dict[int, set[bytes]] = {}
+    for (group, _), one in different.items():
+        own = exchange.asked(records.config_of(one))
+        digests.setdefault(group, set()).add(door.question_of(own, one))
+    if any(len(own) > 1 for own in digests.values()):
+        raise ConfigError(
+            f"The exchange '{exchange.name}' sends different values to the parties of one secure "
+            "sum: declare what differs as Sent(..., by_party=True)."
         )
 
 

@@ -108,7 +108,9 @@ def test_a_second_run_over_the_same_nodes_starts_afresh(grid):
     zeros = np.zeros((1, 4, 4))
     for number in (1, 2, 3):
         round_(grid, number, W1, setup=SETUP)
-    scaled = setup_for(TABLES, options={**SETUP.options, "standardize": True}, exchange="another")
+    scaled = setup_for(
+        TABLES, options={**SETUP.options, "standardize": True}, exchange="fedcba9876543210"
+    )
     fresh = LocalGrid(app_of(TABLES), len(TABLES))
     expected = round_(fresh, 1, zeros, setup=scaled)
     assert np.array_equal(round_(grid, 1, zeros, setup=scaled), expected)

@@ -153,12 +153,18 @@ def ask(grid, node_id, arrays, message_type="train", *, setup=None, **config) ->
     return reply
 
 
+#: The name of an agreement.
+TOKEN = "0123456789abcdef"
+
+
 class KeysAgreed(SimpleNamespace):
     """What secure sums need of an agreement, of which a test may change single values."""
 
     groups = ()
-    exchange = "token"
+    exchange = TOKEN
     circles = Setup.circles
+    # The same whatever changes, so that a test reaches the check of a single value.
+    digest = "0" * 64
 
 
 def setup_for(tables, **changes) -> Setup:
@@ -171,6 +177,7 @@ def setup_for(tables, **changes) -> Setup:
         "mean": pooled.mean(axis=0),
         "variance": pooled.var(axis=0),
         "policy": Policy(),
+        "exchange": TOKEN,
         "options": {
             "center": "global",
             "standardize": False,

@@ -497,3 +497,58 @@ def test_the_reply_to_another_exchange_is_refused():
     for name in ("num-examples", "round"):
         with pytest.raises(ConfigError, match="part of every reply"):
             Disclosure(name, "")
+
+
+# Types, and buffers that contradict what is said of them.
+
+
+def test_an_array_has_the_type_that_is_declared():
+    words = Exchange("w", "", returns=(Disclosure("x", "", ("*",), "bytes", dtype="uint8"),))
+    good = np.array([1, 0, 255], np.uint8)
+    np.testing.assert_array_equal(receive(send({"x": good}, words), words)["x"], good)
+    for dtype in (np.int64, np.float64, np.uint16, np.bool_):
+        refused({"x": np.array([1, 0, 1], dtype)}, "declared to hold uint8", words)
+
+
+def test_what_arrives_may_be_asked_to_be_of_one_type():
+    content = RecordDict({"arrays": records.pack_arrays({"x": np.zeros(2, np.uint8)})})
+    assert door.received(content, "uint8")["x"].tolist() == [0, 0]
+    with pytest.raises(RefusedError, match="'x' holds uint8, but it is declared to hold uint64"):
+        door.received(content, "uint64")
+
+
+def test_shapes_are_those_of_the_buffers():
+    graphs = np.zeros((2, 3, 3))
+    buffer = records.pack_arrays({"graphs": np.zeros((2, 3, 4))})["graphs"].data
+    forged = Array("float64", graphs.shape, "numpy.ndarray", buffer)
+    content = RecordDict({"arrays": ArrayRecord({"graphs": forged})})
+    with pytest.raises(RefusedError, match="'graphs' has the shape"):
+        sizes_of(EXCHANGE, content, SIZES)
+
+
+@pytest.mark.parametrize("shape", ["(-1,)", "(2, -1)"])
+def test_a_buffer_without_a_possible_shape_is_refused(shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(32)
+    content = RecordDict(
+        {"arrays": ArrayRecord({"x": Array("float64", (4,), "numpy.ndarray", data)})}
+    )
+    for read in (door.received, lambda one: sizes_of(EXCHANGE, one, SIZES)):
+        with pytest.raises(RefusedError, match="an array cannot be read: an array has no shape"):
+            read(content)
+
+
+def test_a_question_is_what_all_parties_are_sent_alike():
+    asked = Exchange("q", "", sends=(Sent("x", "", ("*",)), Sent("own", "", ("*",), by_party=True)))
+
+    def question(x, own, **config):
+        values = {"x": np.array(x), "own": np.array(own), **config}
+        return door.question_of(asked, records.request("q", "toy", 3, values))
+
+    first = question([1.0, 2.0], [5.0])
+    assert first == question([1.0, 2.0], [6.0, 7.0])
+    agreement = {"setup-exchange": "0" * 16}
+    assert first == question([1.0, 2.0], [5.0], **agreement)
+    others = {question([2.0, 1.0], [5.0]), question([1, 2], [5.0]), question([1.0], [5.0])}
+    others.add(question([1.0, 2.0], [5.0], within=1))
+    assert len(others | {first}) == 5

@@ -3,10 +3,14 @@
 from dataclasses import fields
 
 import numpy as np
+import pytest
 from flwr.app import ConfigRecord
 
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.setup import KEYS as KEYS_NAME
+from flwr_causal.protocol.setup import LEAST, PREFIX, Setup
+from flwr_causal.protocol.setup_form import FormError
 
 
 def make_setup(**changes):
@@ -18,6 +22,7 @@ def make_setup(**changes):
         "variance": np.array([0.1, 2.0, 1e-12]),
         "policy": Policy(missing_values="drop", constant_columns="drop", min_rows=3),
         "precision": "float32",
+        "exchange": "0123456789abcdef",
         "options": {"standardize": True, "center": "party", "seed": 3, "rate": 0.1},
     }
     return Setup(**{**values, **changes})
@@ -66,3 +71,108 @@ def test_states_travel_only_where_there_are_some():
 def test_states_of_one_column_are_not_taken_for_anothers():
     config = make_setup(states=(("a", "b"), ("c",), ())).to_config()
     assert Setup.from_config(ConfigRecord(config)).states == (("a", "b"), ("c",), ())
+
+
+MANY = {"states": (("a", "b"), (), ("c",)), "targets": (("x2",), ()), "groups": (1, 1, 2, 2)}
+KEYS = tuple(f"{k:064x}" for k in range(1, 5))
+FULL = make_setup(
+    keys=KEYS,
+    least_parties=(2, 2),
+    key_names=tuple("abcd"),
+    key_signatures=("0" * 128, "", "f" * 128, ""),
+    terms="{}",
+    signature="0" * 128,
+    **MANY,
+)
+TOKEN = FULL.exchange
+WRONG = {
+    "names": [["x10", "x10", "ä"], ["x10"], "x10", [1, 2, 3], [], None],
+    "num-rows": ["70", 70.0, True, -1, 2**62, float("nan"), [70]],
+    "num-clients": ["4", 0, -4, True, 5],
+    "mean": [[0.0], [0.0, 1.0, float("inf")], ["0", "1", "2"], [float("nan")] * 3, [True] * 3, 1.0],
+    "variance": [
+        [0.0] * 2,
+        [-1.0, 1.0, 1.0],
+        [],
+        [1.0, float("nan"), 1.0],
+        [1.0, float("inf"), 1.0],
+    ],
+    "precision": ["float16", "", 64, None],
+    "minimum-count": [-1, "5", 1.5, True],
+    "small-counts": ["", "hide", 1, ["report"]],
+    "exchange": ["", " ", TOKEN.upper(), TOKEN + "\n", TOKEN[:-1], 7, "a b", "\u0660" * 16],
+    "states": [["a"], [1, 2, 3], "abc"],
+    "num-states": [[2, 1], [2, 0, -1], [2, 0, 2], ["2", "0", "1"], [True, False, 2]],
+    "targets": [
+        ['["x2"]', '["x2"]'],
+        ["x2"],
+        ['{"x2": 1}'],
+        ["[1]"],
+        ["[" * 10**5],
+        ['["a", "a"]'],
+    ],
+    "keys": [
+        KEYS[:3],
+        [*KEYS[:3], KEYS[0]],
+        [*KEYS[:3], "x"],
+        [KEYS[0].upper().replace("1", "A"), *KEYS[1:]],
+        [*KEYS[:3], KEYS[3] + " "],
+        [*KEYS[:3], 5],
+    ],
+    "key-names": [["a"], [1, 2, 3, 4]],
+    "key-signatures": [[""], ["0"] * 4, ["F" * 128] * 4],
+    "groups": [[1, 1], [0, 1, 2, 2], [1, 1, 2, True], ["1", "1", "2", "2"]],
+    "least-parties": [[2], [2, 2, 2], [0, 2], ["2", "2"], [2.0, 2.0]],
+    "terms": [5, None, ["{}"]],
+    "signature": ["0", 5, "G" * 128],
+    "option-rate": [float("nan"), float("inf"), [1.0], None],
+    "more": [1],
+    "policys": [1],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_agreement_of_another_form_is_refused(name):
+    config = FULL.to_config()
+    assert same(Setup.from_config(config), FULL)
+    for value in WRONG[name]:
+        with pytest.raises(FormError, match="The parties' agreement was refused"):
+            Setup.from_config({**config, PREFIX + name: value})
+
+
+@pytest.mark.parametrize("name", [n for n in make_setup().to_config() if "policy" not in n])
+def test_an_agreement_that_lacks_a_value_is_refused(name):
+    config = make_setup().to_config()
+    del config[name]
+    if name in (PREFIX + "terms", PREFIX + "signature") or "option" in name:
+        Setup.from_config(config)
+        return
+    with pytest.raises(
+        FormError, match=f"'{name.removeprefix(PREFIX)}' must be in every agreement"
+    ):
+        Setup.from_config(config)
+
+
+def test_a_policy_with_another_entry_is_refused():
+    with pytest.raises(ConfigError, match="unknown data policy"):
+        Setup.from_config({**FULL.to_config(), PREFIX + "policy-more": "fail"})
+
+
+def test_the_digest_is_that_of_what_arrives_and_differs_where_anything_does():
+    received = Setup.from_config(ConfigRecord(FULL.to_config()))
+    assert received.digest == FULL.digest
+    assert len(FULL.digest) == 64
+    training = FULL.of_training("replicate 1")
+    others = {training.digest, FULL.of_training("replicate 2").digest, FULL.digest}
+    assert len(others) == 3
+    assert training.exchange == f"{TOKEN} replicate 1"
+
+
+def test_a_list_of_keys_and_numbers_of_groups_fit_together():
+    config = make_setup(keys=KEYS, least_parties=(3,)).to_config()
+    Setup.from_config(config)
+    # Parties with different columns have keys and no secure sums.
+    Setup.from_config({**config, LEAST: []})
+    for changes in ({LEAST: [3, 3]}, {KEYS_NAME: []}, {KEYS_NAME: list(KEYS[:2])}):
+        with pytest.raises(FormError):
+            Setup.from_config({**config, **changes})

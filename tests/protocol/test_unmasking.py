@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from federations import KeysAgreed
+from federations import TOKEN, KeysAgreed
 from flwr.app import ConfigRecord, Context, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,7 +104,7 @@ class Parties:
         keys = tuple(secure.offer_key(own.state, running=False) for own in self.contexts)
         least = neighbours.least_parties(count, quorum)
         self.setup = KeysAgreed(keys=keys, least_parties=(least,))
-        self.circle = neighbours.circle_of(keys, least, "token")
+        self.circle = neighbours.circle_of(keys, least, TOKEN)
         rng = np.random.default_rng(seed)
         self.vectors = rng.integers(0, 100, (count, WORDS)).astype(np.uint64)
 
@@ -194,7 +194,7 @@ def test_a_resumed_run_unmasks_its_last_sum_for_the_same_parties_only():
     parties.answer(server, 0)
     keys = [secure.offer_key(own.state, running=False) for own in parties.contexts]
     parties.setup.keys = tuple(keys)
-    parties.circle = neighbours.circle_of(parties.setup.keys, 3, "token")
+    parties.circle = neighbours.circle_of(parties.setup.keys, 3, TOKEN)
     server = parties.unmasking({k: parties.masked(k) for k in range(4)})
     with pytest.raises(FederationError, match="unmasked before, for other parties"):
         parties.answer(server, 0)
@@ -350,7 +350,8 @@ def stream_of(parties, one, other):
     keys = [bytes.fromhex(key) for key in parties.setup.keys]
     private = parties.contexts[one].state[secure.SECURE]["key"]
     (pair,) = pair_keys(private, keys, [other])
-    return streams([(mask_key(pair, b"token 0 sums 1"), 1)], SIZE), pair.sign
+    purpose = parties.contexts[0].state[secure.SECURE]["purpose"]  # the same at all parties
+    return streams([(mask_key(pair, purpose), 1)], SIZE), pair.sign
 
 
 @pytest.mark.parametrize(("quorum", "lost"), [(0.5, ()), (0.5, (1, 4)), (1.0, ())])

@@ -514,14 +514,14 @@ def test_a_party_keeps_its_group_for_the_run():
     with pytest.raises(FederationError, match="keys are not those of the first"):
         masked(contexts[0], other)
     # Nor in the agreement after the totals.
-    other.exchange = "next"
+    other.exchange = "f" * 16
     with pytest.raises(FederationError, match="keys are not those of the first"):
         masked(contexts[0], other)
-    alone = KeysAgreed(keys=setup.keys, least_parties=(6,), exchange="next")
+    alone = KeysAgreed(keys=setup.keys, least_parties=(6,), exchange="f" * 16)
     with pytest.raises(FederationError, match="keys are not those of the first"):
         masked(contexts[0], alone)
     # Another group may have gone.
-    rest = KeysAgreed(keys=setup.keys[:3], groups=(1, 1, 1), least_parties=(3,), exchange="next")
+    rest = KeysAgreed(keys=setup.keys[:3], groups=(1, 1, 1), least_parties=(3,), exchange="f" * 16)
     masked(contexts[0], rest)
 
 

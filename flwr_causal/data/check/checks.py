@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
-from flwr_causal.core.limits import LARGEST
+from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
             }
             _check_kinds(name, filled, policy, found)
         if name not in found.dropped:
-            _check_values(name, holders, policy, found)
+            _check_values(name, holders, reports, policy, found)
         if has_states and name not in found.dropped:
             _check_states(name, holders, reports, policy, found)
         elif name in shared and name not in found.dropped:
@@ -191,7 +191,7 @@ def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
     _check_rows({party: report}, policy, found)
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
-            _check_values(column.name, {party: column}, policy, found)
+            _check_values(column.name, {party: column}, {party: report}, policy, found)
     return in_words(found.problems)
 
 
@@ -345,9 +345,16 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                 found.add(party, name, problem, "make it the same everywhere")
 
 
-def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) -> None:
-    """Find missing, infinite and too large values."""
+def _check_values(
+    name: str,
+    holders: Holders,
+    reports: Mapping[str, TableReport],
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Find missing, infinite, too large and too small values."""
     for party, column in holders.items():
+        before = len(found.problems)
         for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
             allowed = policy.missing_values == "keep" and word == "missing"
             if count and policy.missing_values != "drop" and not allowed:
@@ -356,6 +363,20 @@ def _check_values(name: str, holders: Holders, policy: Policy, found: Findings) 
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
             found.add(party, name, problem, "give the column a larger unit")
+        # Of incomplete columns there are no sums.
+        if len(found.problems) == before and _is_too_small(column, reports[party]):
+            problem = f"values so small that sums lose them (sums of squares below {SMALLEST:g})"
+            remedy = "rescale it: give the column a smaller unit, the same at all parties"
+            found.add(party, name, problem, remedy)
+
+
+def _is_too_small(column: ColumnReport, report: TableReport) -> bool:
+    """Return whether a column that is not 0 is lost in sums of squares."""
+    summed = report.has_sums and report.rows_of_means > 0 and column.is_number
+    if not summed or report.is_empty(column) or column.states:
+        return False
+    squares = column.mean**2 if column.distinct_one else column.squares
+    return squares < SMALLEST and not (column.distinct_one and column.mean == 0)
 
 
 def _check_states(

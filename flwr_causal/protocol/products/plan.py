@@ -18,6 +18,7 @@ import numpy as np
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.secure.masks import streams
+from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.words import Size
 
 if TYPE_CHECKING:
@@ -265,14 +266,8 @@ class Plan:
     @property
     def digest(self) -> bytes:
         """What masks and seals are bound to: 32 bytes that differ between plans."""
-        hashed = hashlib.blake2b(digest_size=32)
-        arrays = self.to_arrays()
-        if self.columns is not None:
-            hashed.update(self.columns.meaning.encode())
-            arrays["wanted"] = self.columns.wanted.astype(np.uint8)
-        for array in arrays.values():
-            hashed.update(repr(array.shape).encode() + array.astype("<i8").tobytes())
-        return hashed.digest()
+        columns = None if self.columns is None else (*self.columns,)
+        return purpose_of("plan", self.to_arrays(), columns)
 
 
 def _stretches(places: IntArray, num_folds: int) -> IntArray:

@@ -22,6 +22,7 @@ from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.products.matrices import weighted_products
 from flwr_causal.protocol.secure.keys import KEY_BYTES
 from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
+from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.words import WORD_BYTES, Size
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ _COUNTER = bytes(12)
 
 def mask_of(seed: bytes, receiver: int, rows: int, columns: int) -> Words:
     """Return the mask of the table for one party, shape (rows, columns)."""
-    label = f"table for {receiver}".encode()
-    key = hashlib.blake2b(label, key=seed, digest_size=KEY_BYTES).digest()
+    purpose = purpose_of("mask of the table for", receiver, rows, columns)
+    key = hashlib.blake2b(purpose, key=seed, digest_size=KEY_BYTES).digest()
     return streams([(key, 1)], Size(rows * columns)).reshape(rows, columns)
 
 
-def sealed(table: Words, pair: PairKey, sender: bytes, nonce: bytes, plan: bytes) -> bytes:
+def sealed(table: Words, pair: PairKey, sender: bytes, nonce: bytes, purpose: bytes) -> bytes:
     """Return a masked table as it travels through the server: nonce, ciphertext, seal.
 
     Parameters
@@ -65,8 +66,8 @@ def sealed(table: Words, pair: PairKey, sender: bytes, nonce: bytes, plan: bytes
         The sender's public key.
     nonce : bytes
         Drawn for this message.
-    plan : bytes
-        The digest of the plan.
+    purpose : bytes
+        What all parties are asked: the run, the agreement and the plan.
 
     Raises
     ------
@@ -79,24 +80,24 @@ def sealed(table: Words, pair: PairKey, sender: bytes, nonce: bytes, plan: bytes
             f"a masked table has {len(data) / 2**30:.1f} GiB, and at most 2 can be sent: divide "
             "the rows among several runs, or the columns among several parties"
         )
-    return nonce + AESGCM(_key(pair, sender, nonce)).encrypt(_COUNTER, data, plan)
+    return nonce + AESGCM(_key(pair, sender, nonce)).encrypt(_COUNTER, data, purpose)
 
 
-def opened(box: bytes, pair: PairKey, sender: bytes, plan: bytes) -> tuple[bytes, Words]:
+def opened(box: bytes, pair: PairKey, sender: bytes, purpose: bytes) -> tuple[bytes, Words]:
     """Return the nonce and the words of a table that has arrived.
 
     Raises
     ------
     FederationError
-        If it is not what the sender sealed for this plan.
+        If it is not what the sender sealed for this purpose.
     """
     nonce = box[:NONCE_BYTES]
     try:
-        data = AESGCM(_key(pair, sender, nonce)).decrypt(_COUNTER, box[NONCE_BYTES:], plan)
+        data = AESGCM(_key(pair, sender, nonce)).decrypt(_COUNTER, box[NONCE_BYTES:], purpose)
     except InvalidTag:
         raise FederationError(
             f"The masked table of party {pair.place + 1} (in the run's order) was altered, or is "
-            "of another plan: start the run again."
+            "of another plan or agreement: start the run again."
         ) from None
     return nonce, np.frombuffer(data, dtype="<u8")
 
@@ -148,14 +149,15 @@ def reply_mask(
     place : int
         Of the party itself.
     purpose : bytes
-        What all parties are asked, the plan and the weights.
+        What all parties are asked: the run, the agreement, the plan and the weights.
     length : int
         Words.
     """
     keys = []
     for pair in pairs:
         first, second = sorted((place, pair.place))
-        keys += mask_keys([pair], b"products" + nonces[first] + nonces[second] + purpose)
+        own = purpose_of("sums of products", nonces[first], nonces[second], purpose, length)
+        keys += mask_keys([pair], own)
     return streams(keys, Size(length))
 
 
@@ -198,7 +200,7 @@ class PartyTable(NamedTuple):
         pairs : iterable of PairKey
             With all other parties.
         purpose : bytes
-            The agreement.
+            What all parties are asked: the run, the agreement and the plan.
 
         Returns
         -------
@@ -208,7 +210,7 @@ class PartyTable(NamedTuple):
         plan = self.plan
         found = np.zeros((*plan.presence.shape, DIGEST_BYTES), dtype=np.uint8)
         for pair in pairs:
-            key = mask_key(pair, b"values of columns" + purpose + plan.digest)
+            key = mask_key(pair, purpose_of("values of columns", purpose, plan.digest))
             patterns, columns = plan.shared(self.place, pair.place)
             words = self.rows(patterns).astype("<u8")
             for column in columns if len(words) else ():
@@ -338,5 +340,4 @@ def _own_rows(plan: Plan, block: Block) -> list[tuple[int, slice]]:
 
 
 def _key(pair: PairKey, sender: bytes, nonce: bytes) -> bytes:
-    label = b"table of " + sender + nonce
-    return hashlib.blake2b(label, key=pair.key, digest_size=KEY_BYTES, person=b"table").digest()
+    return mask_key(pair, purpose_of("table of", sender, nonce))

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from flwr_causal.errors import FederationError
+from flwr_causal.protocol.setup_form import is_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,6 +47,21 @@ def new_private_key() -> bytes:
 def public_key(private: bytes) -> bytes:
     """Return the public key of a private key, 32 bytes."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def is_public_key(text: object) -> bool:
+    """Return whether a text is a public key from which a key of a pair follows.
+
+    Points of small order give everyone the same key: they are none.
+    """
+    if not is_key(text):
+        return False
+    other = X25519PublicKey.from_public_bytes(bytes.fromhex(str(text)))
+    try:
+        X25519PrivateKey.generate().exchange(other)
+    except ValueError:
+        return False
+    return True
 
 
 def pair_keys(

@@ -29,7 +29,14 @@ _COUNTER = bytes(_BLOCK_BYTES)
 
 
 def mask_key(pair: PairKey, purpose: bytes) -> bytes:
-    """Return the key of the mask of a pair of parties, for one purpose; the pair's key stays."""
+    """Return a key of a pair of parties for one purpose; the pair's key stays.
+
+    Parameters
+    ----------
+    pair : PairKey
+    purpose : bytes
+        Of :func:`~flwr_causal.protocol.secure.purposes.purpose_of`.
+    """
     return hashlib.blake2b(purpose, key=pair.key, digest_size=KEY_BYTES).digest()
 
 

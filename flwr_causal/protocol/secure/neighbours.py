@@ -7,7 +7,6 @@ single-server aggregation with (poly)logarithmic overhead").
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
+from flwr_causal.protocol.secure.purposes import purpose_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -115,7 +115,7 @@ def circle_of(keys: tuple[str, ...], least: int, token: str) -> Circle:
     chosen = _fewest_neighbours(count, least) if COMPLETE < count > least else None
     if chosen is None:
         return Circle(tuple(places), count // 2, least, least)
-    drawn = {place: hashlib.blake2b(f"{token} {keys[place]}".encode()).digest() for place in places}
+    drawn = {place: purpose_of("place in the circle", token, keys[place]) for place in places}
     neighbours, shares = chosen
     return Circle(tuple(sorted(places, key=drawn.__getitem__)), neighbours // 2, shares, least)
 

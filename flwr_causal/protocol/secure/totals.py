@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.schema import MOST_ROWS
 from flwr_causal.protocol.secure import exact
 from flwr_causal.protocol.secure.ring import SumError
 from flwr_causal.protocol.secure.words import Size
@@ -99,7 +100,7 @@ def report_of(
         )
     rows, *sums = exact.decoded(total[_FRAME:], parties)
     n = int(rows)
-    if n < 1 or rows != n:
+    if not 1 <= n <= parties * MOST_ROWS or rows != n:
         raise SumError(f"all parties together have {float(rows):g} rows")
     columns = []
     for name, held, first, second in zip(names, sums[::3], sums[1::3], sums[2::3], strict=True):

@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.secure.keys import KEY_BYTES, sign_of
-from flwr_causal.protocol.secure.masks import streams
+from flwr_causal.protocol.secure.masks import mask_key, streams
+from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.shamir import PRIME, secret_of, shares_of
 from flwr_causal.protocol.secure.totals import TOTALS
 from flwr_causal.protocol.secure.words import WORD_BYTES
@@ -61,6 +62,7 @@ UNMASKING = Exchange(
             "two in this sum",
             ("holders", KEY_BYTES),
             "bytes",
+            dtype="uint8",
         ),
     ),
     weight="one",
@@ -223,10 +225,7 @@ class Unmasking:
 
 
 def _box_key(pair: PairKey, purpose: bytes, sender: bytes) -> bytes:
-    label = b"share of " + sender
-    return hashlib.blake2b(
-        label + purpose, key=pair.key, digest_size=KEY_BYTES, person=b"share"
-    ).digest()
+    return mask_key(pair, purpose_of("share of", sender, purpose))
 
 
 def _as_bytes(number: int) -> bytes:

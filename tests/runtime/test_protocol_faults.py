@@ -1,0 +1,261 @@
+"""Every message of secure sums and masked tables under every fault, at both ends."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federations import app_of, make_federation
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from flwr_causal import simulate
+from flwr_causal.errors import CausalError
+from flwr_causal.protocol import records
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.consensus import ROUND
+from flwr_causal.protocol.replay import REPLAY
+from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.protocol.secure.totals import TOTALS
+from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.simulations.relay import KilledError, Relay
+from flwr_causal.testing.faults import FAULTS, Scene
+
+ROWS = make_federation(d=3, n=80, parties=4, seed=1).tables
+ADMM = {"secure_aggregation": True, "max_rounds": 6}
+
+
+def by_columns():
+    whole = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=list("abcd"))
+    whole["c"] += 0.9 * whole["a"]
+    whole.insert(0, "row_id", np.arange(60))
+    return [whole[["row_id", *names]] for names in ("ab", "bc", "d")]
+
+
+COLUMNS = by_columns()
+#: By message: the run, and the exchange that declares it.
+MESSAGES = {
+    "totals": ("notears-admm", ROWS, ADMM, TOTALS),
+    "unmasking": ("notears-admm", ROWS, ADMM, UNMASKING),
+    "round": ("notears-admm", ROWS, ADMM, ROUND),
+    "align": ("moments", COLUMNS, {"row_id": "row_id"}, ALIGN),
+    "masked tables": ("moments", COLUMNS, {"row_id": "row_id"}, MASKED_TABLES),
+    "products": ("moments", COLUMNS, {"row_id": "row_id"}, PRODUCTS),
+}
+
+
+def ended(method, tables, **options):
+    """The run, or None and the text of its error; a raw error is raised."""
+    try:
+        return simulate(method, tables, **options), ""
+    except CausalError as error:
+        return None, str(error)
+
+
+def name_of(message):
+    return records.config_of(message.content).get("exchange", "")
+
+
+class Faulty(Relay):
+    """Replaces the replies of the last party in one exchange, in every attempt."""
+
+    def __init__(self, grid, name, exchange, fault):
+        super().__init__(grid)
+        self.name, self.exchange, self.fault = name, exchange, fault
+        self.honest, self.applied, self.number = {}, 0, None
+
+    def after(self, messages, replies):
+        faulty = max(self.grid.get_node_ids())
+        request = next((m for m in messages if m.metadata.dst_node_id == faulty), None)
+        own = next((r for r in replies if r.metadata.src_node_id == faulty), None)
+        if request is None or own is None or not own.has_content():
+            return replies
+        arrived, number = [own], records.config_of(request.content).get("round")
+        key = (name_of(request), number)
+        before = [reply for one, reply in self.honest.items() if one != key]
+        # One exchange of the name: a method may have several.
+        if name_of(request) == self.name and self.number in (None, number):
+            self.number = number
+            other = next((one for one in replies if one is not own), None)
+            scene = Scene(request, own, before[-1] if before else None, other, self.exchange)
+            changed = self.fault.arrives(scene)
+            self.applied += changed is not None
+            arrived = [own] if changed is None else list(changed)
+        self.honest[key] = own
+        return [one for one in replies if one is not own] + arrived
+
+
+#: Those of which other tests have the faults, too.
+SLOW = ("round", "align")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in MESSAGES]
+)
+def test_a_faulty_reply_is_listed_or_ends_the_run_with_an_error(name):
+    method, tables, options, exchange = MESSAGES[name]
+    last, applied = f"party {len(tables) - 1}", 0
+    for fault in FAULTS:
+        if fault.schema:
+            continue
+        grids = []
+
+        def wrapped(grid, fault=fault, grids=grids):
+            grids.append(Faulty(grid, name, exchange, fault))
+            return grids[0]
+
+        found, text = ended(method, tables, wrap_grid=wrapped, **options)
+        if found is None:
+            # Where a reply looks like an honest one, nobody can tell whose it is.
+            assert fault.lie or last in text, f"{fault.name}: {text}"
+        else:
+            listed = [one["party"] for one in found.failures]
+            harmless = fault.once or fault.lie or fault.name in HARMLESS
+            assert harmless or listed == [last] or not grids[0].applied, fault.name
+        applied += bool(grids[0].applied)
+    assert applied > 25
+
+
+#: What is taken for the honest reply, or, of bytes that are no ids, for another one.
+HARMLESS = ("late", "delivered twice", "an id twice")
+
+
+@pytest.mark.parametrize("fault", [one for one in FAULTS if one.schema], ids=lambda one: one.name)
+def test_a_faulty_report_of_a_secure_run_names_the_party(fault):
+    class Reporting(Relay):
+        def after(self, messages, replies):
+            own = next((r for r in replies if r.metadata.src_node_id == 5), None)
+            if own is None or name_of(messages[0]) or not own.has_content():
+                return replies
+            others = [one for one in replies if one is not own]
+            (request,) = [m for m in messages if m.metadata.dst_node_id == 5]
+            changed = fault.arrives(Scene(request, own, None, next(iter(others), None)))
+            return others + ([own] if changed is None else list(changed))
+
+    found, text = ended("notears-admm", ROWS, wrap_grid=Reporting, **ADMM)
+    assert found is not None or "party 3" in text or "node 5" in text
+
+
+def test_a_faulty_answer_to_a_replay_is_no_raw_error(tmp_path):
+    class Killing(Relay):
+        def before(self, messages):
+            if records.config_of(messages[0].content).get("round") == 4:
+                raise KilledError
+            return messages
+
+    for number, fault in enumerate(one for one in FAULTS if not one.schema):
+        options = {**ADMM, "output_dir": tmp_path / str(number)}
+        with pytest.raises(KilledError):
+            simulate("notears-admm", ROWS, wrap_grid=Killing, **options)
+        grids = []
+
+        def wrapped(grid, fault=fault, grids=grids):
+            grids.append(Faulty(grid, REPLAY.name, REPLAY, fault))
+            return grids[0]
+
+        found, text = ended("notears-admm", ROWS, wrap_grid=wrapped, resume=True, **options)
+        assert found is not None or "party 3" in text, fault.name
+
+
+# -- what a party is sent --------------------------------------------------------------------------
+
+
+def arrays_with(change):
+    def apply(content):
+        record = content.get("arrays")
+        if not isinstance(record, ArrayRecord) or not len(record):
+            return False
+        content["arrays"] = ArrayRecord(change(dict(record.items())))
+        return True
+
+    return apply
+
+
+def each(change):
+    return arrays_with(lambda record: {k: Array(change(v.numpy())) for k, v in record.items()})
+
+
+def with_bytes(data):
+    return arrays_with(
+        lambda record: {k: Array(v.dtype, v.shape, v.stype, data) for k, v in record.items()}
+    )
+
+
+def config_with(**changes):
+    def apply(content):
+        plain = dict(content["config"])
+        wrong = {k: v for k, v in changes.items() if k in plain}
+        content["config"] = ConfigRecord({**plain, **wrong})
+        return bool(wrong)
+
+    return apply
+
+
+def without(content):
+    return bool(content.pop("arrays", None))
+
+
+REQUESTS = {
+    "text": each(lambda values: values.astype(str)),
+    "float": each(lambda values: values.astype(np.float64) + 0.5),
+    "complex": each(lambda values: values.astype(np.complex128)),
+    "one more axis": each(lambda values: values[None]),
+    "one entry fewer": each(lambda values: values[:-1]),
+    "NaN": each(lambda values: np.full(values.shape, np.nan)),
+    "renamed": arrays_with(lambda record: {f"{k}-": v for k, v in record.items()}),
+    "one more": arrays_with(lambda record: {**record, "more": Array(np.zeros(2))}),
+    "none": without,
+    "garbage": with_bytes(b"garbage" * 9),
+    "cut": with_bytes(b"\x93NUMPY\x01\x00"),
+    "no bytes": with_bytes(b""),
+    "number text": config_with(round="1"),
+    "number float": config_with(round=0.5),
+    "number NaN": config_with(round=float("nan")),
+    "number negative": config_with(round=-1),
+    "number huge": config_with(round=2**62),
+    "within": config_with(within=2),
+    "within text": config_with(within="yes"),
+    "requests": config_with(requests="[[]"),
+    "requests of another form": config_with(requests='{"a": 1}'),
+    "rows of the agreement": config_with(**{"setup-num-rows": "many"}),
+    "variances of the agreement": config_with(**{"setup-variance": [float("nan")] * 3}),
+    "keys of the agreement": config_with(**{"setup-keys": ["0"] * 4}),
+    "groups of the agreement": config_with(**{"setup-least-parties": [3, 3]}),
+}
+FORMED = ("FormError", "RefusedError", "AskedOtherwiseError", "FederationError")
+
+
+@pytest.mark.parametrize("name", ["totals", "unmasking", "replay"])
+@pytest.mark.parametrize("change", REQUESTS)
+def test_a_party_refuses_a_message_of_another_form(name, change, tmp_path):
+    """And the honest one that follows is answered."""
+    seen = []
+
+    class Server(Relay):
+        def before(self, messages):
+            fourth = records.config_of(messages[0].content).get("round") == 4
+            if name == "replay" and fourth and not (tmp_path / "killed").exists():
+                (tmp_path / "killed").touch()
+                raise KilledError
+            if name_of(messages[0]) == name and not seen:
+                content = RecordDict(dict(messages[0].content))
+                if REQUESTS[change](content):
+                    wrong = Message(content, dst_node_id=2, message_type="train")
+                    seen.extend(self.grid.send_and_receive([wrong]))
+            return messages
+
+    options = {**ADMM, "output_dir": tmp_path}
+    if name == "replay":
+        with pytest.raises(KilledError):
+            simulate("notears-admm", ROWS, wrap_grid=Server, **options)
+    found = simulate("notears-admm", ROWS, wrap_grid=Server, resume=True, **options)
+    assert found.status == "completed"
+    assert found.failures == []
+    for reply in seen:
+        assert reply.has_error()
+        assert reply.error.reason.split(":")[0] in FORMED, reply.error.reason
+
+
+def test_a_party_without_a_name_of_an_exchange_says_so():
+    grid = LocalGrid(app_of(ROWS), 4)
+    content = records.message_content(None, {"round": 1})
+    (reply,) = grid.send_and_receive([Message(content, dst_node_id=2, message_type="train")])
+    assert "no agreement with the others" in reply.error.reason

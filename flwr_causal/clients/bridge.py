@@ -238,8 +238,9 @@ def _unchanged(source: Source, context: Context, own: PartyDoor) -> Source:
 def _read_setup(config: Mapping[str, Any], *, known: bool) -> Setup:
     """Return the setup of a record; one that was ``known`` before need not be read again."""
     exchange = config[f"{PREFIX}exchange"]
-    if known and exchange and exchange in _last_setup:
-        return _last_setup[exchange]
+    # One look-up: another thread may put another agreement there meanwhile.
+    if known and exchange and (last := _last_setup.get(exchange)) is not None:
+        return last
     setup = Setup.from_config(config)
     _last_setup.clear()
     _last_setup[exchange] = setup
@@ -288,6 +289,10 @@ def _answer(
     if config.get("exchange") == UNMASKING.name:
         return _unmasking(client, message, note)
     exchange = exchange_of(client.contract, config)
+    # Before anything is computed with what was sent.
+    agreed = client.contract.sizes(client.setup, client.num_rows)
+    masked = client.setup.masked and not exchange.open
+    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -298,9 +303,6 @@ def _answer(
         answered.append((part.training, own))
     if isinstance(exchange, Bundle):
         weight = 1 if exchange.weight == "one" else client.num_rows
-    agreed = client.contract.sizes(client.setup, client.num_rows)
-    masked = client.setup.masked and not exchange.open
-    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
     number = int(config[records.NUMBER])
     kept: dict[str, ConfigRecord] = {}
     if masked:
@@ -439,9 +441,11 @@ def _replay(
     context = client.context
     for key in [key for key in context.state if key.endswith(MEMORIES)]:
         context.state.pop(key)
+    agreed = client.contract.sizes(client.setup, client.num_rows)
     for content in requests:
         earlier = _client_type(clients, config)(client.source, context, client.setup)
         exchange = exchange_of(client.contract, records.config_of(content))
+        door.sizes_of(exchange, content, agreed)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, config)

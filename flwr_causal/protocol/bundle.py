@@ -10,10 +10,12 @@ moments"``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.exchange import Exchange, Known, Sent
 from flwr_causal.protocol.replies import Replies
 
@@ -34,6 +36,9 @@ _HEAD = (
     Sent(SEED, "seed of the random draws of rows"),
 )
 _REPLICATE, _WITHOUT = "replicate ", "without "
+_NAME = re.compile(rf"(?:{_REPLICATE}([1-9][0-9]{{0,5}})|{_WITHOUT}([1-9][0-9]{{0,5}}))?")
+#: The most replicates of a run; their sums are held at the same time.
+MOST_REPLICATES = 10_000
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,21 @@ class Training:
 
     @classmethod
     def of(cls, name: str) -> Training:
-        """Return the training of a name."""
-        if name.startswith(_WITHOUT):
-            return cls(without=int(name.removeprefix(_WITHOUT)))
-        return cls(int(name.removeprefix(_REPLICATE))) if name else cls()
+        """Return the training of a name.
+
+        Raises
+        ------
+        ConfigError
+            If no run has a training of this name.
+        """
+        found = _NAME.fullmatch(name)
+        numbers = [int(number or 0) for number in found.groups()] if found else [0]
+        if found is None or max(numbers) > MOST_REPLICATES:
+            raise ConfigError(
+                f"No run has a training '{name:.40}': install the same version of flwr-causal on "
+                "all machines."
+            )
+        return cls(*numbers)
 
     def named(self, name: str) -> str:
         """Return the name of one of its things in a bundle."""
@@ -163,10 +179,12 @@ def exchange_of(contract: Contract, values: Mapping[str, Any]) -> Exchange:
     Raises
     ------
     ConfigError
-        If the contract has no such exchange.
+        If the contract has no such exchange, or a training is named twice.
     """
     if TRAININGS not in values:
         return contract.find(values.get("exchange"))
+    if len(set(values[TRAININGS])) < len(values[TRAININGS]):
+        raise ConfigError("The server asks one training twice in a message: start the run anew.")
     pairs = zip(values[TRAININGS], values[EXCHANGES], strict=True)
     return bundle_of([Part(Training.of(name), contract.find(own)) for name, own in pairs])
 

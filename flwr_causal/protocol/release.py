@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.privacy.release import NUM_OCTAVES
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 #: The directory of a party's releases, and the key of the node config that gives it another path.
 RELEASES = "releases"
+#: The names of the files in it.
+RELEASE_NAME = re.compile(r"[0-9a-f]{32}\.json")
 
 OCTAVES = Exchange(
     "octaves",

@@ -21,6 +21,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import MOST_REPLICATES
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
 
-
-#: The most bootstrap replicates; their sums are held at the same time.
-MOST_REPLICATES = 10_000
 
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -317,13 +318,13 @@ class TableReport:
                 bool(values.get("withheld", 0)),
                 str(values.get("ids-problem", "")),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error
 
 
 def _names(text: str) -> tuple[str, ...]:
     """Return the texts of a JSON list."""
-    listed = json.loads(text)
+    listed = json_of(text)
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise ValueError(f"no list of names: {text}")
     return tuple(listed)

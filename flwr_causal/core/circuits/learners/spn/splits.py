@@ -31,6 +31,8 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtri, xlogy
 
+from flwr_causal.core.threads import Shared, single_threaded
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -251,13 +253,27 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
+def _ignored() -> Iterator[None]:
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        # Fewer different rows than clusters: some stay empty.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+_without_warnings = Shared(_ignored)
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Run the block with one thread.
 
     Nodes have few rows. On a busy machine several threads take many times as long for them, as they
     wait for each other.
     """
-    with _controller().limit(limits=1):
+    # The threads of OpenMP are limited for the calling thread only, those of BLAS for all.
+    with single_threaded(), _controller().limit(limits=1, user_api="openmp"):
         yield
 
 
@@ -281,7 +297,6 @@ def cluster_rows(
     """
     import sklearn
     from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
 
     matrix, weights = coded.matrix, row_weights
     if len(matrix) <= clusters:
@@ -301,11 +316,9 @@ def cluster_rows(
     )
     with (
         one_thread(),
-        warnings.catch_warnings(),
+        _without_warnings(),
         sklearn.config_context(assume_finite=True, skip_parameter_validation=True),
     ):
-        # Fewer different rows than clusters: some stay empty.
-        warnings.simplefilter("ignore", ConvergenceWarning)
         means.fit(matrix, sample_weight=weights)
     labels = means.labels_ if matrix is coded.matrix else means.predict(coded.matrix)
     return np.asarray(labels, dtype=np.int64)

@@ -274,6 +274,8 @@ class TableReport:
                 "distinct_one": [bool(flag) for flag in values["distinct-one"]],
                 "copy_of": [None if k < 0 else int(k) for k in values["copy-of"]],
             }
+            if max(values["copy-of"], default=-1) >= number:
+                raise ValueError("a copy of a column that is not there")
             if has_sums:
                 facts["mean"] = [float(value) for value in values["means"]]
                 facts["remainder"] = [float(value) for value in values["remainders"]]

@@ -6,6 +6,7 @@ import struct
 import tracemalloc
 import zipfile
 from copy import deepcopy
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -141,7 +142,7 @@ def test_each_number_in_the_arrays_of_packed_circuits():
             for value in (20_000_000, -1, 2**62, np.nan):
                 changed = arrays[name].astype(np.float64 if value != value else np.int64)
                 changed.flat[-1] = value
-                given = {**arrays, name: changed}
+                given = partial(Circuit.from_arrays, own.domain, {**arrays, name: changed})
                 check = refused if name.endswith(structure) else tried
                 with np.errstate(invalid="ignore"):
                     check(

@@ -158,7 +158,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Continue the interrupted run that ``output_dir`` holds, after its last exchange. If the
         directory holds no run, a new one starts; a completed run is returned. Method, options
         and tables must be the same; a party that is missing is left out of the exchanges until it
-        is back. Without ``resume`` an earlier run in the directory is replaced.
+        is back. Without ``resume`` an earlier run in the directory is replaced, and other files of
+        the results' names are an error.
     row_id : str, default ""
         Column of ids: rows of different parties with the same id describe the same subject. It is
         no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold

@@ -21,7 +21,7 @@ _FORMULA = re.compile(
     r"[\s'\"\x00-\x20\ufeff\u200b-\u200f\u2060]*"
     r"[=+\-@\uff1d\uff0b\uff0d\uff20\t\r\n]"
 )
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?( ± [\d.]+)?", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
 def guarded(text: str) -> str:

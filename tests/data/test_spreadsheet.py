@@ -43,10 +43,10 @@ def begins_a_formula(cell):
 def test_a_guarded_text_is_no_formula_and_comes_back(text):
     assert unguarded(guarded(text)) == text
     assert guarded(text) in (text, f"'{text}")
-    assert not begins_a_formula(guarded(text)) or "± " in text
+    assert not begins_a_formula(guarded(text))
 
 
-@pytest.mark.parametrize("text", ["-0.5", "+3", "1e-5", "-.5E+3", "-53.56 ± 15.51", "a=b", "'tis"])
+@pytest.mark.parametrize("text", ["-0.5", "+3", "1e-5", "-.5E+3", "a=b", "'tis"])
 def test_numbers_and_harmless_texts_stay_as_they_are(text):
     assert guarded(text) == text
 

@@ -1,5 +1,6 @@
 """A run replaces files of earlier runs only, and nobody but their owner can read what it writes."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -108,11 +109,11 @@ def test_the_files_of_an_earlier_version_are_those_of_a_run(tmp_path, finished):
 
 
 def test_a_save_that_ends_halfway_leaves_no_foreign_files(tmp_path, finished, monkeypatch):
-    finished.save(tmp_path)
+    dataclasses.replace(finished, graph=None, scores=None, model=None).save(tmp_path)
     replace = Path.replace
 
     def stopped(path, target):
-        if path.name == "graph.json":
+        if path.name == "history.jsonl":  # graph.json is there already
             raise KeyboardInterrupt
         return replace(path, target)
 
@@ -120,6 +121,7 @@ def test_a_save_that_ends_halfway_leaves_no_foreign_files(tmp_path, finished, mo
     with pytest.raises(KeyboardInterrupt):
         finished.save(tmp_path)
     monkeypatch.undo()
+    assert (tmp_path / "graph.json").is_file()
     finished.save(tmp_path)
     np.testing.assert_array_equal(Run.load(tmp_path).graph.weights, finished.graph.weights)
 
@@ -160,7 +162,18 @@ def test_a_link_is_replaced_and_not_what_it_names(tmp_path, finished):
         simulate("moments", PARTIES, output_dir=tmp_path / "linked")
 
 
-def test_forgetting_deletes_what_runs_keep_and_nothing_else(tmp_path):
+def test_what_no_run_has_written_is_not_removed(tmp_path, finished):
+    finished.save(tmp_path)
+    (tmp_path / "answers.csv").write_text("my own")
+    (tmp_path / "exchanges").mkdir()
+    run_directory.remove(tmp_path, NAMES)
+    assert {path.name for path in tmp_path.iterdir()} == {"answers.csv", "exchanges"}
+
+
+def test_forgetting_deletes_what_runs_keep_and_nothing_else(tmp_path, finished):
+    finished.save(tmp_path / "finished")
+    (tmp_path / "finished" / "exchanges").mkdir()
+    (tmp_path / "finished" / "exchanges" / "notes").write_text("my own")
     (tmp_path / "other" / "exchanges").mkdir(parents=True)
     (tmp_path / "other" / "exchanges" / "notes").write_text("my own")
     (tmp_path / "other" / "run.json").write_text('{"status": "done"}')
@@ -168,7 +181,10 @@ def test_forgetting_deletes_what_runs_keep_and_nothing_else(tmp_path):
     (tmp_path / "releases" / "v1.json").write_text("{}")
     before = contents(tmp_path)
     with pytest.raises(CheckpointError, match="no run"):
-        forget(tmp_path)
+        forget(tmp_path / "other")
+    with pytest.raises(CheckpointError, match="no run"):
+        forget(tmp_path / "releases")
+    assert forget(tmp_path) == []
     with pytest.raises(KeyboardInterrupt):
         simulate("moments", PARTIES, output_dir=tmp_path / "own", wrap_grid=Interrupted)
     assert forget(tmp_path) == [tmp_path / "own" / "exchanges"]

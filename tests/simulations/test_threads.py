@@ -97,6 +97,8 @@ def test_settings_of_the_process_hold_until_the_last_block_ends():
         pool.submit(first.__enter__).result()
         pool.submit(other.__enter__).result()
         with threads.single_threaded(), second:
+            with quiet(logging.WARNING):
+                assert FLOWER_LOGGER.level == logging.ERROR
             pool.submit(first.__exit__, None, None, None).result()
             pool.submit(other.__exit__, None, None, None).result()
             assert {*blas_threads()} == {1}

@@ -232,7 +232,7 @@ class Run(RunRecord):
 
     def _replace(self, target: Path, part: Path) -> None:
         """Put the files of a run in the place of those of an earlier one."""
-        names = sorted((file.name for file in part.iterdir()), key=RUN_FILE.__eq__)
+        names = sorted(file.name for file in part.iterdir())
         if (about := about_run(target)) is not None:
             # Should this end halfway, the next run knows which files are there.
             listed = [*own_files(target).union(names)]
@@ -242,7 +242,7 @@ class Run(RunRecord):
         if is_page(target / PAGE):
             (target / PAGE).unlink()
         # run.json is the last file: if it exists, the others do.
-        for name in names:
+        for name in sorted(names, key=RUN_FILE.__eq__):
             (part / name).replace(target / name)
 
     def _write(self, target: Path, *, influence: bool) -> None:

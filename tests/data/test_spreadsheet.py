@@ -90,6 +90,7 @@ def test_kinds_of_columns_and_missing_values_stay(tmp_path):
     before = frame.copy()
     write_csv(frame, tmp_path / "t.csv", index=True)
     pd.testing.assert_frame_equal(frame, before)
+    assert "\n'=r," in (tmp_path / "t.csv").read_text()
     again = read_csv(tmp_path / "t.csv", index_col=0)
     assert [*again.index] == [*frame.index]
     assert again["a"].tolist()[::2] == ["=1", "b"]
@@ -101,7 +102,7 @@ def test_kinds_of_columns_and_missing_values_stay(tmp_path):
     assert again["f"].tolist() == ["@x", "y", "z"]
 
 
-NAMES = ("=HYPERLINK(1)", "'=x", "-y", "'tis")
+NAMES = ("=HYPERLINK(1)", "'=x", "-y", "'tis ")
 
 
 def test_graphs_over_such_names_come_back(tmp_path):
@@ -119,7 +120,7 @@ def test_graphs_over_such_names_come_back(tmp_path):
 
 
 def test_names_that_a_user_wrote_without_a_guard_are_found(tmp_path):
-    (tmp_path / "edges.csv").write_text("source,target\n=a,'=b\n 'tis , =a \n")
+    (tmp_path / "edges.csv").write_text("source,target\n=a, '=b \n 'tis , =a \n")
     graph = read_edges(tmp_path / "edges.csv", ["=a", "'=b", "'tis"])
     assert [(cause, effect) for cause, effect, _ in graph.edges()] == [
         ("=a", "'=b"),

@@ -38,7 +38,8 @@ def found(name, **more):
 
 
 def blas_threads():
-    return [one["num_threads"] for one in threads._controller().info()]
+    found = threads._controller().info()
+    return [one["num_threads"] for one in found if one["user_api"] == "blas"]
 
 
 def test_runs_in_threads_find_what_they_find_alone(hasty):
@@ -90,7 +91,15 @@ def test_each_thread_has_the_number_of_its_own_run():
     assert len({run for _, run in seen}) == 3
 
 
-def test_settings_of_the_process_hold_until_the_last_block_ends():
+@pytest.fixture
+def two_threads():
+    """BLAS has two threads, whatever the environment says."""
+    with threads._controller().limit(limits=2, user_api="blas"):
+        assert {*blas_threads()} == {2}
+        yield
+
+
+def test_settings_of_the_process_hold_until_the_last_block_ends(two_threads):
     before, level = blas_threads(), FLOWER_LOGGER.level
     first, second, other = threads.single_threaded(), quiet(logging.ERROR), quiet(logging.WARNING)
     with ThreadPoolExecutor(1) as pool:
@@ -106,7 +115,7 @@ def test_settings_of_the_process_hold_until_the_last_block_ends():
     assert (blas_threads(), FLOWER_LOGGER.level) == (before, level)
 
 
-def test_a_limit_is_taken_back_by_another_thread():
+def test_a_limit_is_taken_back_by_another_thread(two_threads):
     before = blas_threads()
     first, second = threads.single_threaded(), threads.single_threaded()
     with ThreadPoolExecutor(1) as pool:

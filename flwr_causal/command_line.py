@@ -38,6 +38,7 @@ from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import forget as forgotten
+from flwr_causal.runtime.run_directory import PAGE, check_own, check_page
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
 from flwr_causal.strategies.options import check_names, public_names
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     import click
     import pandas as pd
 
-#: The page of a run in its directory.
-PAGE = "report.html"
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
 #: Of mixed tables it takes so many rows of each party, so many columns and the last one.
@@ -256,6 +255,8 @@ def run(
     given = {"seed": seed, **_options(method, option)}
     if output_dir is not None:
         given["output_dir"] = str(output_dir.absolute())
+        check_own(output_dir)
+        check_page(output_dir / PAGE)
     try:
         agreement_of(method, data, **{**given, "output_dir": None, "resume": False})
         found = simulate(
@@ -533,9 +534,12 @@ def reproduce(
             typer.echo(f"  {found.title}; {found.paper or 'no paper'}, {found.table or 'no table'}")
         return
     if copy is not None:
-        if copy.exists():
-            raise ConfigError(f"{copy} exists already: name a new file")
-        copy.write_text(scenarios.text_of(name), encoding="utf-8")
+        text = scenarios.text_of(name)
+        try:
+            with copy.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise ConfigError(f"{copy} exists already: name a new file") from None
         typer.echo(f"Change {copy}, then: flwr-causal reproduce {copy}")
         return
     # A comma with a space is part of a label.

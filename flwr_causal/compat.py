@@ -9,6 +9,8 @@ import logging
 import os
 import re
 from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE, ErrorCode
@@ -56,16 +58,21 @@ SERVER_NODE_ID = 1
 logging.getLogger("flwr_causal").parent = FLOWER_LOGGER
 
 
+# Flower has one run in a process; several threads may each have a simulated one.
+_run: ContextVar[int] = ContextVar("_run", default=0)
+
+
 def set_task_identity(run_id: int) -> None:
-    """Set the run of this process; ``flwr.app.Message`` cannot be built without one."""
+    """Set the run of this thread; ``flwr.app.Message`` cannot be built without one."""
+    _run.set(run_id)
     TaskIdentity.task_id = 1
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
 
 
 def own_run() -> int:
-    """Return Flower's number of the run of this process; 0 outside of a run."""
-    return TaskIdentity._run_id or 0
+    """Return Flower's number of the run of this thread or process; 0 outside of a run."""
+    return _run.get() or TaskIdentity._run_id or 0
 
 
 @contextmanager
@@ -73,22 +80,45 @@ def own_identity() -> Iterator[None]:
     """Give a run inside another one its own identity; the outer one is restored at the end."""
     names = ("_task_id", "_run_id", "_node_id")
     before = {name: getattr(TaskIdentity, name) for name in names}
+    run = _run.get()
     try:
         yield
     finally:
+        _run.set(run)
         for name, value in before.items():
             setattr(TaskIdentity, name, value)
 
 
+class _Levels:
+    """The levels that blocks ask for, of all threads; the first is that outside of all blocks."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.asked: list[int] = []
+        self.before = logging.NOTSET
+
+    def set(self, asked: list[int]) -> None:
+        if not self.asked:
+            self.before = FLOWER_LOGGER.level
+        self.asked = asked
+        FLOWER_LOGGER.setLevel(max(asked, default=self.before))
+
+
+_levels = _Levels()
+
+
 @contextmanager
 def quiet(level: int) -> Iterator[None]:
-    """Silence the messages of Flower's logger below a level."""
-    before = FLOWER_LOGGER.level
-    FLOWER_LOGGER.setLevel(level)
+    """Silence the messages of Flower's logger below a level, as long as any thread asks for it."""
+    with _levels.lock:
+        _levels.set([*_levels.asked, level])
     try:
         yield
     finally:
-        FLOWER_LOGGER.setLevel(before)
+        with _levels.lock:
+            rest = list(_levels.asked)
+            rest.remove(level)
+            _levels.set(rest)
 
 
 def before_exit(call: Callable[[], None]) -> None:
@@ -99,9 +129,10 @@ def before_exit(call: Callable[[], None]) -> None:
     add_exit_handler(call, run_before_force_exit=True)
 
 
-def set_message_id(message: Message, message_id: str) -> None:
-    """Give a message the id that Flower's own engines would give it on its way."""
+def set_message_id(message: Message, message_id: str, run_id: int) -> None:
+    """Give a message the id that Flower's own engines would give it on its way, and its run."""
     message.metadata.__dict__["_message_id"] = message_id
+    message.metadata.__dict__["_run_id"] = run_id
 
 
 def empty_run(run_id: int) -> FlowerRun:

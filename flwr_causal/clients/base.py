@@ -6,6 +6,7 @@ import sys
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -473,6 +474,7 @@ Key = tuple[int, int, str]
 LIMIT_BYTES = 256 * 2**20
 
 _entries: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+_lock = Lock()
 
 
 def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
@@ -491,14 +493,18 @@ def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
         Computes it from the party's rows.
     """
     key = (context.run_id, context.node_id, name)
-    if key in _entries:
-        _entries.move_to_end(key)
-        value: T = _entries[key][0]
-        return value
+    with _lock:
+        if key in _entries:
+            _entries.move_to_end(key)
+            known: T = _entries[key][0]
+            return known
+    # Without the lock: other runs may go on, and what is computed may itself be cached here.
     value = compute()
-    _entries[key] = (value, _size(value))
-    while len(_entries) > 1 and sum(size for _, size in _entries.values()) > LIMIT_BYTES:
-        _entries.popitem(last=False)
+    size = _size(value)
+    with _lock:
+        _entries[key] = (value, size)
+        while len(_entries) > 1 and sum(size for _, size in _entries.values()) > LIMIT_BYTES:
+            _entries.popitem(last=False)
     return value
 
 

@@ -277,8 +277,9 @@ def _unchanged(source: Source, context: Context, own: PartyDoor, *, private: boo
 
 def _read_setup(config: Mapping[str, Any], digest: object = None) -> Setup:
     """Return the setup of a record; one whose digest is known need not be read again."""
-    if isinstance(digest, str) and digest in _last_setup:
-        return _last_setup[digest]
+    # One look-up: another thread may put another agreement there meanwhile.
+    if isinstance(digest, str) and (last := _last_setup.get(digest)) is not None:
+        return last
     setup = Setup.from_config(config)
     _last_setup.clear()
     _last_setup[setup.digest] = setup
@@ -333,6 +334,7 @@ def _answer(
     if config.get("exchange") == UNMASKING.name:
         return _unmasking(client, message, note)
     exchange = exchange_of(client.contract, config)
+    # Before anything is computed with what was sent.
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
     sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
@@ -499,9 +501,11 @@ def _replay(
     context = client.context
     for key in [key for key in context.state if key.endswith(MEMORIES)]:
         context.state.pop(key)
+    agreed = client.contract.sizes(client.setup, client.num_rows)
     for content in _earlier(archive, plain):
         earlier = _client_type(clients, config)(client.source, context, client.setup)
         exchange = exchange_of(client.contract, records.config_of(content))
+        door.sizes_of(exchange, content, agreed)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, config)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +23,7 @@ from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.received import json_of
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
@@ -125,7 +125,7 @@ class FedGESClient(ColumnsClient):
     @property
     def _knowledge(self) -> Knowledge | None:
         text = str(self.setup.options["knowledge"])
-        return Knowledge.from_dict(json.loads(text)) if text else None
+        return Knowledge.from_dict(json_of(text)) if text else None
 
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:

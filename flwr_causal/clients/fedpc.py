@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -23,9 +23,12 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plai
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
+from flwr_causal.core.files import new_directory, write
+from flwr_causal.core.received import json_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.row_ids import keyed_normals
 from flwr_causal.errors import DataError
+from flwr_causal.protocol import records
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import (
     CLASSES,
@@ -81,6 +84,8 @@ class FedPCClient(ColumnsClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns but that of ids, with the values of those that have few."""
+        if self._model_path:
+            _check_place(Path(self._model_path))
         report = describe(self.frame(), policy, sums=True, states=True)
         return self.with_ids(report)
 
@@ -255,7 +260,7 @@ class FedPCClient(ColumnsClient):
 
     @property
     def _options(self) -> LearnerOptions:
-        return from_plain(LearnerOptions, json.loads(str(self.setup.options["settings"])))
+        return from_plain(LearnerOptions, json_of(str(self.setup.options["settings"])))
 
     @property
     def _target(self) -> str | None:
@@ -374,11 +379,27 @@ def _asked_rows(asked: Asked) -> FloatArray:
 
 
 def _write(path: str, fingerprint: str, data: NDArray[np.uint8]) -> None:
-    """Write the circuits of a training to a file."""
+    """Write the circuits of a training to a file, which its owner alone can read."""
     place = Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("wb") as file:
-        np.savez(file, fingerprint=np.array(fingerprint), data=data)
+    _check_place(place)
+    new_directory(place.parent)
+    write(place, records.npz({"fingerprint": np.array(fingerprint), "data": data}))
+
+
+def _check_place(place: Path) -> None:
+    """Raise a DataError if circuits would replace a file that holds something else."""
+    if not place.exists():
+        return
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            own = set(file.files) == {"fingerprint", "data"}
+    except (OSError, ValueError, EOFError, AttributeError, BadZipFile):
+        own = False
+    if not own:
+        raise DataError(
+            f"model-path in the node config is '{place}', which holds no circuits: name another "
+            "file, since it would be replaced"
+        )
 
 
 def _read(path: str, fingerprint: str) -> NDArray[np.uint8]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from flwr_causal.clients.base import CausalClient, Memory
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
+from flwr_causal.core.received import json_of
 from flwr_causal.data.check.column_sums import combined, sums_of
 from flwr_causal.data.read.pieces import joined, whole
 from flwr_causal.data.series.levels import (
@@ -67,7 +67,7 @@ class LinearClient(CausalClient):
     def masks(self) -> EdgeMasks:
         """The background knowledge, for methods that send their option ``knowledge``."""
         text = str(self.setup.options["knowledge"])
-        knowledge = Knowledge.from_dict(json.loads(text)) if text else Knowledge()
+        knowledge = Knowledge.from_dict(json_of(text)) if text else Knowledge()
         return knowledge.masks(self.setup.names)
 
     def design(self) -> FloatArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.threads import Shared
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def import_torch(what: str = "the neural methods") -> Any:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Run the block with one torch CPU thread; see `threads.single_threaded` for the reasons."""
+def _limited() -> Iterator[None]:
     torch = import_torch()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -45,6 +45,16 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+_one_thread = Shared(_limited)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run the block with one torch CPU thread; see `threads.single_threaded` for the reasons."""
+    with _one_thread():
+        yield
 
 
 def checked_device(torch: Any, device: str) -> Any:

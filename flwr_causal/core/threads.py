@@ -1,21 +1,79 @@
-"""Limit on the number of BLAS threads."""
+"""Settings of the whole process that several threads share; the limit on BLAS threads."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+
+class Shared:
+    """A setting of the process that holds as long as any thread is in a block with it.
+
+    The first block sets it and the last one takes it back. If each block did both, the end of one
+    would end the setting of the others, and blocks that overlap would leave it behind.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the context that has the setting.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[object]]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._blocks = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Run the block with the setting."""
+        with self._lock:
+            if not self._blocks:
+                self._context = self._make()
+                self._context.__enter__()
+            self._blocks += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if not self._blocks:
+                    self._context.__exit__(None, None, None)
 
 
 @cache
 def _controller() -> ThreadpoolController:
     # Finding the loaded libraries takes milliseconds; limiting them afterwards takes microseconds.
     return ThreadpoolController()
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    _let_any_thread_set()
+    limiter = _controller().limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        # Maybe in another thread than that of the first block.
+        _let_any_thread_set()
+        limiter.restore_original_limits()
+        _let_any_thread_set()
+
+
+def _let_any_thread_set() -> None:
+    """Let this thread set the limit: from version 3.8 on, threadpoolctl lets the first one only."""
+    if (clear := getattr(OpenBLASController, "clear_controlling_thread", None)) is not None:
+        clear(force=True)
+
+
+_one_thread = Shared(_one_blas_thread)
 
 
 @contextmanager
@@ -27,5 +85,5 @@ def single_threaded() -> Iterator[None]:
     would also depend on the number of cores, and the same seed would give different digits on
     different machines.
     """
-    with _controller().limit(limits=1, user_api="blas"):
+    with _one_thread():
         yield

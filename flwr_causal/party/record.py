@@ -257,13 +257,20 @@ def totals(lines: Sequence[Line], delta: float = USUAL_DELTA) -> list[Line]:
     ]
 
 
-def _parsed(path: Path, place: int, text: bytes) -> Line:
+def _line_of(text: bytes) -> Line | None:
+    """Return a line of a record; None for a text that is none."""
     try:
         line = json.loads(text)
         if isinstance(line, dict) and datetime.fromisoformat(line["time"]).tzinfo:
             return line
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
+    return None
+
+
+def _parsed(path: Path, place: int, text: bytes) -> Line:
+    if (line := _line_of(text)) is not None:
+        return line
     raise DataError(f"The record {path} was changed: line {place} is none of this program's.")
 
 
@@ -277,7 +284,10 @@ def _last_line(file: BinaryIO, size: int) -> bytes:
         tail = file.read(step) + tail
     if tail and not tail.endswith(b"\n"):
         raise DataError("its last line is damaged")
-    return tail[:-1].rpartition(b"\n")[2]
+    last = tail[:-1].rpartition(b"\n")[2]
+    if tail and _line_of(last) is None:
+        raise DataError("the file is another program's: its last line is no line of a record")
+    return last
 
 
 def _digest(text: bytes) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.files import new_directory, write
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
@@ -71,18 +71,10 @@ class ReleaseFile:
         if self.path is None:
             return
         text = json.dumps({**self.read(), **values}).encode()
-        part = self.path.with_suffix(".part")
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part.unlink(missing_ok=True)
-            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self.path)
+            new_directory(self.path.parent)
+            write(self.path, text)
         except OSError as error:
-            part.unlink(missing_ok=True)  # room for others on a full disk
             raise FederationError(
                 f"The party's private release cannot be written ({error.strerror}), so nothing "
                 "leaves the party. Make room or give the node's account access, at the party."

@@ -36,7 +36,9 @@ _HEAD = (
     Sent(SEED, "seed of the random draws of rows"),
 )
 _REPLICATE, _WITHOUT = "replicate ", "without "
-_NAMES = rf"|{_REPLICATE}(?P<replicate>[1-9][0-9]*)|{_WITHOUT}(?P<without>[1-9][0-9]*)"
+_NAME = re.compile(rf"(?:{_REPLICATE}([1-9][0-9]{{0,5}})|{_WITHOUT}([1-9][0-9]{{0,5}}))?")
+#: The most replicates of a run; their sums are held at the same time.
+MOST_REPLICATES = 10_000
 
 
 @dataclass(frozen=True)
@@ -68,15 +70,16 @@ class Training:
         Raises
         ------
         ConfigError
-            If no training has the name.
+            If no run has a training of this name.
         """
-        found = re.fullmatch(_NAMES, name)
-        if found is None:
+        found = _NAME.fullmatch(name)
+        numbers = [int(number or 0) for number in found.groups()] if found else [0]
+        if found is None or max(numbers) > MOST_REPLICATES:
             raise ConfigError(
-                f"There is no training '{name}'. Install the same version of flwr-causal on both "
-                "sides."
+                f"There is no training '{name:.40}'. Install the same version of flwr-causal on "
+                "both sides."
             )
-        return cls(int(found["replicate"] or 0), int(found["without"] or 0))
+        return cls(*numbers)
 
     def named(self, name: str) -> str:
         """Return the name of one of its things in a bundle."""
@@ -176,10 +179,12 @@ def exchange_of(contract: Contract, values: Mapping[str, Any]) -> Exchange:
     Raises
     ------
     ConfigError
-        If the contract has no such exchange.
+        If the contract has no such exchange, or a training is named twice.
     """
     if TRAININGS not in values:
         return contract.find(values.get("exchange"))
+    if len(set(values[TRAININGS])) < len(values[TRAININGS]):
+        raise ConfigError("The server asks one training twice in a message: start the run anew.")
     pairs = zip(values[TRAININGS], values[EXCHANGES], strict=True)
     return bundle_of([Part(Training.of(name), contract.find(own)) for name, own in pairs])
 

@@ -8,6 +8,7 @@ before anything is combined.
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
-from flwr_causal.protocol.schema import FACTS, MOST_ROWS, REQUIRED
+from flwr_causal.protocol.schema import FACTS, MOST_COLUMNS, MOST_ROWS, REQUIRED
 from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.ring import Layout
 from flwr_causal.protocol.setup import PREFIX
@@ -46,6 +47,9 @@ _TOLERANCE = 1e-5
 _ROUNDING = 1e-6
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
 LOWEST = float(np.finfo(np.float32).min)
+_MOST_FLOAT = sys.float_info.max
+#: The largest size of what returns that the server may state as a number.
+MOST_STATED = 100_000
 #: The name of the one array of a reply to a secure sum.
 MASKED = "masked"
 
@@ -316,11 +320,15 @@ def _check_fact(fact: Fact, value: Any) -> None:
     entries = value if fact.each else [value]
     if not isinstance(entries, list):
         raise RefusedError(f"'{fact.key}' is a single value where the report has a list")
+    if fact.each == "column" and len(entries) > MOST_COLUMNS:
+        raise RefusedError(f"'{fact.key}' is of {len(entries)} columns, at most {MOST_COLUMNS}")
     possible = _POSSIBLE[fact.kind]
     for entry in entries:
         # A truth value is an int for Python, and travels as one.
         if not possible(entry):
-            raise RefusedError(f"'{fact.key}' is declared as {fact.kind}, but is not: {entry!r}")
+            raise RefusedError(
+                f"'{fact.key}' is declared as {fact.kind}, but is not: {entry!r:.99}"
+            )
 
 
 def _whole_from(least: int) -> Callable[[Any], bool]:
@@ -332,8 +340,9 @@ _POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
     "count": _whole_from(0),
     "position": _whole_from(-1),
     "flag": lambda value: isinstance(value, int) and value in (0, 1),
-    "number": lambda value: isinstance(value, int | float) and math.isfinite(value),
-    "square": lambda value: isinstance(value, int | float) and value >= 0,
+    # Comparisons, since the largest whole numbers of Python are no floats.
+    "number": lambda value: isinstance(value, int | float) and -_MOST_FLOAT <= value <= _MOST_FLOAT,
+    "square": lambda value: value == math.inf or (_POSSIBLE["number"](value) and value >= 0),
 }
 
 
@@ -402,9 +411,15 @@ def sizes_of(
     """
     sizes = exchange.sizes(agreed)
     plain = {} if sent is None else records.config_of(sent)
+    symbols = {symbol for item in exchange.returns for symbol in item.shape}
     for item in exchange.sends:
         number = plain.get(item.name)
         if item.shape is None and isinstance(number, int):
+            if item.name in symbols and not 0 <= number <= MOST_STATED:
+                raise RefusedError(
+                    f"the server asks for arrays of the size {item.name}={number}; a party makes "
+                    f"at most {MOST_STATED}"
+                )
             sizes.setdefault(item.name, number)
     shapes = {} if sent is None else _readable(records.shapes_of, sent)
     declared = {item.name: item for item in exchange.sends if item.shape is not None}

@@ -18,6 +18,7 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import Coordin
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.trees.pair_tables import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.received import json_of
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
@@ -51,7 +52,7 @@ def domain_of(setup: Setup, sent: Mapping[str, Any]) -> Domain:
 
 @lru_cache(maxsize=8)
 def _domain(text: str) -> Domain:
-    return Domain.from_plain(json.loads(text))
+    return Domain.from_plain(json_of(text))
 
 
 def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
@@ -80,7 +81,7 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[Plan, Joints | None]:
     within, seed, least = options["within"], options["seed"], setup.small.minimum
     text = str(options["settings"])
     plan = _plan("trees", str(within), text, domain, int(seed), int(least))
-    holders, most = json.loads(str(options["holders"])), int(options["pair_marks"])
+    holders, most = json_of(str(options["holders"])), int(options["pair_marks"])
     return plan, joints_of(domain, plan, holders, most)
 
 
@@ -91,7 +92,7 @@ def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
     text = str(options["settings"])
     plan = _plan("class-conditional", str(target), text, domain, int(seed), int(least))
     coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
-    return ClassColumns(plan, coordinates, json.loads(str(options["labelled"])))
+    return ClassColumns(plan, coordinates, json_of(str(options["labelled"])))
 
 
 def columns_with_classes(domain: Domain, columns: ClassColumns) -> Columns:
@@ -115,7 +116,7 @@ def columns_of(domain: Domain, plan: Plan, joints: Joints | None) -> Columns:
 def _plan(
     learner: str, target: str, settings: str, domain: Domain, seed: int, min_rows: int
 ) -> Plan:
-    options = from_plain(LearnerOptions, json.loads(settings))
+    options = from_plain(LearnerOptions, json_of(settings))
     return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from io import BytesIO
-from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from numpy.lib.format import read_array_header_1_0
+
+from flwr_causal.core.received import array_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -58,47 +57,19 @@ def unpack_arrays(record: ArrayRecord) -> Arrays:
     Raises
     ------
     ValueError
-        If the bytes are not those of an array.
+        If the bytes are not those of an array, or of one of another shape than the record states.
     """
     arrays: Arrays = {}
     for name, array in record.items():
-        values = _read(array.data)
+        values = array_of(array.data)
+        # Shapes are compared with their declarations by what the record states.
+        if values.shape != tuple(array.shape):
+            raise ValueError(f"'{name}' is stated as {tuple(array.shape)}, but is {values.shape}")
         # Compiled code takes no other byte order than this machine's.
         kind = np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
         # Without a copy where that is possible: the arrays are views of the message, not writeable.
         arrays[name] = values.astype(kind, copy=False)
     return arrays
-
-
-def _read(data: bytes) -> NDArray[Any]:
-    """Return the array of a buffer in numpy's file format.
-
-    As ``Array.numpy()``, but a header is parsed once, which takes longer than a small array.
-    """
-    start, shape, fortran_order, dtype = _head(data)
-    flat = np.frombuffer(data, dtype, offset=start)
-    return flat.reshape(shape, order="F" if fortran_order else "C")
-
-
-def _head(data: bytes) -> tuple[int, tuple[int, ...], bool, np.dtype[Any]]:
-    """Return where the values of a buffer begin, and their shape, order and type."""
-    if data[:8] != b"\x93NUMPY\x01\x00":  # the version of all arrays of numbers
-        raise ValueError("it is not in numpy's file format")
-    start = 10 + int.from_bytes(data[8:10], "little")
-    return start, *_header(data[8:start])
-
-
-@lru_cache(maxsize=256)
-def _header(data: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        shape, fortran_order, dtype = read_array_header_1_0(BytesIO(data))
-    except (TokenError, RecursionError, MemoryError) as error:
-        raise ValueError(f"its header cannot be read: {error}") from error
-    if dtype.hasobject:
-        raise ValueError("an array of objects cannot travel")
-    if any(size < 0 for size in shape):
-        raise ValueError(f"an array has no shape {shape}")
-    return shape, fortran_order, dtype
 
 
 def npz(arrays: Mapping[str, Any]) -> bytes:
@@ -124,7 +95,7 @@ def shapes_of(content: RecordDict) -> dict[str, tuple[int, ...]]:
     """
     record = content.get(ARRAYS)
     arrays = record.items() if isinstance(record, ArrayRecord) else ()
-    return {name: _head(array.data)[1] for name, array in arrays}
+    return {name: array_of(array.data).shape for name, array in arrays}
 
 
 def config_of(content: RecordDict) -> dict[str, Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The directory of a party's releases, and the key of the node config that gives it another path.
 RELEASES = "releases"
+#: The names of the files in it.
+RELEASE_NAME = re.compile(r"[0-9a-f]{32}\.json")
 
 
 class Guarantee(NamedTuple):

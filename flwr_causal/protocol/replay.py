@@ -9,19 +9,22 @@ their order, and nothing leaves it.
 from __future__ import annotations
 
 import json
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.received import arrays_of, json_of
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import Exchange, Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from flwr.app import RecordDict
     from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import Arrays
 
 REPLAY = Exchange(
     "replay",
@@ -49,13 +52,28 @@ def packed(contents: Sequence[RecordDict]) -> dict[str, Any]:
     }
 
 
-def unpacked(archive: NDArray[np.uint8], requests: str) -> Iterator[RecordDict]:
-    """Return the contents that :func:`packed` took."""
-    with np.load(BytesIO(archive.tobytes()), allow_pickle=False) as file:
-        names: dict[str, list[str]] = {}
-        for key in file.files:
+def unpacked(archive: NDArray[np.uint8], requests: str) -> list[RecordDict]:
+    """Return the contents that :func:`packed` took.
+
+    Raises
+    ------
+    FederationError
+        If the archive, which is not compressed, states more bytes than it has, or if archive and
+        requests do not fit together.
+    """
+    try:
+        data = archive.tobytes()
+        plain, arrays = json_of(requests), arrays_of(data, len(data))
+        if not (isinstance(plain, list) and all(isinstance(one, dict) for one in plain)):
+            raise ValueError("the requests are no list of plain values")
+        own: dict[str, Arrays] = {str(index): {} for index in range(len(plain))}
+        for key, array in arrays.items():
             index, _, name = key.partition(" ")
-            names.setdefault(index, []).append(name)
-        for number, plain in enumerate(json.loads(requests)):
-            arrays = {name: file[f"{number} {name}"] for name in names.get(str(number), [])}
-            yield records.message_content(records.pack_arrays(arrays), plain)
+            own[index][name] = array
+        pairs = zip(own.values(), plain, strict=True)
+        return [records.message_content(records.pack_arrays(one), values) for one, values in pairs]
+    except (ValueError, TypeError, KeyError) as error:
+        raise FederationError(
+            f"The earlier requests of the run cannot be read ({error}): resume it with the same "
+            "version of flwr-causal, or start anew without resume."
+        ) from error

@@ -29,8 +29,8 @@ PARTS: dict[Part, str] = {
 
 
 FactKind: TypeAlias = Literal["count", "position", "flag", "number", "square", "text"]
-#: No party has more rows than this.
-MOST_ROWS = 10**12
+#: No party has more rows than this, and no report more columns.
+MOST_ROWS, MOST_COLUMNS = 10**12, 20_000
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import States, pack_states, unpack_states
 from flwr_causal.protocol.secure.purposes import purpose_of
@@ -211,7 +212,7 @@ class Setup:
             exchange=config[f"{PREFIX}exchange"],
             options=part(_OPTION),
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
-            targets=tuple(tuple(json.loads(text)) for text in config.get(_TARGETS, [])),
+            targets=tuple(tuple(json_of(text)) for text in config.get(_TARGETS, [])),
             keys=tuple(config.get(KEYS, [])),
             terms=config.get(TERMS, ""),
             signature=config.get(SIGNATURE, ""),

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_ssh_public_key,
 )
 
+from flwr_causal.core.received import json_of
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Terms:
             If it is not one of :meth:`to_text`.
         """
         try:
-            values = json.loads(text)
+            values = json_of(text)
             method, options = values["method"], values["options"]
             parties, secure = values["parties"], values["secure"]
         except (ValueError, TypeError, KeyError, RecursionError):

@@ -10,6 +10,7 @@ import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph, at_lag
 from flwr_causal.data.read.bif import read_bif
+from flwr_causal.data.spreadsheet import unguarded, write_csv
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
         columns.append("undirected")
     table = pd.DataFrame(rows + lagged_rows, columns=columns)
     table["required"] = table["required"].eq(True)
-    table.to_csv(path, index=False)
+    write_csv(table, Path(path))
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
@@ -297,9 +298,10 @@ def _from_cells(cells: NDArray[np.str_], names: Sequence[str], path: Path) -> Ca
     own: list[str] | None = None
     labels: list[str] | None = None
     if not _is_number(cells[0, -1]):
-        own, cells = [str(cell) for cell in cells[0]], cells[1:]
+        own, cells = [_name(str(cell), names) for cell in cells[0]], cells[1:]
         if cells.shape[1] == len(cells) + 1:
-            own, labels, cells = own[1:], [str(cell) for cell in cells[:, 0]], cells[:, 1:]
+            labels = [_name(str(cell), names) for cell in cells[:, 0]]
+            own, cells = own[1:], cells[:, 1:]
     no_number = [str(cell) for cell in cells.ravel() if not _is_number(cell)]
     if no_number or cells.shape[0] != cells.shape[1]:
         found = repr(no_number[0]) if no_number else f"{cells.shape[0]} by {cells.shape[1]} numbers"
@@ -310,6 +312,12 @@ def _from_cells(cells: NDArray[np.str_], names: Sequence[str], path: Path) -> Ca
     if labels is not None and labels != own and not all(_is_number(label) for label in labels):
         raise DataError(f"{path}: the row labels differ from the header: use one order")
     return _from_matrix(cells.astype(np.float64), own, names, path)
+
+
+def _name(cell: str, names: Sequence[str]) -> str:
+    """Return the name in a cell: one of ``names``, as it is or as `write_edge_csv` writes it."""
+    text = unguarded(cell.strip())
+    return next((one for one in (unguarded(cell), cell.strip(), text) if one in names), text)
 
 
 def _is_number(cell: str) -> bool:
@@ -331,7 +339,7 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
         graph.graph["kind"] = "cpdag"
     undirected: list[tuple[str, str, dict[str, Any]]] = []
     for line, row in enumerate(table.to_dict("records"), start=2):
-        source, target = str(row["source"]).strip(), str(row["target"]).strip()
+        source, target = (_name(str(row[end]), names) for end in ("source", "target"))
         where = f"{path}, line {line}"
         _check_known((source, target), names, Path(where))
         lag = _number(row.get("lag", ""), "lag", 0.0, where)

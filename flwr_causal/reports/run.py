@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from dataclasses import dataclass
@@ -16,9 +15,11 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.read.bif import write_bif
+from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.doubts import describe_doubts, doubts_of, fit_check, fitted_model
 from flwr_causal.reports.edges import describe_graph
@@ -26,14 +27,21 @@ from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.record import RunRecord, privacy_line
-from flwr_causal.runtime.checkpoint import (
+from flwr_causal.runtime.checkpoint import read_history
+from flwr_causal.runtime.influence import known_influence
+from flwr_causal.runtime.run_directory import (
     EXCHANGES,
     HISTORY_FILE,
+    PAGE,
     RESULTS,
     RUN_FILE,
-    read_history,
+    SAVING,
+    about_run,
+    check_own,
+    is_page,
+    own_files,
+    remove,
 )
-from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +57,6 @@ GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
 DISAGREEMENT_FILE = "disagreement.csv"
 TRUTH_FILE = "truth.json"
-# Names may hold line breaks of any kind, and look like numbers.
-_QUOTED: dict[str, Any] = {"index": False, "quoting": csv.QUOTE_NONNUMERIC}
 
 
 @dataclass(repr=False)
@@ -176,8 +182,9 @@ class Run(RunRecord):
     def save(self, directory: str | Path, *, influence: bool = True) -> Path:
         """Write the run into a directory, which is created if needed; an earlier run is replaced.
 
-        The files are ``run.json`` (status, metrics, configuration, versions, the model's class) and
-        ``history.jsonl`` (one line for each exchange), and, as far as the run has them,
+        Only their owner can read them. The files are ``run.json`` (status, metrics, configuration,
+        versions, the model's class) and ``history.jsonl`` (one line for each exchange), and, as far
+        as the run has them,
         ``graph.json`` (which ``CausalGraph.load`` reads), ``graph.graphml``, ``graph.dot``,
         ``edges.csv``, ``scores.csv``, ``model.json`` (with ``model.bif`` for a Bayesian network,
         the directory ``model`` for a circuit), ``truth.json``, ``local_graphs.json`` (by party),
@@ -199,22 +206,18 @@ class Run(RunRecord):
         Raises
         ------
         ConfigError
-            If the directory cannot be written.
+            If the directory cannot be written, or holds a file of one of these names that is not of
+            an earlier run.
         """
         target = Path(directory)
-        part = target / ".saving"
-        shutil.rmtree(part, ignore_errors=True)
+        part = target / SAVING
+        check_own(target)
         try:
-            part.mkdir(parents=True)
+            remove(target, [SAVING])
+            new_directory(part)
             self._write(part, influence=influence)
-            for name in RESULTS:
-                # Files of an earlier run must not be taken for files of this one.
-                if not (part / name).exists():
-                    (target / name).unlink(missing_ok=True)
-            shutil.rmtree(target / "model", ignore_errors=True)
-            # run.json is the last file: if it exists, the others do.
-            for file in sorted(part.iterdir(), key=lambda file: file.name == RUN_FILE):
-                file.replace(target / file.name)
+            protect(part)
+            self._replace(target, part)
         except OSError as error:
             raise ConfigError(
                 f"The results cannot be written to '{target}' ({error.strerror or error}): free "
@@ -224,8 +227,23 @@ class Run(RunRecord):
             shutil.rmtree(part, ignore_errors=True)
         if self.status == "completed":
             # Needed to resume a run, not to load one.
-            shutil.rmtree(target / EXCHANGES, ignore_errors=True)
+            remove(target, [EXCHANGES])
         return target
+
+    def _replace(self, target: Path, part: Path) -> None:
+        """Put the files of a run in the place of those of an earlier one."""
+        names = sorted(file.name for file in part.iterdir())
+        if (about := about_run(target)) is not None:
+            # Should this end halfway, the next run knows which files are there.
+            listed = [*own_files(target).union(names)]
+            write(target / RUN_FILE, json.dumps({**about, "files": listed}, indent=2))
+        # Files of an earlier run must not be taken for files of this one.
+        remove(target, RESULTS)
+        if is_page(target / PAGE):
+            (target / PAGE).unlink()
+        # run.json is the last file: if it exists, the others do.
+        for name in sorted(names, key=RUN_FILE.__eq__):
+            (part / name).replace(target / name)
 
     def _write(self, target: Path, *, influence: bool) -> None:
         """Write all files into an empty directory."""
@@ -238,23 +256,24 @@ class Run(RunRecord):
             self.model.save(target / "model.json")
         if isinstance(self.model, BayesianNetwork):
             write_bif(self.model, target / "model.bif")
-        (target / RUN_FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
         lines = [json.dumps(record) + "\n" for record in self.history]
         (target / HISTORY_FILE).write_text("".join(lines), encoding="utf-8")
         if self.graph is not None:
             write_all(self.graph, target)
             if self.scores is not None:
                 names = list(self.graph.names)
-                pd.DataFrame(self.scores, names, names).to_csv(target / "scores.csv")
+                write_csv(
+                    pd.DataFrame(self.scores, names, names), target / "scores.csv", index=True
+                )
         if self.truth is not None:
             self.truth.save(target / TRUTH_FILE)
         _write_local(self.local_graphs, self.heterogeneity, target)
         if self.disagreement is not None:
-            self.disagreement.to_csv(
-                target / DISAGREEMENT_FILE, index=False, quoting=csv.QUOTE_NONNUMERIC
-            )
+            write_csv(self.disagreement, target / DISAGREEMENT_FILE)
         if self.answers is not None:
-            self.answers.to_csv(target / "answers.csv", index=False)
+            write_csv(self.answers, target / "answers.csv")
+        content["files"] = sorted(file.name for file in target.iterdir())
+        (target / RUN_FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
 
     def report(self, path: str | Path) -> Path:
         """Write one HTML page of the run, which needs no network and no other file.
@@ -276,8 +295,8 @@ class Run(RunRecord):
         Raises
         ------
         ConfigError
-            If the file cannot be written, or the package lacks the page's files: an app bundle of
-            Flower does not contain them.
+            If the file cannot be written, is there and no such page, or the package lacks the
+            page's files: an app bundle of Flower does not contain them.
         """
         return write_page(payload_of(self), path)
 
@@ -298,6 +317,7 @@ class Run(RunRecord):
         model = _model_class(kind).load(source / "model.json") if kind else None
         # What an earlier version did not save is unknown.
         content.setdefault("versions", {})
+        content.pop("files", None)
         history = read_history(source)
         graph, truth = (
             CausalGraph.load(file) if file.is_file() else None
@@ -318,7 +338,7 @@ class Run(RunRecord):
             local_graphs=local_graphs,
             heterogeneity=differences,
             disagreement=_read_disagreement(apart) if apart.is_file() else None,
-            answers=pd.read_csv(answers_file) if answers_file.is_file() else None,
+            answers=read_csv(answers_file) if answers_file.is_file() else None,
             **content,
         )
 
@@ -331,7 +351,7 @@ def _write_local(
         plain = {party: graph.to_dict() for party, graph in graphs.items()}
         (directory / GRAPHS_FILE).write_text(json.dumps(plain) + "\n", encoding="utf-8")
     if table is not None:
-        table.to_csv(directory / TABLE_FILE, **_QUOTED)
+        write_csv(table, directory / TABLE_FILE)
 
 
 def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame | None]:
@@ -360,7 +380,7 @@ def _read_disagreement(path: Path) -> pd.DataFrame:
 
 def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
     """Read a table of texts; Python converts them to numbers exactly, pandas may round."""
-    return pd.read_csv(path, index_col=index_col, dtype=str, keep_default_na=False)
+    return read_csv(path, index_col=index_col, dtype=str, keep_default_na=False)
 
 
 def _model_class(name: str) -> Any:

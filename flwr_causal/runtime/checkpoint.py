@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import shutil
 import time
@@ -25,10 +24,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from flwr_causal.core.files import DIRECTORY, append, new_directory, write
 from flwr_causal.data.check.report import TableReport
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.release import RELEASES
+from flwr_causal.protocol.release import RELEASE_NAME, RELEASES
 from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.setup import (
     KEY_NAMES,
@@ -40,6 +40,20 @@ from flwr_causal.protocol.setup import (
     TERMS,
 )
 from flwr_causal.runtime.federation import Failure, Party, Totals
+from flwr_causal.runtime.run_directory import (
+    EXCHANGES,
+    HISTORY_FILE,
+    PAGE,
+    RESULTS,
+    RUN_FILE,
+    WRITTEN,
+    CheckpointError,
+    about_run,
+    check_own,
+    is_page,
+    keeps_exchanges,
+    remove,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,26 +63,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.influence import Influence
 
-RUN_FILE = "run.json"
-HISTORY_FILE = "history.jsonl"
-EXCHANGES = "exchanges"
 SETUP_FILE = "agreement.json"
-#: The files of results, of which a run has some; they are written by ``Run.save``.
-RESULTS = (
-    "graph.json",
-    "graph.graphml",
-    "graph.dot",
-    "edges.csv",
-    "scores.csv",
-    "model.json",
-    "model.bif",
-    "answers.csv",
-    "local_graphs.json",
-    "heterogeneity.csv",
-    "disagreement.csv",
-    "truth.json",
-    "report.html",
-)
 # Options that may differ when a run is resumed: they do not change its result.
 FREE_OPTIONS = frozenset(
     {
@@ -84,10 +79,6 @@ _TOTAL = "total"
 _HISTORY, _FAILURES = "history before", "failures before"
 # Prefixes of the names of arrays in a file: of combined arrays, and of those kept by party.
 _COMBINED, _OWN = "combined", "party"
-
-
-class CheckpointError(ConfigError):
-    """A directory that a run cannot use; its results are not changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +115,10 @@ def status_of(directory: str | Path) -> str:
     str
         "" where there is no run.
     """
-    file = Path(directory) / RUN_FILE
-    if not file.is_file():
-        return ""
-    return str(_read_json(file).get("status", ""))
+    about = about_run(Path(directory))
+    if about is None and (file := Path(directory) / RUN_FILE).is_file():
+        _read_json(file)  # which says what is wrong with it
+    return "" if about is None else str(about["status"])
 
 
 def forget(directory: str | Path, days: float = 0.0) -> list[Path]:
@@ -155,11 +146,13 @@ def forget(directory: str | Path, days: float = 0.0) -> list[Path]:
         If there is neither a run nor a release.
     """
     runs = [file.parent for file in sorted(Path(directory).rglob(RUN_FILE))]
+    runs = [run for run in runs if about_run(run) is not None]
     releases = sorted(Path(directory).rglob(f"{RELEASES}/*.json"))
+    releases = [one for one in releases if RELEASE_NAME.fullmatch(one.name)]
     if not (runs or releases):
         raise CheckpointError(f"There is no run in {directory}.")
     before = time.time() - days * 24 * 3600
-    old = [run / EXCHANGES for run in runs if (run / EXCHANGES).is_dir()]
+    old = [run / EXCHANGES for run in runs if keeps_exchanges(run)]
     old = [one for one in old if max(f.stat().st_mtime for f in (one, *one.iterdir())) <= before]
     # Those of simulated parties are in the run's own directory.
     single = [one for one in releases if EXCHANGES not in one.parts]
@@ -195,20 +188,6 @@ def results_saved(directory: str | Path) -> bool:
     A process can end between the last exchange and :meth:`flwr_causal.reports.run.Run.save`.
     """
     return status_of(directory) == "completed" and not Path(directory, EXCHANGES).exists()
-
-
-def write(path: Path, data: str | bytes) -> None:
-    """Write a file in one step: a reader sees the former content or all of the new one."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as stream:
-            stream.write(data.encode() if isinstance(data, str) else data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)  # room for others on a full disk
-        raise
 
 
 class Checkpoint:
@@ -259,14 +238,16 @@ class Checkpoint:
         self.history: list[dict[str, Any]] = []
         self.failures: list[Failure] = []
         with _writable(self.directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            check_own(self.directory)
+            new_directory(self.directory)
             if resume:
                 check_options(self.directory, config)
             else:
-                shutil.rmtree(self._exchanges, ignore_errors=True)
-            self._exchanges.mkdir(exist_ok=True)
+                remove(self.directory, [EXCHANGES])
+            new_directory(self._exchanges)
+            self._exchanges.chmod(DIRECTORY)
             # With content: a full disk still takes names.
-            write(self._exchanges / ".written", bytes(4096))
+            write(self._exchanges / WRITTEN, bytes(4096))
         self.interrupted = resume and self._agreement.is_file()
         if self.interrupted:
             self._read_agreement()
@@ -410,14 +391,14 @@ class Checkpoint:
         lines = "".join(json.dumps(record) + "\n" for record in new)
         file = self.directory / HISTORY_FILE
         if self._noted is not None:
-            with file.open("a", encoding="utf-8") as stream:
-                stream.write(lines)
+            append(file, lines)
         else:
-            for name in RESULTS:
-                (self.directory / name).unlink(missing_ok=True)
+            remove(self.directory, RESULTS)
+            if is_page(page := self.directory / PAGE):
+                page.unlink()
             write(file, lines)
         self._noted = len(history)
-        content = {**summary, "config": self._config, "metrics": {}}
+        content = {**summary, "config": self._config, "metrics": {}, "files": []}
         write(self.directory / RUN_FILE, json.dumps(content, indent=2))
 
 

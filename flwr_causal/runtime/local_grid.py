@@ -140,7 +140,7 @@ class LocalGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
     def _deliver(self, message: Message, message_id: str) -> Message:
-        set_message_id(message, message_id)
+        set_message_id(message, message_id, self._run.run_id)
         context = self._contexts[message.metadata.dst_node_id]
         try:
             return self._client_app(message, context)

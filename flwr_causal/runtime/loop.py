@@ -15,7 +15,7 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.runtime.checkpoint import Checkpoint, CheckpointError, Step
+from flwr_causal.runtime.checkpoint import Checkpoint, Step
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
@@ -26,6 +26,7 @@ from flwr_causal.runtime.influence import (
 from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
+from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import agreed, exchange_schema
 from flwr_causal.runtime.secure import SecureSum
 from flwr_causal.runtime.server_work import server_work

@@ -12,8 +12,8 @@ from flwr.supercore import log
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError, TableChangedError
 from flwr_causal.protocol.schema import own_version
-from flwr_causal.runtime.checkpoint import CheckpointError
 from flwr_causal.runtime.federation import Found, Party
+from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import (
     POLL_SECONDS,
     agreed,

@@ -6,7 +6,9 @@ import copy
 import logging
 import tempfile
 from collections.abc import Mapping, Set
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,15 +25,15 @@ from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.protocol.release import RELEASES
 from flwr_causal.reports.run import Run
-from flwr_causal.runtime.checkpoint import EXCHANGES
 from flwr_causal.runtime.local_grid import LocalGrid
+from flwr_causal.runtime.run_directory import EXCHANGES
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations.progress import progress_bar
 from flwr_causal.simulations.tables import Tables
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from flwr.app import Context
     from flwr.clientapp import ClientApp
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 # One CPU for each simulated party, and no dashboard.
 RAY_BACKEND = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+_ray = Lock()
 
 
 def simulate(
@@ -61,7 +64,8 @@ def simulate(
 ) -> Run:
     """Run a method over simulated parties on this machine.
 
-    ServerApp and ClientApp are the same as on real nodes; only the Grid differs.
+    ServerApp and ClientApp are the same as on real nodes; only the Grid differs. Several threads
+    may run simulations at the same time, with the same results.
 
     Parameters
     ----------
@@ -108,7 +112,9 @@ def simulate(
     Raises
     ------
     ConfigError
-        For an unknown method or option, or a wrong value; before anything runs.
+        For an unknown method or option, or a wrong value; if ``output_dir`` holds files of the
+        results' names that are not of an earlier run; on Ray, if another run on it is under way.
+        Before anything runs.
     DataError
         If a party's data cannot be used.
     FederationError
@@ -301,7 +307,7 @@ def _run_on_engine(
     strategy: CausalStrategy[Any],
 ) -> Run:
     if engine == "ray":
-        with tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
+        with _alone_on_ray(), tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
             app = client_app(client, Tables(parties, directory))
             return _run_on_ray(run_on, app, len(parties))
     number, kept = len(parties), {}
@@ -314,6 +320,19 @@ def _run_on_engine(
     except FederationError as error:
         # The error's cause is the exception of the party's client, with its traceback.
         raise error from (grid.raised[-1] if grid.raised else error.__cause__)
+
+
+@contextmanager
+def _alone_on_ray() -> Iterator[None]:
+    """Refuse a second run on Ray beside one of another thread, or inside one: Flower has one."""
+    if not _ray.acquire(blocking=False):
+        raise ConfigError(
+            "A run on Ray is under way in this process: wait for its end, or give engine='local'."
+        )
+    try:
+        yield
+    finally:
+        _ray.release()
 
 
 def _run_on_ray(run_on: Callable[[Grid, float], Run], app: ClientApp, num_parties: int) -> Run:

@@ -21,6 +21,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.bundle import MOST_REPLICATES
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
 
-
-#: The most bootstrap replicates; their sums are held at the same time.
-MOST_REPLICATES = 10_000
 
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
@@ -161,7 +159,8 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Continue the interrupted run that ``output_dir`` holds, after its last exchange. If the
         directory holds no run, a new one starts; a completed run is returned. Method, options
         and tables must be the same; a party that is missing is left out of the exchanges until it
-        is back. Without ``resume`` an earlier run in the directory is replaced.
+        is back. Without ``resume`` an earlier run in the directory is replaced, and other files of
+        the results' names are an error.
     row_id : str, default ""
         Column of ids: rows of different parties with the same id describe the same subject. It is
         no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold

@@ -167,6 +167,25 @@ def test_a_party_can_make_its_own_key(tmp_path):
         join(tmp_path)
 
 
+def test_what_is_the_users_own_is_in_the_way(tmp_path):
+    file = tmp_path / "h.toml"
+    file.write_text(FILE)
+    for name in ("CHECKLIST.md", "coordinator", "parties", "authority"):
+        place = tmp_path / f"own {name}"
+        place.mkdir()
+        place.chmod(0o755)
+        (place / name).write_text("my own")
+        with pytest.raises(ConfigError, match=f"holds {name}, and no deployment"):
+            deploy(file, place)
+        assert [path.name for path in place.iterdir()] == [name]
+        assert (place / name).read_text() == "my own"
+        assert stat.S_IMODE(place.stat().st_mode) == 0o755
+    (tmp_path / "notes.txt").write_text("my own")
+    deploy(file, tmp_path)
+    deploy(file, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "my own"
+
+
 # Done again.
 
 

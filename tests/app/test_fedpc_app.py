@@ -1,6 +1,8 @@
 """The job of ``flwr run`` for circuits: judged on rows set aside, asked about those of a file."""
 
 import json
+import stat
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -272,6 +274,25 @@ def test_nodes_keep_their_circuits_for_a_later_run(job, on_nodes, table, tmp_pat
     assert [record["exchange"] for record in again.history] == ["recall"]
     pd.testing.assert_frame_equal(again.answers, first.answers)
     assert again.metrics == first.metrics
+
+
+def test_circuits_replace_circuits_only(job, on_nodes, tmp_path, monkeypatch):
+    configs = on_nodes("heron", "heron")
+    own = [config["data-path"] for config in configs]
+    before = [Path(path).read_bytes() for path in own]
+    np.savez(tmp_path / "table.npz", data=np.eye(3))
+    with monkeypatch.context() as patch:
+        patch.setattr("flwr_causal.clients.fedpc.train_party", None)  # the error comes before
+        for place in (own[0], str(tmp_path / "table.npz")):
+            wrong = [{**configs[0], "model-path": place}, configs[1]]
+            with pytest.raises(CausalError, match="holds no circuits: name another file"):
+                job(node_configs=wrong, **{"fedpc.training": "one-pass"})
+    assert [Path(path).read_bytes() for path in own] == before
+    job(node_configs=configs, **{"fedpc.training": "one-pass"})
+    made = sorted((tmp_path / "kept").iterdir())
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o600] * 2
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
+    job(node_configs=configs, **{"fedpc.training": "one-pass"})
 
 
 def test_nodes_of_different_secrets_have_no_row_in_common(job, on_nodes):

@@ -12,6 +12,7 @@ from flwr_causal.clients import CausalClient, Source, answers, client_app
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
+from flwr_causal.protocol.replay import packed
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=3, n=12, parties=2).tables
@@ -90,6 +91,19 @@ def test_the_method_that_is_marked_answers(grid):
     late = ask(grid, NODE, {}, exchange="late").content
     assert list(records.arrays_of(late)) == ["late"]
     assert late["metrics"] == {"num-examples": 1.0, "round": 1}
+
+
+def test_nothing_is_computed_with_arrays_of_another_shape(grid, monkeypatch):
+    ask(grid, NODE, {}, setup=SETUP)
+    monkeypatch.setattr(Echo, "reply", lambda self, asked: pytest.fail("it was computed with"))
+    reply = ask(grid, NODE, {"a": np.ones((2, 2))})
+    assert "'a' has the shape (2, 2), but it is declared with ('*',)" in reply.error.reason
+    earlier = records.request("sums", "echo", 1, {"a": np.ones((2, 2)), "what": "fine"})
+    sent = packed([earlier])
+    again = ask(
+        grid, NODE, {"archive": sent["archive"]}, exchange="replay", requests=sent["requests"]
+    )
+    assert "'a' has the shape (2, 2), but it is declared with ('*',)" in again.error.reason
 
 
 def test_queries_are_answered(grid):

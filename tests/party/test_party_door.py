@@ -198,6 +198,15 @@ def test_the_record_has_all_that_left_and_no_value(tables, tmp_path):
     assert PartyRecord(tmp_path / "record.jsonl").check_chain()
 
 
+@pytest.mark.parametrize("content", ["my own\n", "\n", "a,b\n1,2\n", '{"time": 3}\n'])
+def test_a_record_adds_nothing_to_another_file(content, tmp_path):
+    file = tmp_path / "record.jsonl"
+    file.write_text(content)
+    with pytest.raises(RecordError, match="another program's"):
+        PartyRecord(file).append({"event": "sent"})
+    assert file.read_text() == content
+
+
 def test_a_changed_or_deleted_line_shows(tmp_path):
     record = PartyRecord(tmp_path / "record.jsonl")
     for number in range(4):

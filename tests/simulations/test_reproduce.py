@@ -16,6 +16,7 @@ from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
 from flwr_causal.simulations.scenarios import baselines, hard, joint, scenario, tables
 from flwr_causal.simulations.scenarios.reproduce import prepared, reproduce
+from flwr_causal.simulations.scenarios.runner import OUTPUTS
 from flwr_causal.simulations.scenarios.worlds import WORLDS, world_of
 
 TINY = """
@@ -70,6 +71,20 @@ def test_the_command_makes_tables_and_a_second_call_computes_nothing(tiny, tmp_p
         assert (out / name).stat().st_size > 0
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()} == cells
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_results_replace_those_of_a_sweep_only(name, tiny, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("my own")
+    for cells in (None, "notes.txt"):
+        if cells:
+            (out / "cells").mkdir()
+            (out / "cells" / cells).touch()
+        with pytest.raises(ConfigError, match=f"holds {name}, and no cells"):
+            reproduce(str(tiny), output_dir=out)
+        assert (out / name).read_text() == "my own"
 
 
 def test_a_killed_sweep_goes_on_and_loses_nothing(tiny, tmp_path, monkeypatch):

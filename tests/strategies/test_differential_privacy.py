@@ -527,7 +527,7 @@ def test_what_is_kept_later_is_kept_beside_the_rest(tmp_path):
 
 def test_without_room_for_its_release_a_party_sends_none(tmp_path, monkeypatch):
     grid = nodes_of(tmp_path)
-    monkeypatch.setattr(releases.os, "fsync", raising_no_space)
+    monkeypatch.setattr("os.fsync", raising_no_space)
     with pytest.raises(DataError, match="nothing leaves the party"):
         run(Moments(min_available_nodes=4, epsilon=1.0, scales=SCALES), grid)
     assert not list(tmp_path.rglob("releases/*"))

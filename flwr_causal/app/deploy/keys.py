@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from flwr_causal.core.files import FILE, new_directory, write
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,22 +35,10 @@ SKEW = timedelta(days=1)
 LOOPBACK = ("127.0.0.1", "localhost")
 
 
-def new_directory(path: Path) -> None:
-    """Make a directory, and those above it, for its owner only."""
-    if not path.is_dir():
-        new_directory(path.parent)
-        path.mkdir(mode=0o700)
-
-
-def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file that is never readable for others, and replaces another one at once."""
+def write_private(path: Path, content: bytes, mode: int = FILE) -> None:
+    """Write a file as `files.write`, in a directory that is made for its owner only."""
     new_directory(path.parent)
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-    part.chmod(mode)
-    part.replace(path)
+    write(path, content, mode)
 
 
 def node_key(path: Path, comment: str) -> bytes:

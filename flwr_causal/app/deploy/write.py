@@ -19,6 +19,7 @@ from flwr_causal.app.deploy import keys
 from flwr_causal.app.deploy.plan import BY_COORDINATOR, Party, Plan
 from flwr_causal.app.methods import OWN_METHODS
 from flwr_causal.app.pages import config_table
+from flwr_causal.core.files import DIRECTORY, new_directory
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.schema import own_version
 
@@ -31,6 +32,7 @@ _MAKERS = {NODE_KEY: keys.node_key, SUMS_KEY: keys.signing_key}
 #: Shown where the party's table is not known.
 SOME_DATA = "/path/of/table.csv"
 SCRIPT = 0o700
+CHECKLIST = "CHECKLIST.md"
 
 
 class _Text(Template):
@@ -50,19 +52,20 @@ def deploy(file: Path, directory: Path) -> Path:
     file : Path
         The deployment file.
     directory : Path
-        Is created, for its owner only.
+        Is created, for its owner only; the files of an earlier deployment in it are replaced.
 
     Raises
     ------
     ConfigError
         If the file, or a certificate of its table ``[tls]``, cannot be used, or if the directory
-        cannot be written.
+        cannot be written, or holds something else under the names of a deployment.
     """
     plan = Plan.read(file)
     try:
-        keys.new_directory(directory.absolute())
-        directory.chmod(0o700)
-        return _Deployment(plan, file, directory.absolute()).write()
+        own = _Deployment(plan, file, directory.absolute())
+        own.check()
+        new_directory(own.directory)
+        return own.write()
     except OSError as error:
         raise ConfigError(
             f"'{directory}' cannot be written ({error.strerror or error}): name another directory"
@@ -120,6 +123,18 @@ class _Deployment:
             return listen, local
         return self.plan.host, self.plan.host
 
+    def check(self) -> None:
+        """Raise a ConfigError if something that is no deployment's would be replaced."""
+        if self.root.is_file():
+            self.directory.chmod(DIRECTORY)
+            return
+        names = ("authority", self.coordinator.name, "parties", CHECKLIST)
+        if there := [name for name in names if os.path.lexists(self.directory / name)]:
+            raise ConfigError(
+                f"The directory '{self.directory}' holds {', '.join(there)}, and no deployment: "
+                "name another directory, or move or rename what is there."
+            )
+
     def write(self) -> Path:
         self.write_certificates()
         signer = self.coordinator / "signing-key"
@@ -134,7 +149,7 @@ class _Deployment:
         for party in self.plan.parties:
             self.write_bundle(party)
         self.write_coordinator()
-        checklist = self.directory / "CHECKLIST.md"
+        checklist = self.directory / CHECKLIST
         keys.write_private(checklist, self.checklist().encode())
         return checklist
 
@@ -177,7 +192,7 @@ class _Deployment:
     def write_bundle(self, party: Party) -> None:
         """Write a party's directory, with a key if the coordinator makes it, and pack it."""
         bundle = self.directory / "parties" / party.name
-        keys.new_directory(bundle / "state")
+        new_directory(bundle / "state")
         given = party.data or SOME_DATA
         unit = f"flwr-causal-{party.name}"
         own = {
@@ -226,7 +241,7 @@ class _Deployment:
         """Make a party's key pairs where the coordinator has neither half of one."""
         for name, make in _MAKERS.items():
             public = self.known(name) / f"{party.name}.pub"
-            keys.new_directory(public.parent)
+            new_directory(public.parent)
             if not public.exists() and self.plan.keys == BY_COORDINATOR:
                 line = make(self.directory / "parties" / party.name / name, party.name)
                 keys.write_private(public, line, 0o644)
@@ -290,7 +305,7 @@ class _Deployment:
             "programs": str(Path(sys.executable).parent),
         }
         for empty in ("state", "results"):
-            keys.new_directory(target / empty)
+            new_directory(target / empty)
         text = self.text
         self.put(target / "start.sh", text("link_start.sh", own), SCRIPT)
         self.put(target / "register.sh", text("register.sh", own), SCRIPT)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.nodes import Sum, combined, with_leaves
+from flwr_causal.core.received import arrays_of, json_of
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -109,8 +109,12 @@ def moved(root: Node, columns: Mapping[int, int]) -> Node:
 
 
 FORMAT = "flwr-causal circuit 1"
-#: The most bytes that packed circuits may take once unpacked.
-MOST_BYTES = 2**31
+#: The most bytes that packed circuits may take once unpacked: in all, and `MOST_SMALL` and so many
+#: by packed byte. Those of learners take up to 7 bytes by packed byte.
+MOST_BYTES, MOST_RATIO, MOST_SMALL = 2**31, 20, 2**20
+#: So many entries of scopes and inner nodes may circuits have beside one by packed byte: an entry
+#: becomes an object.
+MOST_ENTRIES = 10_000
 
 
 class Circuit(Distribution):
@@ -270,21 +274,23 @@ def unpacked(data: NDArray[np.uint8]) -> list[Circuit]:
         If the bytes are not those of circuits of this version, or are too many once unpacked.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(data.tobytes())) as file:
-            size = sum(one.file_size for one in file.infolist())
-        if size > MOST_BYTES:
-            raise DataError(f"{size} bytes, at most {MOST_BYTES} are read")
-        with np.load(io.BytesIO(data.tobytes())) as file:
-            arrays = dict(file)
-        plain = json.loads(str(arrays.pop("head")))
+        most = min(MOST_BYTES, MOST_SMALL + MOST_RATIO * data.nbytes)
+        arrays = arrays_of(data.tobytes(), most)
+        objects = [one.size for key, one in arrays.items() if key.endswith((".scope", ".is_sum"))]
+        if sum(objects) > MOST_ENTRIES + data.nbytes:
+            raise DataError(f"{sum(objects)} nodes and columns in {data.nbytes} bytes")
+        plain = json_of(str(arrays.pop("head")))
         if plain["format"] != FORMAT:
             raise DataError(f"of the format {plain['format']!r} instead of {FORMAT!r}")
-        domain = Domain.from_plain(plain["domain"])
-        parts: list[dict[str, NDArray[np.generic]]] = [{} for _ in range(plain["num"])]
+        parts: dict[str, Arrays] = {}
         for key, array in arrays.items():
             k, _, name = key.partition("/")
-            parts[int(k)][name] = array
-        return [Circuit.from_arrays(domain, part) for part in parts]
+            parts.setdefault(k, {})[name] = array
+        # The number of circuits is only stated; that of their arrays is known.
+        if type(plain["num"]) is not int or plain["num"] != len(parts):
+            raise DataError(f"{plain['num']!r} circuits, but there are arrays of {len(parts)}")
+        domain = Domain.from_plain(plain["domain"])
+        return [Circuit.from_arrays(domain, parts[str(k)]) for k in range(len(parts))]
     except Exception as error:  # damaged bytes fail anywhere
         raise DataError(
             f"these are no circuits of this version of flwr-causal ({error}): train them again"

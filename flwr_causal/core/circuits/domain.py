@@ -257,7 +257,7 @@ class Domain:
         """Return the domain that `to_plain` wrote; a DataError if the values are invalid."""
         try:
             return cls(tuple(Variable(**one) for one in plain))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"this is no domain ({error}): write it again") from error
 
 

@@ -9,6 +9,7 @@ numbers of children, the children and the weights.
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,8 @@ KINDS: dict[str, type[Leaf]] = {
     leaf.kind: leaf
     for leaf in (Categorical, ChowLiuTree, Elliptical, Gaussian, Histogram, TensorLeaf)
 }
+#: The most columns that the scopes of all nodes of a circuit have together.
+MOST_COLUMNS = 2**25
 
 
 def to_arrays(layers: Layers) -> Arrays:
@@ -90,7 +93,7 @@ def from_arrays(arrays: Arrays) -> Node:
     Raises
     ------
     DataError
-        If the arrays are damaged.
+        If the arrays are damaged, or the columns of all nodes' scopes together are too many.
     """
     try:
         nodes: list[Node] = []
@@ -102,10 +105,14 @@ def from_arrays(arrays: Arrays) -> Node:
             arrays["inner.sizes"][arrays["inner.is_sum"].astype(bool)].tolist(),
         )
         below = _parts(arrays["inner.children"], arrays["inner.sizes"].tolist())
+        columns = sum(len(node.scope) for node in nodes)
         for is_sum, own in zip(arrays["inner.is_sum"].tolist(), below, strict=True):
             if ((own < 0) | (own >= len(nodes))).any():
                 raise DataError("a node's child does not come before it")
             children = [nodes[k] for k in own.tolist()]
+            columns += sum(len(child.scope) for child in (children[:1] if is_sum else children))
+            if columns > MOST_COLUMNS:
+                raise DataError(f"the scopes of its nodes have more than {MOST_COLUMNS} columns")
             nodes.append(Sum(children, next(weights)) if is_sum else Product(children))
         return nodes[-1]
     except (KeyError, IndexError, TypeError, ValueError, StopIteration, CausalError) as error:
@@ -114,6 +121,9 @@ def from_arrays(arrays: Arrays) -> Node:
 
 def _leaves(kind: str, count: int, arrays: Arrays) -> Iterator[Leaf]:
     """Return the leaves of one kind."""
+    # Each has a column: before sizes and shapes are repeated for so many.
+    if not 0 <= count <= len(arrays[f"{kind}.scope"]):
+        raise DataError(f"{len(arrays[f'{kind}.scope'])} columns are not of {count} leaves")
     sizes = np.broadcast_to(arrays[f"{kind}.scope_sizes"], count)
     scopes = _parts(arrays[f"{kind}.scope"], sizes.tolist())
     parameters: dict[str, Iterator[NDArray[Any]]] = {}
@@ -138,7 +148,8 @@ def _parts(flat: NDArray[Any], sizes: Sequence[int]) -> Iterator[NDArray[Any]]:
 
 
 def _shaped(flat: NDArray[Any], shapes: Sequence[Sequence[int]]) -> Iterator[NDArray[Any]]:
-    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+    # Whole numbers of Python's do not overflow.
+    sizes = [math.prod(shape) for shape in shapes]
     for part, shape in zip(_parts(flat, sizes), shapes, strict=True):
         yield part.reshape(shape)
 

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -273,6 +274,8 @@ class TableReport:
                 "distinct_one": [bool(flag) for flag in values["distinct-one"]],
                 "copy_of": [None if k < 0 else int(k) for k in values["copy-of"]],
             }
+            if max(values["copy-of"], default=-1) >= number:
+                raise ValueError("a copy of a column that is not there")
             if has_sums:
                 facts["mean"] = [float(value) for value in values["means"]]
                 facts["remainder"] = [float(value) for value in values["remainders"]]
@@ -317,13 +320,13 @@ class TableReport:
                 bool(values.get("withheld", 0)),
                 str(values.get("ids-problem", "")),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error
 
 
 def _names(text: str) -> tuple[str, ...]:
     """Return the texts of a JSON list."""
-    listed = json.loads(text)
+    listed = json_of(text)
     if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise ValueError(f"no list of names: {text}")
     return tuple(listed)

@@ -11,7 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from flwr_causal.core.files import new_directory, write
 from flwr_causal.errors import ConfigError
+from flwr_causal.runtime.run_directory import check_page
 
 LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js", "dagre.min.js")
 _TEMPLATE, _STYLE, _SCRIPTS = "page.html", "page.css", ("graph.js", "page.js")
@@ -23,13 +25,15 @@ def write_page(payload: dict[str, Any], path: str | Path) -> Path:
     Raises
     ------
     ConfigError
-        If the file cannot be written, or the package lacks the page's files.
+        If the file cannot be written, is there and no such page, or the package lacks the page's
+        files.
     """
     target = Path(path)
     text = rendered(payload)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        check_page(target)
+        new_directory(target.parent)
+        write(target, text)
     except OSError as error:
         raise ConfigError(
             f"The page cannot be written to '{target}' ({error.strerror or error}): give another "

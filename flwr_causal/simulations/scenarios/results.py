@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.data.spreadsheet import guarded, unguarded
 from flwr_causal.errors import DataError
 from flwr_causal.simulations.scenarios.tables import Entry, MetricTable, markdown
 
@@ -75,7 +76,7 @@ class Result:
         lines += [f"# remark: {remark}" for remark in self.remarks]
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
-        writer.writerows([self.columns, *self.rows])
+        writer.writerows([guarded(cell) for cell in row] for row in (self.columns, *self.rows))
         return "\n".join(lines) + "\n" + table.getvalue()
 
     def metric_tables(self) -> list[MetricTable]:
@@ -152,7 +153,7 @@ def read(path: Path) -> Result:
     absent = [key for key in NEEDED if not head.get(key)]
     if absent:
         raise DataError(f"{path}: the head lacks {', '.join(absent)}: add a line '# KEY: VALUE'")
-    table = [tuple(row) for row in csv.reader(lines[length:])]
+    table = [tuple(map(unguarded, row)) for row in csv.reader(lines[length:])]
     if not table or any(len(row) != len(table[0]) for row in table):
         raise DataError(f"{path}: all rows must have as many columns as the first one")
     return Result(head, table[0], tuple(table[1:]), tuple(texts["note"]), tuple(texts["remark"]))

@@ -12,6 +12,7 @@ import logging
 import multiprocessing
 import os
 import platform
+import re
 import time
 import warnings
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -45,6 +46,12 @@ Engine = Literal["local", "ray"]
 Record = dict[str, Any]
 
 CELLS = "cells"
+_CELL = re.compile(r"[0-9a-f]{24}\.(json|\d+\.partial)")
+#: What is written beside `CELLS`.
+OUTPUTS = (
+    *("results.csv", "results.parquet", "figures.csv", "tables.md", "tables.tex"),
+    *("plot.png", "plot.svg", "index.html"),
+)
 #: Distributions whose versions every result holds.
 RECORDED = ("flwr-causal", "flwr", "numpy", "scipy")
 POLL_SECONDS = 0.5
@@ -87,6 +94,23 @@ class Sweep:
         figures = [line.kind, line.name, dict(line.options), dict(one.data), one.split, dict(point)]
         rest = [one.seed_of(point, run), run, one.scale, sorted(one.metrics), self.engine]
         return self.directory / CELLS / f"{digest([figures, rest])}.json"
+
+    def check(self) -> None:
+        """Check that the files of results would replace nothing but those of a sweep.
+
+        Raises
+        ------
+        ConfigError
+            Naming the files that are in the way.
+        """
+        cells = self.directory / CELLS
+        if cells.is_dir() and all(_CELL.fullmatch(one.name) for one in cells.iterdir()):
+            return
+        if there := [name for name in OUTPUTS if os.path.lexists(self.directory / name)]:
+            raise ConfigError(
+                f"The directory '{self.directory}' holds {', '.join(there)}, and no cells of a "
+                "sweep: give another directory, or move or rename what is there."
+            )
 
     def groups(self) -> list[Group]:
         """Return what is left to compute; lines whose packages are missing are left out."""
@@ -155,7 +179,13 @@ def compute(sweep: Sweep, jobs: int, progress: Callable[[int, int], None]) -> li
     list of str
         Data that are not at hand, with where to get them, and points whose data cannot be made or
         dealt to parties, with the reason; their cells are left out.
+
+    Raises
+    ------
+    ConfigError
+        As `Sweep.check`.
     """
+    sweep.check()
     (sweep.directory / CELLS).mkdir(parents=True, exist_ok=True)
     groups = sweep.groups()
     total = sum(len(group.lines) for group in groups)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from flwr_causal.data.spreadsheet import write_csv
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
@@ -183,7 +185,7 @@ def write_tables(
 ) -> list[Path]:
     """Write results.csv, results.parquet where pyarrow is there, tables.md and tables.tex."""
     frame, tables = long_table(records), metric_tables(scenario, records)
-    frame.to_csv(directory / "results.csv", index=False)
+    write_csv(frame, directory / "results.csv")
     paths = [directory / "results.csv"]
     if find_spec("pyarrow") is not None and len(frame):
         frame.to_parquet(directory / "results.parquet", index=False)

@@ -21,7 +21,7 @@ from scipy.special import gammaln, ndtr, stdtr
 
 from flwr_causal.core.circuits.leaves import yeo_johnson
 from flwr_causal.core.circuits.nodes import Leaf, LeafBatch, numbers, positive, scope_of
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -424,9 +424,12 @@ class Elliptical(Leaf):
     @classmethod
     def from_arrays(cls, scope: Sequence[int], arrays: Arrays) -> Elliptical:
         """Return the leaf of given parameters; an empty array is a parameter that is not given."""
-        covariance = np.empty((len(scope), len(scope)))
-        lower, upper = np.tril_indices(len(scope))
-        covariance[lower, upper] = covariance[upper, lower] = arrays["covariance"]
+        k, given = len(scope), arrays["covariance"]
+        if given.shape != (k * (k + 1) // 2,):
+            raise DataError(f"{given.shape} entries are no covariance of {k} columns")
+        covariance = np.empty((k, k))
+        lower, upper = np.tril_indices(k)
+        covariance[lower, upper] = covariance[upper, lower] = given
         return cls(
             tuple(scope),
             arrays["mean"],

@@ -358,12 +358,13 @@ def parameters_from(layout: TensorLayout, arrays: Mapping[str, NDArray[Any]]) ->
         probabilities (within 1e-4, for rounding) or variances.
     """
     try:
-        means = arrays["means"]
+        means, counts = arrays["means"], layout.num_states[layout.categories]
         k = means.shape[2] if len(layout.numbers) else arrays["probabilities"].shape[2]
         expected: dict[str, tuple[int, ...]] = {
             "means": (len(layout.numbers), layout.replicas, k),
             "variances": (len(layout.numbers), layout.replicas, k),
-            "probabilities": (len(layout.states), layout.replicas, k),
+            # Summed up, not listed: the numbers of states are only those that the sender states.
+            "probabilities": (sum(counts.tolist()), layout.replicas, k),
             "layers": (sum(map(math.prod, layout.layer_shapes(k))),),
             "root": (layout.num_classes, layout.replicas),
         }

@@ -1,0 +1,58 @@
+"""Files that their owner alone can read, written in one step."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Of files and directories that others cannot read.
+FILE, DIRECTORY = 0o600, 0o700
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def new_directory(path: Path) -> None:
+    """Make a directory, and those above it, for its owner only; one that is there is left."""
+    if not path.is_dir():
+        new_directory(path.parent)
+        path.mkdir(mode=DIRECTORY, exist_ok=True)
+
+
+def write(path: Path, data: str | bytes, mode: int = FILE) -> None:
+    """Write a file in one step: a reader sees the former content or all of the new one.
+
+    Nobody else can read it at any moment, unless ``mode`` says so in the end. Where ``path`` is a
+    symbolic link, the link is replaced, and not the file that it names.
+    """
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, FILE)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data.encode() if isinstance(data, str) else data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.chmod(mode)  # whatever the umask is
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)  # room for others on a full disk
+        raise
+
+
+def append(path: Path, text: str) -> None:
+    """Add text to the end of a file, which is made where it is not there."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY, FILE)
+    with os.fdopen(handle, "ab") as stream:
+        stream.write(text.encode())
+
+
+def protect(directory: Path) -> None:
+    """Let the owner alone read the files in a directory and below it, and these directories."""
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(DIRECTORY)
+            protect(path)
+        elif not path.is_symlink():
+            path.chmod(FILE)

@@ -19,7 +19,7 @@ MOST_FILES = 25
 FLOORS = (
     "errors lazy",
     "core core.arrays core.compiled core.files core.limits core.saved core.threads",
-    "core.devices core.received",
+    "core.devices core.received core.ties",
     "core.graphs core.privacy",
     "core.linear",
     "core.discrete",

@@ -109,7 +109,7 @@ def test_the_question_is_judged_too(tmp_path):
 
 
 def test_groups_are_no_more_than_the_run_states(tmp_path):
-    groups = {"groups": [0, 1, 1], "keys": ["a", "b", "c"], "least__parties": [2, 2]}
+    groups = {"groups": [0, 1, 1], "keys": [c * 64 for c in "abc"], "least__parties": [2, 2]}
     found = refusals(tmp_path, "[options]\ngroups = 1", setting(**groups))
     assert found == {"options.groups"}
 

@@ -114,26 +114,31 @@ def test_a_faulty_reply_is_listed_or_ends_the_run_with_an_error(name):
     assert applied > 25
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32, np.int8])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.int8])
 @pytest.mark.parametrize("name", ["totals", "unmasking", "align", "masked tables", "products"])
 def test_keys_and_words_in_another_type_are_the_partys_failure(name, dtype):
-    def arrives(scene):
-        own = scene.things()
-        return [scene.with_things({k: v.astype(dtype) for k, v in own.items()})]
-
     method, tables, options, exchange = MESSAGES[name]
-    last, fault = f"party {len(tables) - 1}", Fault("dtype", arrives)
-    found, text = ended(
-        method,
-        tables,
-        wrap_grid=lambda grid: Faulty(grid, name, exchange, fault),
-        **options,
-    )
-    if found is None:
-        assert f"{last}: its reply was refused" in text
-    else:
-        assert [one["party"] for one in found.failures] == [last]
-        assert "its reply was refused" in found.failures[0]["reason"]
+    last = f"party {len(tables) - 1}"
+    # A masked vector is the only array of its reply.
+    for thing in ["masked"] if exchange is TOTALS else [one.name for one in exchange.returns]:
+
+        def arrives(scene, thing=thing):
+            own = scene.things()
+            return [scene.with_things({**own, thing: own[thing].astype(dtype)})]
+
+        found, text = ended(
+            method,
+            tables,
+            wrap_grid=lambda grid, arrives=arrives: Faulty(
+                grid, name, exchange, Fault("dtype", arrives)
+            ),
+            **options,
+        )
+        if found is None:
+            assert f"{last}: its reply was refused" in text
+        else:
+            assert [one["party"] for one in found.failures] == [last]
+            assert "its reply was refused" in found.failures[0]["reason"]
 
 
 #: What is taken for the honest reply, or, of bytes that are no ids, for another one.

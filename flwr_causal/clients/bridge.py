@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, secure.TABLES, *privacy.OF_RELEASE)
+OF_RUN = (TABLE, secure.SECURE, *privacy.OF_RELEASE)
 # The agreement that was read last, by its digest: with many columns it takes longer to read than
 # many a message to answer.
 _last_setup: dict[str, Setup] = {}

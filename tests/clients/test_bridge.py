@@ -207,7 +207,7 @@ def test_the_agreement_is_sent_once_and_kept(grid):
 
 def test_a_new_agreement_replaces_the_old_one(grid):
     ask(grid, NODE, {}, setup=SETUP)
-    other = setup_for([table[["x2", "x0"]] for table in TABLES], exchange="fedcba9876543210")
+    other = setup_for([table[["x2", "x0"]] for table in TABLES])
     ask(grid, NODE, {}, setup=other)
     expected = TABLES[0][["x2", "x0"]].to_numpy().sum(axis=0)
     np.testing.assert_allclose(records.arrays_of(ask(grid, NODE, {}).content)["sum"], expected)

@@ -163,6 +163,17 @@ def test_after_another_agreement_the_former_table_is_not_asked_about():
     assert "earlier agreement" in back.error.reason
 
 
+def test_a_table_is_masked_for_one_order_of_rows_and_one_plan():
+    def change(last):
+        config, arrays = last["masked tables"]
+        others = [{**arrays, "rows": arrays["rows"][::-1].copy()}]
+        others.append({**arrays, "folds": np.zeros(arrays["pattern-rows"].sum(), np.uint8)})
+        return [(config, other) for other in others]
+
+    for again in answers_to(change, after="masked tables"):
+        assert "AskedOtherwiseError: The plan, or the order of rows" in again.error.reason
+
+
 def test_a_replay_makes_no_second_table():
     """A party that answers earlier requests to itself has a new memory, and no other record."""
     from flwr_causal.protocol.replay import REPLAY, packed

@@ -386,3 +386,11 @@ def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="the column 'a' has"):
         totals.report_of(total, ("a",), 1, within=False)
+
+
+@pytest.mark.parametrize("rows", [0, -7, 10**12 + 1, 10**60])
+def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
+    sums = [Fraction(k) for k in (rows, 1, 3, 9)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    with pytest.raises(SumError, match="all parties together have"):
+        totals.report_of(total, ("a",), 1, within=False)

@@ -17,7 +17,7 @@ from flwr_causal.protocol.secure.totals import TOTALS
 from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import KilledError, Relay
-from flwr_causal.testing.faults import FAULTS, Scene
+from flwr_causal.testing.faults import FAULTS, Fault, Scene
 
 ROWS = make_federation(d=3, n=80, parties=4, seed=1).tables
 ADMM = {"secure_aggregation": True, "max_rounds": 6}
@@ -112,6 +112,33 @@ def test_a_faulty_reply_is_listed_or_ends_the_run_with_an_error(name):
             assert harmless or listed == [last] or not grids[0].applied, fault.name
         applied += bool(grids[0].applied)
     assert applied > 25
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.int8])
+@pytest.mark.parametrize("name", ["totals", "unmasking", "align", "masked tables", "products"])
+def test_keys_and_words_in_another_type_are_the_partys_failure(name, dtype):
+    method, tables, options, exchange = MESSAGES[name]
+    last = f"party {len(tables) - 1}"
+    # A masked vector is the only array of its reply.
+    for thing in ["masked"] if exchange is TOTALS else [one.name for one in exchange.returns]:
+
+        def arrives(scene, thing=thing):
+            own = scene.things()
+            return [scene.with_things({**own, thing: own[thing].astype(dtype)})]
+
+        found, text = ended(
+            method,
+            tables,
+            wrap_grid=lambda grid, arrives=arrives: Faulty(
+                grid, name, exchange, Fault("dtype", arrives)
+            ),
+            **options,
+        )
+        if found is None:
+            assert f"{last}: its reply was refused" in text
+        else:
+            assert [one["party"] for one in found.failures] == [last]
+            assert "its reply was refused" in found.failures[0]["reason"]
 
 
 #: What is taken for the honest reply, or, of bytes that are no ids, for another one.
@@ -220,6 +247,8 @@ REQUESTS = {
     "keys of the agreement": config_with(**{"setup-keys": ["0"] * 4}),
     "groups of the agreement": config_with(**{"setup-least-parties": [3, 3]}),
 }
+#: Those that the door refuses.
+OF_TYPES = ("text", "float", "complex", "NaN", "garbage", "cut", "no bytes", "renamed", "none")
 FORMED = ("FormError", "RefusedError", "AskedOtherwiseError", "FederationError")
 
 
@@ -251,7 +280,8 @@ def test_a_party_refuses_a_message_of_another_form(name, change, tmp_path):
     assert found.failures == []
     for reply in seen:
         assert reply.has_error()
-        assert reply.error.reason.split(":")[0] in FORMED, reply.error.reason
+        error = reply.error.reason.split(":")[0]
+        assert error in (("RefusedError",) if change in OF_TYPES else FORMED), reply.error.reason
 
 
 def test_a_party_without_a_name_of_an_exchange_says_so():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -49,7 +50,7 @@ from flwr_causal.protocol.secure.unmasking import (
 from flwr_causal.protocol.setup_form import check_number, check_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
@@ -526,7 +527,7 @@ def answered(record: dict[str, Any], sums: Sums, number: int, vector: bytes) -> 
     record = _under(record, sums.token, sums.agreement)
     keys, digest = _hashed_keys(sums.keys), _hashed(vector)
     # Without the places of other groups, of which there may be fewer after the totals.
-    heirs = _hashed_keys(filter(None, sums.keys))
+    heirs = _hashed_keys(tuple(filter(None, sums.keys)))
     if record["token"] == sums.token:
         last = record["number"]
         if keys != record["keys"]:
@@ -602,7 +603,7 @@ def _unmasked_once(
     kept = {"unmasked-run": sums.token, "unmasked": number, "survivors": survivors}
     if number == TOTALS_NUMBER:
         pairs = zip(sums.keys, survivors, strict=True)
-        kept["heirs"] = _hashed_keys(key for key, one in pairs if one)
+        kept["heirs"] = _hashed_keys(tuple(key for key, one in pairs if one))
     return {**record, **kept}
 
 
@@ -616,9 +617,10 @@ def _record(state: RecordDict) -> dict[str, Any]:
     return dict(record)
 
 
-def _hashed_keys(keys: Iterable[str]) -> str:
+@lru_cache(maxsize=64)
+def _hashed_keys(keys: tuple[str, ...]) -> str:
     # Also the places of parties without a key.
-    return purpose_of("keys", [*keys]).hex()
+    return purpose_of("keys", keys).hex()
 
 
 def _hashed(text: bytes) -> str:

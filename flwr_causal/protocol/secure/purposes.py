@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -49,10 +49,9 @@ def _encoded(field: Field) -> bytes:
 
 def _parts(field: Field) -> tuple[bytes, bytes]:
     """Return the type of a field, one byte, and its content."""
-    # A truth value is an int for Python.
-    for kind, own, encode in _PLAIN:
-        if isinstance(field, own):
-            return kind, encode(field)
+    plain = _PLAIN.get(type(field)) or _PLAIN.get(_plain_type(field))
+    if plain is not None:
+        return plain[0], plain[1](field)
     if isinstance(field, np.ndarray) and field.dtype.kind in "fiubcSU":
         values = field.astype(field.dtype.newbyteorder("<"), order="C", copy=False)
         return b"a", _encoded([values.dtype.str, [*values.shape], values.tobytes()])
@@ -63,11 +62,17 @@ def _parts(field: Field) -> tuple[bytes, bytes]:
     raise TypeError(f"a purpose has no field of the type {type(field).__name__}")
 
 
-_PLAIN: tuple[tuple[bytes, type, Any], ...] = (
-    (b"n", type(None), lambda field: b""),
-    (b"b", bool, lambda field: bytes([field])),
-    (b"i", int, lambda field: str(field).encode()),
-    (b"f", float, lambda field: struct.pack(">d", field)),
-    (b"s", str, lambda field: field.encode(errors="surrogatepass")),
-    (b"y", bytes, bytes),
-)
+def _plain_type(field: Field) -> type:
+    """Return of which plain type a field is, such as numpy's own numbers."""
+    return next((own for own in _PLAIN if isinstance(field, own)), object)
+
+
+# A truth value is an int for Python: it comes first.
+_PLAIN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
+    type(None): (b"n", lambda field: b""),
+    bool: (b"b", lambda field: bytes([field])),
+    int: (b"i", lambda field: str(field).encode()),
+    float: (b"f", lambda field: struct.pack(">d", field)),
+    str: (b"s", lambda field: field.encode(errors="surrogatepass")),
+    bytes: (b"y", bytes),
+}

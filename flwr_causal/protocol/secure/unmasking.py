@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -225,7 +225,13 @@ class Unmasking:
 
 
 def _box_key(pair: PairKey, purpose: bytes, sender: bytes) -> bytes:
-    return mask_key(pair, purpose_of("share of", sender, purpose))
+    return mask_key(pair, _of_share(sender, purpose))
+
+
+@lru_cache(maxsize=256)
+def _of_share(sender: bytes, purpose: bytes) -> bytes:
+    """Return what the shares of a party in a sum are for, the same for all holders."""
+    return purpose_of("share of", sender, purpose)
 
 
 def _as_bytes(number: int) -> bytes:

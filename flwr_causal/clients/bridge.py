@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from logging import ERROR
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -20,7 +19,7 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
-from flwr_causal.errors import CausalError, ConfigError, ForgottenError
+from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.record import SCHEMA
 from flwr_causal.protocol import door, records
@@ -42,7 +41,7 @@ from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from flwr.app import Array
 
@@ -254,7 +253,7 @@ def _requests(contract: Contract, content: RecordDict) -> list[tuple[Exchange, R
         return [(exchange_of(contract, values), content)]
     earlier: list[RecordDict] = []
     if name == REPLAY.name:
-        earlier = [*unpacked(records.arrays_of(content)["archive"], values["requests"])]
+        earlier = _earlier(content)
     # An archive holds exchanges of the method alone.
     own = [(exchange_of(contract, records.config_of(one)), one) for one in earlier]
     return [(common[name], content), *own]
@@ -495,14 +494,14 @@ def _replay(
 ) -> RecordDict:
     """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
     config: dict[str, Any] = records.config_of(message.content)
-    door.sizes_of(REPLAY, message.content, {})
-    archive, plain = door.received(message.content, "uint8")["archive"], config.pop("requests", "")
+    requests = _earlier(message.content)
+    config.pop("requests", "")
     # Where the reply to an earlier attempt was lost, the memory is there already.
     context = client.context
     for key in [key for key in context.state if key.endswith(MEMORIES)]:
         context.state.pop(key)
     agreed = client.contract.sizes(client.setup, client.num_rows)
-    for content in _earlier(archive, plain):
+    for content in requests:
         earlier = _client_type(clients, config)(client.source, context, client.setup)
         exchange = exchange_of(client.contract, records.config_of(content))
         door.sizes_of(exchange, content, agreed)
@@ -517,20 +516,15 @@ def _replay(
     return answer
 
 
-def _earlier(archive: Any, requests: str) -> Iterator[RecordDict]:
-    """Return the earlier requests of a message; a RefusedError if they cannot be read."""
+def _earlier(content: RecordDict) -> list[RecordDict]:
+    """Return the earlier requests of a replay; a RefusedError if they cannot be read."""
+    door.sizes_of(REPLAY, content, {})
+    archive = door.received(content, "uint8")["archive"]
+    requests: Any = records.config_of(content).get("requests", "")
     try:
-        yield from unpacked(archive, requests)
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        EOFError,
-        OSError,
-        BadZipFile,
-    ) as error:
-        raise door.RefusedError(f"the earlier requests cannot be read: {error}") from None
+        return unpacked(archive, requests)
+    except FederationError as error:
+        raise door.RefusedError(str(error)) from None
 
 
 def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClient]:

@@ -113,7 +113,7 @@ def test_the_question_is_judged_too(tmp_path):
 
 def test_groups_are_no_more_than_the_run_states(tmp_path):
     groups = {"groups": [0, 1, 1], "keys": [c * 64 for c in "abc"], "least__parties": [2, 2]}
-    # Without secure sums there are no keys: the form of the agreement is refused, or the rule says no.
+    # Without secure sums there are no keys: the agreement is refused by its form or by the rule.
     assert refusals(tmp_path, "[options]\ngroups = 1", setting(**groups)) <= {"options.groups"}
 
 

@@ -1,0 +1,20 @@
+"""The tests that the pages name for their promises are there."""
+
+import ast
+import re
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_every_test_that_a_page_names_exists():
+    named = 0
+    for page in (REPOSITORY / "docs").rglob("*.md"):
+        file = ""
+        for path, test in re.findall(r"`(tests/[\w/]+\.py)?::(\w+)`", page.read_text("utf-8")):
+            file = path or file
+            tree = ast.parse((REPOSITORY / file).read_text("utf-8"))
+            names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+            assert test in names, f"{page.name}: {file}::{test}"
+            named += 1
+    assert named > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from errno import ENOTDIR
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,8 +15,16 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def new_directory(path: Path) -> None:
-    """Make a directory, and those above it, for its owner only; one that is there is left."""
+    """Make a directory, and those above it, for its owner only; one that is there is left.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made; a NotADirectoryError where a file stands in its path.
+    """
     if not path.is_dir():
+        if path.parent.is_file():
+            raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(path))
         new_directory(path.parent)
         path.mkdir(mode=DIRECTORY, exist_ok=True)
 

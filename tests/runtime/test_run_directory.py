@@ -263,3 +263,10 @@ def test_names_of_results_are_all_that_a_run_writes(tmp_path, finished):
         *(path.name for path in tmp_path.iterdir()),
         ".saving",
     }
+
+
+def test_a_file_in_the_path_of_a_directory_is_named_as_such(tmp_path):
+    (tmp_path / "file").touch()
+    for path in ("file/results", "file/further/results"):
+        with pytest.raises(CheckpointError, match=r"cannot be written \(Not a directory\)"):
+            simulate("moments", PARTIES, output_dir=tmp_path / path)

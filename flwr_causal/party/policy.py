@@ -340,12 +340,12 @@ def _check_rules(options: Mapping[str, Any]) -> None:
     ConfigError
         If no method has an option of the name of a rule, or a rule cannot be used.
     """
-    own = options_by_method()
+    # Each message makes a policy; most have no such rule, and methods are looked for on the disk.
+    own = options_by_method() if options else {}
     everywhere = {option for names in own.values() for option in names}
-    others = {point.name for point in entry_points(group=METHODS_GROUP)} - own.keys()
     for name, rule in options.items():
         if isinstance(rule, dict) and not rule.keys() <= _RANGE:
-            if name not in others:
+            if name not in own and not entry_points(group=METHODS_GROUP, name=name):
                 _check_known(name, own, "options", "method")
             for option, one in rule.items():
                 if name in own:

@@ -242,13 +242,15 @@ def test_a_rule_that_cannot_be_used_is_an_error(tmp_path, text, words):
 
 
 def test_a_rule_of_another_packages_method_is_in_its_own_table(tmp_path, monkeypatch):
-    class Point:
-        name = "theirs"
+    def installed(group, name):
+        return [name] if (group, name) == ("flwr_causal.methods", "theirs") else []
 
-    monkeypatch.setattr("flwr_causal.party.policy.entry_points", lambda group: [Point])
+    monkeypatch.setattr("flwr_causal.party.policy.entry_points", installed)
     PartyPolicy.from_dict({"options": {"theirs": {"strength": {"least": 1, "most": 2}}}})
     with pytest.raises(ConfigError, match="there is no option strength"):
         PartyPolicy.from_dict({"options": {"strength": 1}})
+    with pytest.raises(ConfigError, match="there is no method others"):
+        PartyPolicy.from_dict({"options": {"others": {"strength": 1}}})
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, True, "3", None])

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract, Exchange
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
+    # What a party is asked, with the content that it is sent for it.
+    Request = tuple[Exchange, RecordDict]
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
@@ -148,7 +150,7 @@ def _report(
     kind = _client_type(clients, config)
     own.check_question(kind.contract, config)
     secure.check_demand(own.node, met=masked)
-    options = _behind("option-", config)
+    options = records.behind("option-", config)
     guarantee, running = guarantee_of(kind.contract, options), _is_running(context, config)
     table = own.shown(party.opened(private=guarantee is not None))
     again = bool(config.get("exchange") or config.get("resumed"))
@@ -161,7 +163,7 @@ def _report(
     if guarantee is not None:
         own.check_budget(released)
         privacy.keep(context)
-    policy = Policy.from_dict(_behind("policy-", config))
+    policy = Policy.from_dict(records.behind("policy-", config))
     shown = Source(party.name, lambda: table)
     client = kind(shown, context, options=options)
     if own.node.interventions and "interventions" not in client.contract.reports:
@@ -212,8 +214,11 @@ def _open(
     message: Message,
     context: Context,
     own: PartyDoor,
-) -> CausalClient:
-    """Build the client of this message with the agreement from the message or from its state."""
+) -> tuple[CausalClient, list[Request]]:
+    """Build the client of this message, and return with it what :func:`_requests` reads of it.
+
+    The agreement is that of the message, or else of the node's state.
+    """
     config: dict[str, Any] = records.config_of(message.content)
     record = context.state.get(SETUP)
     setup = _read_setup(record, record.get(DIGEST)) if isinstance(record, ConfigRecord) else None
@@ -234,17 +239,18 @@ def _open(
     kind = _client_type(clients, config)
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
+    secure.check_demand(own.node, met=setup.masked)
     guarantee = guarantee_of(kind.contract, setup.options)
-    private = guarantee is not None
     if guarantee is not None:
         for exchange, _ in requests:
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, guarantee, again=True)
-    return kind(_unchanged(source(context), context, own, private=private), context, setup)
+    table = _unchanged(source(context), context, own, private=guarantee is not None)
+    return kind(table, context, setup), requests
 
 
-def _requests(contract: Contract, content: RecordDict) -> list[tuple[Exchange, RecordDict]]:
+def _requests(contract: Contract, content: RecordDict) -> list[Request]:
     """Return each request of a message with its content; of a replay also the earlier ones."""
     values: dict[str, Any] = records.config_of(content)
     common = {one.name: one for one in (REPLAY, TOTALS, UNMASKING)}
@@ -300,14 +306,14 @@ def _reply(
     }
     try:
         about["number"] = check_number(config.get(records.NUMBER))
-        client = _open(clients, source, message, context, own)
+        client, requests = _open(clients, source, message, context, own)
         about |= {"agreement": client.setup.exchange, "table": client.source.table}
         guarantee = guarantee_of(client.contract, client.options)
         if guarantee is not None:
             about |= privacy.of_line(context, guarantee, client.sharing)
             own.check_budget(about)
         note = partial(own.note, **about)
-        content = _answer(client, clients, message, config, note)
+        content = _answer(client, requests, message, config, note)
     except Exception as error:
         raise own.noted(error, **about) from error
     return Message(content, reply_to=message)
@@ -315,7 +321,7 @@ def _reply(
 
 def _answer(
     client: CausalClient,
-    clients: Clients,
+    requests: Sequence[Request],
     message: Message,
     config: dict[str, Any],
     note: Callable[[RecordDict], None],
@@ -325,14 +331,13 @@ def _answer(
     ``note`` is called with what will leave, before the party remembers that it has left.
     """
     context = client.context
-    secure.check_demand(client.node, met=client.setup.masked)
-    if config.get("exchange") == REPLAY.name:
-        return _replay(client, clients, message, note)
-    if config.get("exchange") == TOTALS.name:
+    (exchange, _), *earlier = requests
+    if exchange is REPLAY:
+        return _replay(client, earlier, config, note)
+    if exchange is TOTALS:
         return _totals(client, message, note)
-    if config.get("exchange") == UNMASKING.name:
+    if exchange is UNMASKING:
         return _unmasking(client, message, note)
-    exchange = exchange_of(client.contract, config)
     # Before anything is computed with what was sent.
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
@@ -490,24 +495,24 @@ def _unmasking(
 
 
 def _replay(
-    client: CausalClient, clients: Clients, message: Message, note: Callable[[RecordDict], None]
+    client: CausalClient,
+    requests: Sequence[Request],
+    config: Mapping[str, Any],
+    note: Callable[[RecordDict], None],
 ) -> RecordDict:
     """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
-    config: dict[str, Any] = records.config_of(message.content)
-    requests = _earlier(message.content)
-    config.pop("requests", "")
+    common = {name: value for name, value in config.items() if name != "requests"}
     # Where the reply to an earlier attempt was lost, the memory is there already.
     context = client.context
     for key in [key for key in context.state if key.endswith(MEMORIES)]:
         context.state.pop(key)
     agreed = client.contract.sizes(client.setup, client.num_rows)
-    for content in requests:
-        earlier = _client_type(clients, config)(client.source, context, client.setup)
-        exchange = exchange_of(client.contract, records.config_of(content))
+    for exchange, content in requests:
+        earlier = type(client)(client.source, context, client.setup)
         door.sizes_of(exchange, content, agreed)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
-            _fit(own, part, exchange, content, config)
+            _fit(own, part, exchange, content, common)
             _commit(own, part.training, context, ())
     number = config[records.NUMBER]
     answer = door.outgoing(REPLAY, {}, {}, weight=1, number=number)
@@ -537,7 +542,3 @@ def _client_type(clients: Clients, config: Mapping[str, Any]) -> type[CausalClie
             f"{', '.join(sorted(clients))}. Install the same version of flwr-causal on both sides."
         )
     return clients[method]
-
-
-def _behind(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    return {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from numpy.typing import ArrayLike, NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
 #: Values are equal if they differ by at most this share of the larger one, or of 1.
 TIE = 1e-9
+# Of values to sort by.
+_DIGITS = 9
+#: Scores made of log-likelihoods are equal if they differ by less than this, for each row of a sum.
+SCORE_TIE = 1e-7
 
 
 def equal_to_largest(values: ArrayLike, axis: int | None = None) -> BoolArray:
@@ -79,5 +81,4 @@ def as_ranked(values: ArrayLike) -> FloatArray:
     values : array_like of float
         Of a size of about 1, such as logarithms or shares.
     """
-    rounded: NDArray[Any] = np.round(np.asarray(values, dtype=np.float64) / TIE)
-    return np.asarray(rounded, dtype=np.float64)
+    return np.asarray(np.round(np.asarray(values, dtype=np.float64), _DIGITS), dtype=np.float64)

@@ -28,7 +28,7 @@ from flwr_causal.party.record import (
     exchanges_since,
     left,
 )
-from flwr_causal.protocol import settings
+from flwr_causal.protocol import records, settings
 from flwr_causal.protocol.release import Guarantee, guarantee_of
 from flwr_causal.protocol.terms import Terms
 
@@ -136,8 +136,7 @@ class PartyDoor:
             If the policy refuses them, or they contradict each other.
         """
         text, signature = str(config.get("terms", "")), str(config.get("signature", ""))
-        prefix = "option-"
-        options = {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}
+        options = records.behind("option-", config)
         masked = bool(config.get("secure-aggregation"))
         terms = self._checked_terms(contract, text, signature, options, masked=masked)
         if terms is not None:

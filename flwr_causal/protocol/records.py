@@ -106,6 +106,15 @@ def config_of(content: RecordDict) -> dict[str, Value]:
     return dict(record.items()) if isinstance(record, ConfigRecord) else {}
 
 
+def behind(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values whose names begin with a prefix, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in config.items()
+        if name.startswith(prefix)
+    }
+
+
 def num_bytes(content: RecordDict) -> int:
     """Return the size of a message's content: array buffers, and names and values of the rest."""
     size = 0

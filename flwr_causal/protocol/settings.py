@@ -8,12 +8,12 @@ and has no reason.
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
@@ -124,7 +124,10 @@ DERIVED: Mapping[str, str] = {
 
 def of_question(config: Mapping[str, Any]) -> list[Setting]:
     """Return the settings of a question for the schema."""
-    return [*_of_options(_behind("option-", config)), *_of_policy(_behind("policy-", config))]
+    return [
+        *_of_options(records.behind("option-", config)),
+        *_of_policy(records.behind("policy-", config)),
+    ]
 
 
 def of_setup(setup: Setup) -> list[Setting]:
@@ -178,7 +181,7 @@ def _of_options(options: Mapping[str, Any]) -> Iterator[Setting]:
         if key == "held-out":
             yield Setting("sparsity", value, _held_out, judged=False)
         elif key == "settings":
-            own = json.loads(value)
+            own = json_of(value)
             yield from (Setting(one, each) for one, each in own.items())
         elif key in ("perturbed-from", "perturbed-to"):
             yield Setting(name, float(value) if value else None, _exactly)
@@ -215,7 +218,3 @@ def _of_values(sent: Mapping[str, Any], rows: int) -> Iterator[Setting]:
 
 def _about_at_most(stated: Any, sent: Any) -> bool:
     return bool(sent <= (stated or 0) * (1 + 1e-9))
-
-
-def _behind(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    return {k.removeprefix(prefix): v for k, v in config.items() if k.startswith(prefix)}

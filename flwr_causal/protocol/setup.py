@@ -12,6 +12,7 @@ import numpy as np
 from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import States, pack_states, unpack_states
+from flwr_causal.protocol.records import behind
 from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.setup_form import check_agreement
 from flwr_causal.protocol.small_counts import REPORT, SmallCounts
@@ -191,26 +192,20 @@ class Setup:
         ConfigError
             If the policy has an unknown key or value.
         """
-
-        def part(prefix: str) -> dict[str, Any]:
-            return {
-                key.removeprefix(prefix): value
-                for key, value in config.items()
-                if key.startswith(prefix)
-            }
-
-        check_agreement(part(PREFIX), (_POLICY.removeprefix(PREFIX), _OPTION.removeprefix(PREFIX)))
+        check_agreement(
+            behind(PREFIX, config), (_POLICY.removeprefix(PREFIX), _OPTION.removeprefix(PREFIX))
+        )
         return cls(
             names=tuple(config[f"{PREFIX}names"]),
             num_rows=config[f"{PREFIX}num-rows"],
             num_clients=config[f"{PREFIX}num-clients"],
             mean=np.array(config[f"{PREFIX}mean"], dtype=np.float64),
             variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
-            policy=Policy.from_dict(part(_POLICY)),
+            policy=Policy.from_dict(behind(_POLICY, config)),
             precision=config[f"{PREFIX}precision"],
             small=SmallCounts(config[f"{PREFIX}minimum-count"], config[f"{PREFIX}small-counts"]),
             exchange=config[f"{PREFIX}exchange"],
-            options=part(_OPTION),
+            options=behind(_OPTION, config),
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
             targets=tuple(tuple(json_of(text)) for text in config.get(_TARGETS, [])),
             keys=tuple(config.get(KEYS, [])),

@@ -7,11 +7,11 @@ another, and is refused before a key is derived from it.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
+from flwr_causal.core.received import json_of
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.small_counts import Treatment
 
@@ -167,8 +167,8 @@ def _each(form: Callable[[object], bool], *, different: bool = False) -> Callabl
 
 def _is_list_of_names(text: object) -> bool:
     try:
-        names = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
+        names = json_of(text) if isinstance(text, str) else None
+    except ValueError:
         return False
     return isinstance(names, list) and _each(_is_text, different=True)(names)
 

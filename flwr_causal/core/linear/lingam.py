@@ -43,7 +43,7 @@ from flwr_causal.core.linear.negentropy import mean_functions, negentropies
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.core.linear.solution import edge_masks, edge_weights
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.core.ties import first_smallest
+from flwr_causal.core.ties import SCORE_TIE, first_smallest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,9 +61,6 @@ NUM_STARTS = 4
 # Cost of an edge beyond that of the BIC, in units of log d, see `edge_cost`. Summed SHD on 12 kinds
 # of noise (d = 10, n = 300) is 6.8 at 0, 4.2 at 0.25, 4.0 at 0.5, and 4.7 at 1.
 GAMMA = 0.5
-# A move must lower the score by more than this for each row. Equivalent graphs, and orders of
-# variables that do not depend on each other, differ by rounding alone, which must not choose.
-LEAST_GAIN = 1e-7
 
 
 class OrderProblem:
@@ -354,7 +351,8 @@ def _moved(order: list[int], variable: int, score: _Score) -> bool:
         before.append(before[-1] | 1 << other)
     first, last = score.problem.limits(variable, others)
     here = score(variable, before[place])
-    least = LEAST_GAIN * score.problem.moments.n
+    # Equivalent graphs, and orders of independent variables, differ by rounding alone.
+    least = SCORE_TIE * score.problem.moments.n
     best, chosen = 0.0, place
     change = 0.0  # of the variables that it passes
     for k in range(place, last):

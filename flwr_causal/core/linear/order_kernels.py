@@ -11,13 +11,11 @@ import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
+from flwr_causal.core.ties import SCORE_TIE
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
-# Scores that differ by less than this for each row are equal: rounding must choose neither a parent
-# nor a place.
-LEAST_IMPROVEMENT = 1e-7
 # A candidate whose variance given the parents is below this share is a combination of them.
 DEPENDENT = 1e-9
 
@@ -129,7 +127,7 @@ def _grow(task: Task, room: Room, child: int, count: int) -> tuple[int, float]:
                 if explained > share or cost < price:
                     left = max(residual - explained, RESIDUAL_FLOOR) / residual
                     change = 0.5 * task.rows[child] * np.log(left) + cost
-                    if change < least - LEAST_IMPROVEMENT:
+                    if change < least - SCORE_TIE:
                         best, least, share, price = slot, change, explained, cost
         if best < 0:
             break
@@ -183,7 +181,7 @@ def _superfluous(task: Task, room: Room, child: int, size: int, residual: float)
             explained = weight * weight / variance
             gain = 0.5 * task.rows[child] * np.log1p(explained / residual)
             change = gain - task.costs[parent]
-            if change < least - LEAST_IMPROVEMENT:
+            if change < least - SCORE_TIE:
                 worst, least = column, change
     return worst
 
@@ -312,7 +310,7 @@ def _best_place(
         first += fits[0, j]
         second += fits[0, j] * fits[0, j]
         cost += fits[1, j]
-    best, least = _score_of(task, fit, first, second, cost, n), LEAST_IMPROVEMENT * n
+    best, least = _score_of(task, fit, first, second, cost, n), SCORE_TIE * n
     goal, log_there, cost_there = -1, 0.0, 0.0
     for step in (-1, 1):
         # Sums over all variables but x.

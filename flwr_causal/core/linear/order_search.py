@@ -31,6 +31,7 @@ from flwr_causal.core.linear.moments import Moments, as_moments, distinct, requi
 from flwr_causal.core.linear.order_kernels import DEPENDENT, Room, Task, select_all, sweep
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, regress
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
+from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ MOST_SWEEPS = 100
 # The correlations are rounded to multiples of this, so that sums over parties in another order give
 # the same graph.
 RESOLUTION = 2.0**-40
-# Digits to which scores, and the values that variables are sorted by, are compared.
-TIE_DIGITS = 9
 
 
 class Candidate(NamedTuple):
@@ -235,7 +234,7 @@ def search_orders(
         starts = sorted_orders(most, len(moments))
     found = [problem.candidate(name, order) for name, order in starts.items()]
     # Of scores that are equal up to rounding the first start is chosen.
-    ranked = tuple(sorted(found, key=lambda candidate: round(candidate.score, TIE_DIGITS)))
+    ranked = tuple(sorted(found, key=lambda candidate: float(as_ranked(candidate.score))))
     return OrderSolution(ranked, problem.strengths(ranked[0]))
 
 
@@ -272,8 +271,8 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
         explained = 1 - 1 / np.maximum(np.diagonal(inverse)[:d], 1.0)
     # Values that are equal up to rounding are ties, so that sums over parties in another order give
     # the same orders. Equal variances, as of standardised columns, are ordered by R2.
-    explained = np.round(explained, TIE_DIGITS)
-    size = np.round(np.log(variances[:d]), TIE_DIGITS)
+    explained = as_ranked(explained)
+    size = as_ranked(np.log(variances[:d]))
     orders = {
         "variance": [int(j) for j in np.lexsort((explained, size))],
         "residual variance": _least_residual_first(left * np.outer(scale[:d], scale[:d])),
@@ -479,7 +478,7 @@ def _least_residual_first(covariance: FloatArray) -> list[int]:
     least = DEPENDENT * np.diagonal(covariance)
     for _ in range(len(left)):
         variances = np.maximum(np.diagonal(left), least)
-        j = int(np.argmin(np.where(chosen, np.inf, np.round(np.log(variances), TIE_DIGITS))))
+        j = int(np.argmin(np.where(chosen, np.inf, as_ranked(np.log(variances)))))
         chosen[j] = True
         order.append(j)
         left -= np.outer(left[:, j], left[j]) / variances[j]

@@ -291,6 +291,7 @@ def _read_setup(config: Mapping[str, Any], digest: object = None) -> Setup:
     return setup
 
 
+@single_threaded()
 def _reply(
     clients: Clients,
     source: Callable[[Context], Source],
@@ -404,10 +405,9 @@ def _fit(
     received = part.sent(door.received(content))
     own = part.sent(plain)
     values = {**(further or {}), **config, **own, "exchange": part.exchange.name}
-    with single_threaded():
-        arrays, weight, numbers = client.fit(
-            list(received.values()), {**values, "arrays": list(received)}
-        )
+    arrays, weight, numbers = client.fit(
+        list(received.values()), {**values, "arrays": list(received)}
+    )
     named = dict(zip(client.names_of(part.exchange), arrays, strict=True))
     return {**named, **{name: np.asarray(value) for name, value in numbers.items()}}, weight
 
@@ -465,10 +465,9 @@ def _totals(
     door.sizes_of(TOTALS, message.content, {})
     if number != TOTALS_NUMBER or type(within) is not int or within not in (0, 1):
         raise door.RefusedError("the server's message does not ask for totals as servers do")
-    with single_threaded():
-        report = secure.own_report(
-            client.context, lambda: _described(client, client.setup.policy), client.private
-        )
+    report = secure.own_report(
+        client.context, lambda: _described(client, client.setup.policy), client.private
+    )
     setup = client.setup
     vector = totals.vector_of(report, setup.summed, within=bool(within))
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)

@@ -106,10 +106,10 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None
         raise ValueError(f"it has no entries, but states the shape {shape}")
 
 
-def json_of(text: str | bytes) -> Any:
+def json_of(text: str) -> Any:
     """Return the values of a JSON text; NaN and infinite numbers are refused."""
     try:
-        return json.loads(text, parse_constant=_refused, parse_float=_finite)
+        return _JSON.decode(text)
     except RecursionError:
         raise ValueError("its lists are nested too deeply") from None
 
@@ -123,3 +123,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"it holds {text}, which is too large a number")
     return value
+
+
+_JSON = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -78,7 +78,9 @@ class Terms:
             sort_keys=True,
         )
 
+    # Each message of a run states the same terms.
     @classmethod
+    @lru_cache(maxsize=8)
     def from_text(cls, text: str) -> Terms:
         """Return the terms of a text.
 

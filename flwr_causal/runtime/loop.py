@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
+from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
@@ -57,6 +58,7 @@ MOST_REMEMBERED = 2**28
 SETTLE_SECONDS = 1.0
 
 
+@single_threaded()
 def run(
     method: Method[StateT],
     grid: Grid,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.limits import deadline
-from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import DeadlineError, FederationError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def server_work(method: Method[Any], step: str) -> Iterator[None]:
             )
 
     try:
-        with single_threaded(), deadline(check):
+        with deadline(check):
             yield
     except (ArithmeticError, np.linalg.LinAlgError) as error:
         raise FederationError(

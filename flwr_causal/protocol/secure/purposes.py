@@ -43,36 +43,44 @@ def purpose_of(label: str, *fields: Field) -> bytes:
 
 
 def _encoded(field: Field) -> bytes:
-    kind, content = _parts(field)
+    kind, content_of = _FORMS.get(type(field)) or _form(type(field))
+    content = content_of(field)
     return kind + len(content).to_bytes(_LENGTH_BYTES, "big") + content
 
 
-def _parts(field: Field) -> tuple[bytes, bytes]:
-    """Return the type of a field, one byte, and its content."""
-    plain = _PLAIN.get(type(field)) or _PLAIN.get(_plain_type(field))
-    if plain is not None:
-        return plain[0], plain[1](field)
-    if isinstance(field, np.ndarray) and field.dtype.kind in "fiubcSU":
-        values = field.astype(field.dtype.newbyteorder("<"), order="C", copy=False)
-        return b"a", _encoded([values.dtype.str, [*values.shape], values.tobytes()])
-    if isinstance(field, Mapping):
-        return b"m", b"".join(_encoded(name) + _encoded(field[name]) for name in sorted(field))
-    if isinstance(field, Sequence):
-        return b"l", b"".join(map(_encoded, field))
-    raise TypeError(f"a purpose has no field of the type {type(field).__name__}")
+def _form(own: type) -> tuple[bytes, Callable[[Any], bytes]]:
+    """Return the sign of a type, one byte, and what gives a field's content."""
+    for known, form in _FORMS.items():
+        if issubclass(own, known):
+            return form
+    raise TypeError(f"a purpose has no field of the type {own.__name__}")
 
 
-def _plain_type(field: Field) -> type:
-    """Return of which plain type a field is, such as numpy's own numbers."""
-    return next((own for own in _PLAIN if isinstance(field, own)), object)
+def _of_array(array: NDArray[Any]) -> bytes:
+    if array.dtype.kind not in "fiubcSU":
+        raise TypeError(f"a purpose has no field of the type {array.dtype}")
+    values = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    kind = f"{values.dtype.kind}{values.dtype.itemsize}{values.shape}"
+    return _encoded(kind) + _encoded(values.tobytes())
 
 
-# A truth value is an int for Python: it comes first.
-_PLAIN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
+def _of_mapping(mapping: Mapping[str, Any]) -> bytes:
+    return b"".join([_encoded(name) + _encoded(mapping[name]) for name in sorted(mapping)])
+
+
+def _of_sequence(sequence: Sequence[Any]) -> bytes:
+    return b"".join([_encoded(one) for one in sequence])
+
+
+# The first that fits: a truth value is an int for Python, a text a sequence.
+_FORMS: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     type(None): (b"n", lambda field: b""),
     bool: (b"b", lambda field: bytes([field])),
     int: (b"i", lambda field: str(field).encode()),
     float: (b"f", lambda field: struct.pack(">d", field)),
     str: (b"s", lambda field: field.encode(errors="surrogatepass")),
     bytes: (b"y", bytes),
+    np.ndarray: (b"a", _of_array),
+    Mapping: (b"m", _of_mapping),
+    Sequence: (b"l", _of_sequence),
 }

@@ -396,14 +396,16 @@ def _fit(
 ) -> tuple[Arrays, int]:
     """Return what the client answers to the request of one training, by name, and its weight."""
     plain = records.config_of(content)
+    # What an exchange declares is read under the name that it has in the bundle, and nowhere else.
     config = {
         key: value
-        for key, value in plain.items()
-        if not key.startswith(PREFIX) and not exchange.sends_name(key)
+        for key, value in {**(further or {}), **plain}.items()
+        if not key.startswith(PREFIX)
+        and not (exchange.sends_name(key) or part.exchange.sends_name(key))
     }
     received = part.sent(door.received(content))
     own = part.sent(plain)
-    values = {**(further or {}), **config, **own, "exchange": part.exchange.name}
+    values = {**config, **own, "exchange": part.exchange.name}
     with single_threaded():
         arrays, weight, numbers = client.fit(
             list(received.values()), {**values, "arrays": list(received)}

@@ -210,6 +210,11 @@ def test_the_settings_of_requests():
     assert (found["replicates"], found["seed"]) == (3, 3)
     found = named(of(products, weightings=1, draw=3))
     assert "seed" not in found
+    # As the party reads them: the largest number of 64 bits is -1 then, and no fold is left.
+    folds = np.array([2**64 - 1], dtype=np.uint64)
+    assert named(of(products, weightings=6, draw=3, folds=folds))["replicates"] == 5
+    assert named(of(fedges.find("graph"), start=["fuse"]))["start"] == ["fuse"]
+    assert "start" not in named(of(contract.find("local graphs"), start=np.eye(3), share=0.5))
     sums = METHODS["moments"].client.contract.find("sums")
     parts = [Part(one, sums) for one in (MAIN, Training(3), Training(without=2))]
     found = named(of(bundle_of(parts), **head_of(parts, 11)))

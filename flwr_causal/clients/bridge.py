@@ -247,7 +247,10 @@ def _open(
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, guarantee, again=True)
     table = _unchanged(source(context), context, own, private=guarantee is not None)
-    return kind(table, context, setup), requests
+    client = kind(table, context, setup)
+    if guarantee is None:
+        own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
+    return client, requests
 
 
 def _requests(contract: Contract, content: RecordDict) -> list[Request]:

@@ -58,7 +58,7 @@ def write(path: Path, data: str | bytes, mode: int = FILE) -> None:
 
 
 def lock(handle: int) -> None:
-    """Wait until no other process or thread holds the lock of a file; hold it until it is closed."""
+    """Wait until nobody else holds the lock of an open file; hold it until the file is closed."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 

@@ -343,8 +343,12 @@ class PartyDoor:
             why = f"{error.rule}: {error.details}"
             log(WARNING, "The policy refuses run %d by its rule %s", self.run_id, why)
         if self.record is not None:
+            line = {"event": event, "run": self.run_id, **about, "reason": reason}
+            private = self.policy.epsilon is not None and event == FAILED and "epsilon" in line
             try:
-                self.record.append({"event": event, "run": self.run_id, **about, "reason": reason})
+                self.record.append(line, partial(self._check_epsilon, line) if private else None)
             except RecordError as unwritten:
                 return unwritten
+            except PolicyError as refused:
+                return self.noted(refused, **about)
         return error

@@ -348,6 +348,24 @@ def test_two_messages_at_once_have_one_release(tmp_path, monkeypatch):
     assert epsilon_spent(recorded(tmp_path)) == pytest.approx(1.0)
 
 
+def test_an_error_of_a_release_counts_as_the_answer(tmp_path):
+    """With much noise the error says how many rows the release has: again and again, for nothing."""
+    policy = "epsilon = 0.04"
+    method = NotearsADMM(**{**OPTIONS, "epsilon": 0.02}, max_rounds=6)
+    tables = [table[:100] for table in TABLES]
+    reasons = []
+    for _ in range(8):
+        with pytest.raises(CausalError) as caught:
+            run(method, guarded(tables, tmp_path, policy))
+        reasons.append(str(caught.value))
+    lines = recorded(tmp_path)
+    assert {line["event"] for line in lines} >= {"failed", "refused"}
+    failed = [line for line in lines if line["event"] == "failed"]
+    assert all(line["epsilon"] == 0.02 for line in failed)
+    assert 0.02 < epsilon_spent(lines) <= 0.04
+    assert "rule 'epsilon'" in reasons[-1]
+
+
 @pytest.mark.parametrize("order", [("octaves", "release"), ("release", "octaves")])
 def test_histograms_and_release_have_shares_of_one_budget(tmp_path, order):
     """Agreements on other columns: one has a scale to estimate, and the other one has none."""

@@ -373,6 +373,37 @@ def test_parties_that_are_absent_do_not_count(keys, groups, enough):
         door.check_agreement(CLIENTS["moments"].contract, setup, [])
 
 
+def test_the_record_names_the_exchange_that_is_answered(tmp_path):
+    """Under the name of the schema exchange it would not be counted."""
+    tables = [pd.DataFrame(np.random.default_rng(k).normal(size=(9, 2))) for k in range(3)]
+    tables = [table.rename(columns={0: "x", 1: "y"}) for table in tables]
+    grid = guarded(tables, tmp_path, "most-exchanges-a-day = 1")
+    node, own = grid.get_node_ids()[0], setup_for(tables).options
+    terms = Terms("moments", {"seed": 0}, 3, secure=False).to_text()
+    question = {f"option-{name}": value for name, value in own.items()}
+    about = {"method": "moments", "terms": terms, "option-row-id": "", "option-order": 0}
+    ask(grid, node, {}, "query.schema", **{**question, **about, "exchange": ""})
+    own = {**own, "model": "linear", "order": 0, "folds": 1, "select-order": False}
+    setup = setup_for(tables, terms=terms, options=own)
+    head = {"bundle-trainings": [""], "bundle-exchanges": ["sums"], "bundle-seed": 0}
+    about = {"method": "moments", "exchange": "schema", **head}
+    replies = [ask(grid, node, {}, setup=setup, **about) for _ in range(2)]
+    assert [reply.has_error() for reply in replies] == [False, True]
+    assert [one["exchange"] for one in recorded(tmp_path)] == ["schema", "sums", "sums"]
+    assert recorded(tmp_path)[-1]["reason"] == "most-exchanges-a-day"
+
+
+def test_an_error_is_charged_within_the_policy(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    door = PartyDoor(1, PartyPolicy(epsilon=1.0), record, guarded=True)
+    spent = {"epsilon": 0.9, "delta": 1e-5, "rho": rho_of(0.9, 1e-5)}
+    error = DataError("there are 3 rows")
+    assert door.noted(error, release="a", **spent) is error
+    assert isinstance(door.noted(error, release="b", **spent), PolicyError)
+    assert [one["event"] for one in record.lines()] == ["failed", "refused"]
+    assert epsilon_spent(record.lines()) == pytest.approx(0.9)
+
+
 USED = {
     "a column of another role": ("PatientID", 'methods = ["moments"]', "columns.identifiers"),
     "one that is known": ("PatientID", '[columns]\nidentifiers = ["PatientID"]', ""),

@@ -194,9 +194,8 @@ class PartyRecord:
 def epsilon_spent(lines: Sequence[Line], delta: float = USUAL_DELTA) -> float:
     """Return the privacy loss of all releases in a record together: epsilon at this delta.
 
-    Errors that left in place of an answer count as the answer, since they may follow from the
-    release. A release counts once, from the report on, also where the run is resumed: its lines have one
-    ``release``. Lines without one count once a run. The ``rho`` of releases add up; without it, it
+    An error that left counts as the answer, since it may follow from the release. A release counts
+    once, from the report on, also where the run is resumed: its lines have one ``release``. Lines without one count once a run. The ``rho`` of releases add up; without it, it
     follows from the line's epsilon and delta. A line whose epsilon is none has no bound.
     """
     losses: dict[Any, float] = {}

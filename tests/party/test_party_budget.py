@@ -349,7 +349,7 @@ def test_two_messages_at_once_have_one_release(tmp_path, monkeypatch):
 
 
 def test_an_error_of_a_release_counts_as_the_answer(tmp_path):
-    """With much noise the error says how many rows the release has: again and again, for nothing."""
+    """With much noise an error says how many rows the release has, in as many runs as one likes."""
     policy = "epsilon = 0.04"
     method = NotearsADMM(**{**OPTIONS, "epsilon": 0.02}, max_rounds=6)
     tables = [table[:100] for table in TABLES]

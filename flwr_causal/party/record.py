@@ -195,8 +195,9 @@ def epsilon_spent(lines: Sequence[Line], delta: float = USUAL_DELTA) -> float:
     """Return the privacy loss of all releases in a record together: epsilon at this delta.
 
     An error that left counts as the answer, since it may follow from the release. A release counts
-    once, from the report on, also where the run is resumed: its lines have one ``release``. Lines without one count once a run. The ``rho`` of releases add up; without it, it
-    follows from the line's epsilon and delta. A line whose epsilon is none has no bound.
+    once, from the report on, also where the run is resumed: its lines have one ``release``. Lines
+    without one count once a run. The ``rho`` of releases add up; without it, it follows from the
+    line's epsilon and delta. A line whose epsilon is none has no bound.
     """
     losses: dict[Any, float] = {}
     for line in lines:

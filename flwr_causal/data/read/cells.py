@@ -142,7 +142,7 @@ def numbers_of_arrow(values: Any) -> FloatArray:
 
 @lru_cache
 def _whole_cells(word: str, separator: str) -> re.Pattern[str]:
-    """Return the pattern of the cells that are a word; it begins with the word, to be found fast."""
+    """Return the pattern of cells that are a word; it begins with the word, to be found fast."""
     other = f"[^{re.escape(separator)}\\n]"
     return re.compile(f"{word}(?<!{other}{word})(?!{other})")
 

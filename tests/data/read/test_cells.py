@@ -65,7 +65,7 @@ def test_a_cell_of_python_is_its_number_beside_any_other_cell():
 
 @pytest.mark.parametrize("separator", [",", "\t", ";", "|"])
 def test_true_and_false_are_read_fast_where_they_are_whole_cells(separator):
-    """As 1 and 0; within another text they are none, and the lines are left to the slower reader."""
+    """As 1 and 0; within another text they are none: the slower reader reads such lines."""
     cells = ["True", "False", "1.5", "", "0"]
     lines = [separator.join(pair) for pair in product(cells, repeat=2)]
     expected = [[*map(number_of, pair)] for pair in product(cells, repeat=2)]

@@ -253,3 +253,12 @@ def test_a_party_divides_its_series_into_few_folds():
     assert contract.sizes(setup_for(TABLES, options={**options, "folds": 5}), 9)["folds"] == 5
     with pytest.raises(ConfigError, match="folds is 60: give at most 5"):
         contract.sizes(setup_for(TABLES, options={**options, "folds": 60}), 9)
+
+
+def test_what_is_left_to_the_method_may_be_any_number():
+    grouped = setup_for(TABLES, groups=(1, 1, 2))
+    (groups,) = (one for one in settings.of_setup(grouped) if one.option == "groups")
+    assert [groups.fits(stated, groups.value) for stated in ("auto", 2, 1, None)] == [1, 1, 0, 0]
+    known = setup_for(TABLES, options={"knowledge": "{}"})
+    (knowledge,) = (one for one in settings.of_setup(known) if one.option == "knowledge")
+    assert [knowledge.fits(stated, "{}") for stated in ("{}", "", None)] == [1, 0, 0]

@@ -21,6 +21,7 @@ from flwr_causal.data.read.pieces import LargeFile, joined, pieces, whole
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
 from flwr_causal.protocol.release import guarantee_of
@@ -296,6 +297,11 @@ class CausalClient(NumPyClient):
     @property
     def _row_id(self) -> str:
         return str(self.options.get("row-id", ""))
+
+    def identifiers(self) -> list[str]:
+        """Return which of the agreed columns look like identifiers."""
+        table = self.source.read()
+        return identifiers(table, [name for name in self.setup.names if name in table.columns])
 
     def frame(self) -> pd.DataFrame:
         """Return the party's table, all of it in memory."""

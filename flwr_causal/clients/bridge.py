@@ -113,9 +113,9 @@ def client_app(
             own = door_of(context)
             party = source(context)
             name, about["table"] = party.name, party.table
-            report, released = _report(clients, party, config, context, own)
+            report = _report(clients, party, config, context, own, about)
             reply = _reported(message, context, name, report)
-            about |= {"agreement": str(config.get("exchange", "")), **released}
+            about["agreement"] = str(config.get("exchange", ""))
             own.note(reply.content, **about)
             return reply
         except Exception as error:
@@ -141,10 +141,11 @@ def _report(
     config: Mapping[str, Any],
     context: Context,
     own: PartyDoor,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a party reports of its table, and what its record says of a private run.
+    about: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what a party reports of its table, with its key where the run adds up securely.
 
-    The report has the party's key where the run adds up securely.
+    To ``about`` is added what the record says of a private run, before anything is drawn.
     """
     masked = bool(config.get("secure-aggregation"))
     kind = _client_type(clients, config)
@@ -162,6 +163,7 @@ def _report(
         keep_digest(context.state, table)
     if guarantee is not None:
         own.check_budget(released)
+        about |= released
         privacy.keep(context)
     policy = Policy.from_dict(records.behind("policy-", config))
     shown = Source(party.name, lambda: table)
@@ -182,7 +184,7 @@ def _report(
             secure.own_report(context, lambda: described, client.private), policy, party.name
         )
     report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
-    return key | report, released
+    return key | report
 
 
 def _described(client: CausalClient, policy: Policy) -> TableReport:
@@ -247,7 +249,10 @@ def _open(
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, guarantee, again=True)
     table = _unchanged(source(context), context, own, private=guarantee is not None)
-    return kind(table, context, setup), requests
+    client = kind(table, context, setup)
+    if guarantee is None:
+        own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
+    return client, requests
 
 
 def _requests(contract: Contract, content: RecordDict) -> list[Request]:
@@ -308,6 +313,8 @@ def _reply(
     try:
         about["number"] = check_number(config.get(records.NUMBER))
         client, requests = _open(clients, source, message, context, own)
+        # What is answered; a bundle states the exchanges of its trainings besides.
+        about["exchange"] = requests[0][0].name
         about |= {"agreement": client.setup.exchange, "table": client.source.table}
         guarantee = guarantee_of(client.contract, client.options)
         if guarantee is not None:
@@ -397,14 +404,16 @@ def _fit(
 ) -> tuple[Arrays, int]:
     """Return what the client answers to the request of one training, by name, and its weight."""
     plain = records.config_of(content)
+    # What an exchange declares is read under the name that it has in the bundle, and nowhere else.
     config = {
         key: value
-        for key, value in plain.items()
-        if not key.startswith(PREFIX) and not exchange.sends_name(key)
+        for key, value in {**(further or {}), **plain}.items()
+        if not key.startswith(PREFIX)
+        and not (exchange.sends_name(key) or part.exchange.sends_name(key))
     }
     received = part.sent(door.received(content))
     own = part.sent(plain)
-    values = {**(further or {}), **config, **own, "exchange": part.exchange.name}
+    values = {**config, **own, "exchange": part.exchange.name}
     arrays, weight, numbers = client.fit(
         list(received.values()), {**values, "arrays": list(received)}
     )

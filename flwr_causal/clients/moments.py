@@ -59,8 +59,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def octaves(self, asked: Asked) -> Arrays:
         """Return noisy histograms of the columns whose scale is estimated."""
         columns = unscaled(self.setup)
-        noise = budget(self.options, estimates=bool(columns)).scales
-        assert noise is not None
+        noise = budget(self.options, estimates=bool(columns))
         rows = numbers(self.table(), columns)
         parties = self.sharing
         about = self._asked_by(columns, asked.number)
@@ -70,7 +69,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def release(self, asked: Asked) -> Arrays:
         """Return the noisy products of the clipped rows."""
         names = self.setup.names
-        noise = budget(self.options, estimates=bool(unscaled(self.setup))).release
+        noise = budget(self.options, estimates=bool(unscaled(self.setup)))
         scaling = asked["centers"], asked["scales"]
         rows = numbers(self.table(), names)
         parties, about = self.sharing, self._asked_by(names, asked.number)

@@ -99,13 +99,17 @@ def begin(
             "second release: start another run, whose epsilon adds to that of this one."
         )
     # Its own random number: a file that was deleted is no reason to count less.
-    own = {"id": secrets.token_hex(8), "asked": asked, **(before or {}), "run": run}
+    # The name of the file is that of the first question, too: under a second name the release would
+    # be drawn once more, and counted once.
+    own = {"id": secrets.token_hex(8), "asked": asked, "run": run, **(before or {})}
     state.update({name: ConfigRecord(values) for name, values in kept.items()})
     state[_RUN] = ConfigRecord(own)
     return bool(kept)
 
 
-def keep(context: Context, further: Mapping[str, ConfigRecord] | None = None) -> None:
+def keep(
+    context: Context, further: Mapping[str, ConfigRecord] | None = None
+) -> dict[str, Mapping[str, Any]]:
     """Write what the node keeps of a private run to its file, if it has one.
 
     Parameters
@@ -115,6 +119,11 @@ def keep(context: Context, further: Mapping[str, ConfigRecord] | None = None) ->
     further : mapping of str to ConfigRecord, optional
         What the state is about to hold as well.
 
+    Returns
+    -------
+    dict
+        All that is kept, by name; what the file held before is as it was.
+
     Raises
     ------
     FederationError
@@ -122,7 +131,7 @@ def keep(context: Context, further: Mapping[str, ConfigRecord] | None = None) ->
     """
     held = {**context.state, **(further or {})}
     own = {name: dict(held[name]) for name in (TABLE, *OF_RELEASE) if name in held}
-    _file(context, str(own[_RUN]["run"])).add(own)
+    return _file(context, str(own[_RUN]["run"])).add(own)
 
 
 def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> dict[str, Any]:
@@ -194,7 +203,7 @@ def budget(options: Mapping[str, Any], *, estimates: bool) -> Budget:
 
 
 def drawn_octaves(
-    context: Context, rows: Iterator[FloatArray], multiplier: float, parties: int, about: str
+    context: Context, rows: Iterator[FloatArray], noise: Budget, parties: int, about: str
 ) -> IntArray:
     """Return the noisy histograms of columns, the same each time.
 
@@ -203,28 +212,30 @@ def drawn_octaves(
     context : Context
         Of the node, in whose state they are kept.
     rows : iterator of ndarray of shape (rows, d)
-    multiplier : float
-        Standard deviation of the noise of the sum, in units of the sensitivity.
+    noise : Budget
+        Of the run; it estimates scales.
     parties : int
         Among how many parties this noise is shared.
     about : str
         What else makes a question another one: names of columns, and whose noise it is shared with.
     """
+    multiplier = noise.scales
+    assert multiplier is not None
 
     def draw() -> IntArray:
         counts = octaves_of(rows)
         variance = variance_of_counts(len(counts), multiplier, parties)
-        noise = [discrete_gaussian(variance, secrets.randbelow) for _ in range(counts.size)]
-        return counts + np.array(noise, dtype=np.int64).reshape(counts.shape)
+        drawn = [discrete_gaussian(variance, secrets.randbelow) for _ in range(counts.size)]
+        return counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
 
-    return _once(context, _OCTAVES, f"{about} {multiplier!r} {parties}", draw)
+    return _once(context, _OCTAVES, f"{about} {parties}", noise, draw)
 
 
 def drawn_products(
     context: Context,
     rows: Iterator[FloatArray],
     scaling: tuple[FloatArray, FloatArray],
-    multiplier: float,
+    noise: Budget,
     parties: int,
     about: str,
 ) -> IntArray:
@@ -232,7 +243,7 @@ def drawn_products(
 
     Parameters
     ----------
-    context, rows, multiplier, parties, about
+    context, rows, noise, parties, about
         As of :func:`drawn_octaves`.
     scaling : tuple of ndarray of shape (d,)
         Centres and scales.
@@ -241,10 +252,10 @@ def drawn_products(
     def draw() -> IntArray:
         products = products_of(rows, *scaling)
         d = len(products) - 1
-        return products + noise_of(d, steps_of_noise(d, multiplier, parties), secrets.randbelow)
+        return products + noise_of(d, steps_of_noise(d, noise.release, parties), secrets.randbelow)
 
     shown = [values.tolist() for values in scaling]
-    return _once(context, _RELEASE, f"{about} {shown} {multiplier!r} {parties}", draw)
+    return _once(context, _RELEASE, f"{about} {shown} {parties}", noise, draw)
 
 
 def released(
@@ -269,41 +280,51 @@ def released(
     noise, estimated = budget(options, estimates=bool(lacking)), None
     if noise.scales is not None:
         rows = numbers(table, lacking)
-        counts = drawn_octaves(context, rows, noise.scales, 1, str(lacking))
+        counts = drawn_octaves(context, rows, noise, 1, str(lacking))
         variance = variance_of_counts(len(lacking), noise.scales, 1)
         estimated = scales_of(counts, variance, lacking)
     scaling = Scaling.of(names, stated, estimated)
     assert scaling is not None
-    products = drawn_products(context, numbers(table, names), scaling, noise.release, 1, str(names))
+    products = drawn_products(context, numbers(table, names), scaling, noise, 1, str(names))
     return read(products, steps_of_noise(len(names), noise.release, 1), *scaling)
 
 
-def _once(context: Context, name: str, question: str, draw: Callable[[], IntArray]) -> IntArray:
+def _once(
+    context: Context, name: str, question: str, noise: Budget, draw: Callable[[], IntArray]
+) -> IntArray:
     """Return what was drawn for a question before, shape (rows, columns), or draw it and keep it.
 
     Raises
     ------
     FederationError
-        If something was drawn for another question in this run.
+        If something was drawn in this run for another question, or with a share of another budget:
+        histograms of a tenth and a release of the whole would lose more than the run states.
     """
-    kept: Any = context.state.get(name)
-    if kept is None:
+    kept: Mapping[str, Any] = context.state
+    if name not in kept:
         # Of an answer that has left, where the state of this message was lost.
-        kept = _file(context, str(context.state[_RUN]["run"])).read().get(name)
-    if kept is None:
+        kept = {**_file(context, str(context.state[_RUN]["run"])).read(), **context.state}
+    if name not in kept and _of_one_budget(kept, noise):
         drawn = draw()
         values: dict[str, Any] = {
             "question": question,
+            "noise": repr(noise),
             "rows": len(drawn),
             "drawn": drawn.ravel().tolist(),
         }
-        kept = ConfigRecord(values)
-        keep(context, {name: kept})
-    if kept["question"] != question:
+        kept = keep(context, {name: ConfigRecord(values)})
+    own = kept.get(name)
+    if own is None or own["question"] != question or not _of_one_budget(kept, noise):
         raise FederationError(
             "The party has made its private release in this run, with other columns, scales or "
             "options, or among other parties, and makes no second one: start another run, whose "
             "epsilon adds to that of this one."
         )
-    context.state[name] = ConfigRecord(dict(kept))
-    return np.array(kept["drawn"], dtype=np.int64).reshape(kept["rows"], -1)
+    context.state[name] = ConfigRecord(dict(own))
+    return np.array(own["drawn"], dtype=np.int64).reshape(own["rows"], -1)
+
+
+def _of_one_budget(kept: Mapping[str, Any], noise: Budget) -> bool:
+    """Return whether all that was drawn has its share of this budget."""
+    drawn = [kept[name] for name in (_OCTAVES, _RELEASE) if name in kept]
+    return all(one["noise"] == repr(noise) for one in drawn)

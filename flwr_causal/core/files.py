@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from errno import ENOTDIR
 from typing import TYPE_CHECKING
 
+try:
+    import fcntl
+except ImportError:  # Windows: two processes at one node are then not kept apart
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Of files and directories that others cannot read.
@@ -48,6 +55,26 @@ def write(path: Path, data: str | bytes, mode: int = FILE) -> None:
     except OSError:
         part.unlink(missing_ok=True)  # room for others on a full disk
         raise
+
+
+def lock(handle: int) -> None:
+    """Wait until nobody else holds the lock of an open file; hold it until the file is closed."""
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Work in a directory while nobody else does who asks for it."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        lock(handle)
+        yield
+    finally:
+        os.close(handle)
 
 
 def append(path: Path, text: str) -> None:

@@ -6,6 +6,7 @@ identifiers. Simulated parties have none of the three.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from logging import ERROR, WARNING
@@ -33,7 +34,7 @@ from flwr_causal.protocol.release import Guarantee, guarantee_of
 from flwr_causal.protocol.terms import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr.app import Context, RecordDict
 
@@ -167,9 +168,11 @@ class PartyDoor:
         )
         if terms is None:
             return
-        # In a group the party's numbers are hidden among those of the group.
-        sizes = [setup.groups.count(group) for group in set(setup.groups)]
-        together = min([setup.num_clients, *sizes])
+        # In a group the party's numbers are hidden among those of the group; a party without a key
+        # is absent from a resumed run.
+        groups = setup.groups or (0,) * len(setup.keys)
+        sizes = Counter(group for key, group in zip(setup.keys, groups, strict=True) if key)
+        together = min([setup.num_clients, *sizes.values()])
         if together < self.policy.least_parties:
             raise PolicyError("least-parties", f"the agreement is of {together} parties")
         asked = [
@@ -228,18 +231,37 @@ class PartyDoor:
         PolicyError
             If there are too few rows, or a column looks like an identifier.
         """
-        if report.rows < self.policy.least_rows and not private:
-            raise PolicyError("least-rows", f"the run would have {report.rows} rows")
-        if not self.guarded:
-            return
         names = [
             column.name
             for column in report.columns
             if not (column.kind not in ("numeric", "boolean") and policy.text_columns == "drop")
             and column.name in table.columns
-            and not self.policy.columns.knows(column.name)
         ]
-        found = list(filter(named_like_one, names)) if private else identifiers(table, names)
+        if private:
+            self.check_used(None, lambda: list(filter(named_like_one, names)))
+        else:
+            self.check_used(report.rows, lambda: identifiers(table, names))
+
+    def check_used(self, rows: int | None, alike: Callable[[], Sequence[str]]) -> None:
+        """Check what a run uses of the table: by the report, and then by the agreement.
+
+        Parameters
+        ----------
+        rows : int or None
+            How many; None where they are not looked at.
+        alike : callable
+            Returns the columns that look like identifiers, of those that are used.
+
+        Raises
+        ------
+        PolicyError
+            If there are too few rows, or a column looks like an identifier.
+        """
+        if rows is not None and rows < self.policy.least_rows:
+            raise PolicyError("least-rows", f"the run would have {rows} rows")
+        if not self.guarded:
+            return
+        found = [name for name in alike() if not self.policy.columns.knows(name)]
         if found:
             raise PolicyError(
                 "columns.identifiers",
@@ -321,8 +343,12 @@ class PartyDoor:
             why = f"{error.rule}: {error.details}"
             log(WARNING, "The policy refuses run %d by its rule %s", self.run_id, why)
         if self.record is not None:
+            line = {"event": event, "run": self.run_id, **about, "reason": reason}
+            private = self.policy.epsilon is not None and event == FAILED and "epsilon" in line
             try:
-                self.record.append({"event": event, "run": self.run_id, **about, "reason": reason})
+                self.record.append(line, partial(self._check_epsilon, line) if private else None)
             except RecordError as unwritten:
                 return unwritten
+            except PolicyError as refused:
+                return self.noted(refused, **about)
         return error

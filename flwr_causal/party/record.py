@@ -20,15 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord
 
+from flwr_causal.core.files import lock
 from flwr_causal.core.privacy.calibration import USUAL_DELTA, epsilon_of
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.release import Guarantee
-
-try:
-    import fcntl
-except ImportError:  # Windows: two runs at one node are then not kept apart
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -150,8 +146,7 @@ class PartyRecord:
         """Open the file for this process alone."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
         with os.fdopen(handle, "r+b", buffering=0) as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            lock(handle)
             yield file
 
     def lines(self) -> list[Line]:
@@ -199,13 +194,14 @@ class PartyRecord:
 def epsilon_spent(lines: Sequence[Line], delta: float = USUAL_DELTA) -> float:
     """Return the privacy loss of all releases in a record together: epsilon at this delta.
 
-    A release counts once, from the report on, also where the run is resumed: its lines have one
-    ``release``. Lines without one count once a run. The ``rho`` of releases add up; without it, it
-    follows from the line's epsilon and delta. A line whose epsilon is none has no bound.
+    An error that left counts as the answer, since it may follow from the release. A release counts
+    once, from the report on, also where the run is resumed: its lines have one ``release``. Lines
+    without one count once a run. The ``rho`` of releases add up; without it, it follows from the
+    line's epsilon and delta. A line whose epsilon is none has no bound.
     """
     losses: dict[Any, float] = {}
     for line in lines:
-        if line.get("event") != SENT or "epsilon" not in line:
+        if line.get("event") not in (SENT, FAILED) or "epsilon" not in line:
             continue
         key = line.get("release", line.get("run"))
         losses[key] = max(losses.get(key, 0.0), _rho(line))

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.files import new_directory, write
+from flwr_causal.core.files import alone_in, new_directory, write
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
@@ -60,8 +60,11 @@ class ReleaseFile:
                 "whose epsilon adds to that of this one."
             ) from error
 
-    def add(self, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep further values; they are on the disk when this returns.
+    def add(self, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Keep further values, and return all that is kept; it is on the disk then.
+
+        What is there stays: of two messages that are answered at once both send what the first one
+        has drawn.
 
         Raises
         ------
@@ -69,11 +72,13 @@ class ReleaseFile:
             If they cannot be written: nothing may leave then.
         """
         if self.path is None:
-            return
-        text = json.dumps({**self.read(), **values}).encode()
+            return dict(values)
         try:
             new_directory(self.path.parent)
-            write(self.path, text)
+            with alone_in(self.path.parent):
+                kept = {**values, **self.read()}
+                write(self.path, json.dumps(kept).encode())
+            return kept
         except OSError as error:
             raise FederationError(
                 f"The party's private release cannot be written ({error.strerror}), so nothing "

@@ -17,6 +17,7 @@ from flwr_causal.protocol.secure.keys import KEY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flwr_causal.core.arrays import IntArray
     from flwr_causal.protocol.setup import Setup
 
 _WHEN = "parties with ids and a secret hold different columns"
@@ -138,6 +139,11 @@ PRODUCTS = Exchange(
 def plan_of(sent: Mapping[str, Any]) -> Plan:
     """Return the plan that a party was sent."""
     presence, patterns = (np.asarray(sent[name]) > 0 for name in ("presence", "patterns"))
-    counts, folds = np.asarray(sent["pattern-rows"], dtype=np.int64), sent.get("folds")
-    folds = None if folds is None else np.asarray(folds, dtype=np.int64)
-    return Plan(presence, patterns, counts, folds=folds)
+    counts = np.asarray(sent["pattern-rows"], dtype=np.int64)
+    return Plan(presence, patterns, counts, folds=folds_of(sent))
+
+
+def folds_of(sent: Mapping[str, Any]) -> IntArray | None:
+    """Return the fold of each row of the plan that a party was sent; None where there are none."""
+    folds = sent.get("folds")
+    return None if folds is None else np.asarray(folds, dtype=np.int64)

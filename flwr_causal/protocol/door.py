@@ -414,6 +414,11 @@ def sizes_of(
     symbols = {symbol for item in exchange.returns for symbol in item.shape}
     for item in exchange.sends:
         number = plain.get(item.name)
+        if item.shape is not None and item.name in plain:
+            raise RefusedError(
+                f"the server sent '{item.name}' of the exchange '{exchange.name}' as a plain "
+                "value, which is declared as an array"
+            )
         if item.shape is None and isinstance(number, int):
             if item.name in symbols and not 0 <= number <= MOST_STATED:
                 raise RefusedError(

@@ -17,6 +17,7 @@ from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
+from flwr_causal.protocol.columns import folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -203,14 +204,16 @@ def _of_policy(policy: Mapping[str, Any]) -> Iterator[Setting]:
 def _of_values(sent: Mapping[str, Any], rows: int) -> Iterator[Setting]:
     """Yield the settings among the plain values of one training's request."""
     for name in ("start", "candidates"):
-        if isinstance(sent.get(name), str | int | float):
+        # Some exchanges send an array of this name, which is no option.
+        if name in sent and not isinstance(sent[name], np.ndarray):
             yield Setting(name, sent[name])
     if "share" in sent:
         most = sent["share"] * rows
         yield Setting("evidence_rows", most, _about_at_most, judged=False)
     if "weightings" in sent:
-        folds = np.asarray(sent.get("folds", [])).max(initial=-1) + 1
-        replicates = int(sent["weightings"]) - 1 - int(folds)
+        folds = folds_of(sent)
+        num_folds = 0 if folds is None else 1 + int(folds.max(initial=-1))
+        replicates = int(sent["weightings"]) - 1 - num_folds
         yield Setting("replicates", replicates, _at_most, judged=False, always=True)
         if replicates:
             yield Setting("seed", sent["draw"], _exactly, judged=False, always=True)

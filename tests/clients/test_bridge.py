@@ -106,6 +106,43 @@ def test_nothing_is_computed_with_arrays_of_another_shape(grid, monkeypatch):
     assert "'a' has the shape (2, 2), but it is declared with ('*',)" in again.error.reason
 
 
+SCALED = Exchange(
+    "scaled",
+    "",
+    sends=(Sent("factor", ""),),
+    returns=(Disclosure("factor", "", (1,)),),
+    remembered=True,
+)
+
+
+class Scaling(CausalClient):
+    """Returns the number that it was sent."""
+
+    contract = Contract("scaling", (SCALED,))
+
+    @answers(SCALED)
+    def scaled(self, asked):
+        return {"factor": np.array([float(asked["factor"])])}
+
+
+def test_a_value_is_read_under_its_name_in_the_bundle_alone():
+    """Under another one it would pass a policy, which judges what is declared."""
+    grid = LocalGrid(app_of(TABLES, Scaling), len(TABLES))
+    node, setup = grid.get_node_ids()[0], setup_for(TABLES)
+    head = {"bundle-trainings": ["without 1"], "bundle-exchanges": ["scaled"], "bundle-seed": 0}
+    named = {"exchange": "scaled", "setup": setup, **head}
+    reply = ask(grid, node, {}, **named, **{"without 1: factor": 3.0, "factor": 50.0})
+    assert records.arrays_of(reply.content)["without 1: factor"] == 3.0
+    assert ask(grid, node, {}, **named, factor=50.0).has_error()
+    one = packed([records.request("scaled", "scaling", 1, {"factor": 3.0})])
+    none = packed([records.request("scaled", "scaling", 1, {})])
+    for earlier, fails in ((one, False), (none, True)):
+        arrays, requests = {"archive": earlier["archive"]}, earlier["requests"]
+        outer = {"exchange": "replay", "setup": setup, "requests": requests, "factor": 50.0}
+        reply = ask(grid, node, arrays, **outer)
+        assert reply.has_error() is fails
+
+
 def test_queries_are_answered(grid):
     ask(grid, NODE, {}, setup=SETUP)
     reply = ask(grid, NODE, {"a": np.arange(4.0)}, message_type="query", exchange="ask")

@@ -230,8 +230,8 @@ def test_rows_up_to_thresholds_are_counted():
     assert np.array_equal(arrays["counts"], count_up_to(tables[0][list("abc")].to_numpy(), asked))
     # Once they are agreed, the cut points make the states; the last column has two of its own.
     sets = sets_of([[0], [1], [2], [3], [0, 3]])
-    cuts = {"cuts": [0.1, -0.5, 0.5, 0.0], "num-cuts": [1, 2, 1]}
-    arrays, _ = message(grid, setup, sets._asdict(), "counts", **cuts)
+    cuts = {"cuts": np.array([0.1, -0.5, 0.5, 0.0]), "num-cuts": np.array([1, 2, 1])}
+    arrays, _ = message(grid, setup, sets._asdict() | cuts, "counts")
     found = tables_of(sets, tabulate(random_rows((2, 3, 2, 2), 1), sets), np.array([2, 3, 2, 2]))
     sizes = [table.size for table in found]
     parts = np.split(arrays["dense"], np.cumsum(sizes)[:-1])

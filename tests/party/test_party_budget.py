@@ -282,6 +282,107 @@ def test_a_run_keeps_the_guarantee_that_it_began_with(tmp_path):
     assert {line["exchange"] for line in sent(tmp_path)} == {"schema", "octaves"}
 
 
+class Asking:
+    """A server that asks a party by hand; the state of its node is new with each of these."""
+
+    def __init__(self, directory, scales=SCALES):
+        self.grid = guarded(TABLES, directory, "epsilon = 1.0")
+        self.node = self.grid.get_node_ids()[0]
+        self.options = {"epsilon": 1.0, "delta": 1e-5, "scales": json.dumps(scales)}
+        self.terms = Terms("moments", {**self.options, "seed": 0}, 4, secure=False).to_text()
+
+    def report(self, release, **about):
+        own = {**self.options, "release": release, "row-id": "", "order": 0, "center": "global"}
+        own |= {"interventions": "", "intervention-column": ""}
+        question = {f"option-{name}": value for name, value in own.items()}
+        question |= {"method": "moments", "exchange": "", "terms": self.terms, **about}
+        reply = ask(self.grid, self.node, {}, "query.schema", **question)
+        return records.config_of(reply.content).get("error", "")
+
+    def release(self, release, names=tuple(SCALES), exchange="release", token="a"):
+        """What the party releases, or why it does not."""
+        own = {**setup_for(TABLES).options, **self.options, "release": release}
+        own |= {"model": "linear", "order": 0, "folds": 1, "select-order": False}
+        tables = [table[list(names)] for table in TABLES]
+        setup = setup_for(tables, terms=self.terms, options=own, exchange=16 * token)
+        d = len(names)
+        arrays = {"centers": np.zeros(d), "scales": np.full(d, 3.0)}
+        arrays = arrays if exchange == "release" else {}
+        about = {"exchange": exchange, "method": "moments"}
+        reply = ask(self.grid, self.node, arrays, setup=setup, **about)
+        return reply.error.reason if reply.has_error() else records.arrays_of(reply.content)
+
+
+def test_a_run_under_a_second_name_has_no_second_release(tmp_path):
+    """One question under two names in one run of Flower's, then a run for each of the names."""
+    first = Asking(tmp_path)
+    assert not first.report("A")
+    assert not first.report("B", exchange=16 * "a")
+    replies = []
+    for name in "AB":
+        own = Asking(tmp_path)
+        own.report(name, resumed=1)
+        replies.append(own.release(name))
+    assert isinstance(replies[0], dict)
+    assert "it makes no second release" in replies[1]
+    assert epsilon_spent(recorded(tmp_path)) == pytest.approx(1.0)
+
+
+def test_two_messages_at_once_have_one_release(tmp_path, monkeypatch):
+    assert not Asking(tmp_path).report("A")
+    one, other = Asking(tmp_path), Asking(tmp_path)
+    assert not one.report("A", resumed=1)
+    assert not other.report("A", resumed=1)
+    own, within = privacy.products_of, []
+
+    def meanwhile(*given):
+        """The second message is answered while the first one draws."""
+        if not within:
+            within.append(None)
+            within[0] = other.release("A")
+        return own(*given)
+
+    monkeypatch.setattr(privacy, "products_of", meanwhile)
+    found = one.release("A")
+    np.testing.assert_array_equal(found["products"], within[0]["products"])
+    assert epsilon_spent(recorded(tmp_path)) == pytest.approx(1.0)
+
+
+def test_an_error_of_a_release_counts_as_the_answer(tmp_path):
+    """With much noise an error says how many rows the release has, in as many runs as one likes."""
+    policy = "epsilon = 0.04"
+    method = NotearsADMM(**{**OPTIONS, "epsilon": 0.02}, max_rounds=6)
+    tables = [table[:100] for table in TABLES]
+    reasons = []
+    for _ in range(8):
+        with pytest.raises(CausalError) as caught:
+            run(method, guarded(tables, tmp_path, policy))
+        reasons.append(str(caught.value))
+    lines = recorded(tmp_path)
+    assert {line["event"] for line in lines} >= {"failed", "refused"}
+    failed = [line for line in lines if line["event"] == "failed"]
+    assert all(line["epsilon"] == 0.02 for line in failed)
+    assert 0.02 < epsilon_spent(lines) <= 0.04
+    assert "rule 'epsilon'" in reasons[-1]
+
+
+@pytest.mark.parametrize("order", [("octaves", "release"), ("release", "octaves")])
+def test_histograms_and_release_have_shares_of_one_budget(tmp_path, order):
+    """Agreements on other columns: one has a scale to estimate, and the other one has none."""
+    own = Asking(tmp_path, dict(list(SCALES.items())[1:]))
+    assert not own.report("A")
+    (without, *names) = SCALES
+    columns = {"octaves": (without,), "release": tuple(names)}
+    replies = [
+        own.release("A", columns[one], one, token) for one, token in zip(order, "ab", strict=True)
+    ]
+    assert isinstance(replies[0], dict)
+    assert "makes no second one" in replies[1]
+    # What was refused has left nothing: the run goes on with the budget that it began with.
+    if order[0] == "octaves":
+        assert isinstance(own.release("A", tuple(SCALES), token="c"), dict)
+
+
 def test_nothing_is_drawn_once_epsilon_is_spent(tmp_path, monkeypatch):
     drawn = []
     own = privacy.products_of

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import resource
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from federations import disturbed, raising
+from federations import ask, disturbed, raising, setup_for
 from flwr.app import RecordDict
+from tampering import guarded, recorded
 from typer.testing import CliRunner
 
 from flwr_causal import command_line
@@ -25,6 +27,7 @@ from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
 from flwr_causal.core.privacy.calibration import rho_of
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError, DataError, PolicyError
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.identifiers import identifiers
@@ -32,6 +35,7 @@ from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
 from flwr_causal.party.tables import table_path
+from flwr_causal.protocol import records
 from flwr_causal.protocol.terms import Terms
 from flwr_causal.runtime import schema
 from flwr_causal.simulations import LocalGrid
@@ -345,6 +349,92 @@ def test_columns_that_look_like_identifiers(tables, tmp_path):
     with pytest.raises(DataError, match=r"south: .* rule 'columns\.identifiers'") as caught:
         run(Moments(), grid_of(tmp_path))
     assert "row" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "groups", "enough"),
+    [
+        ("abcd", (), True),
+        ("abc-", (), True),
+        ("ab--", (), False),
+        ("abcdef", (1, 1, 1, 2, 2, 2), True),
+        ("abcdef", (1, 1, 1, 1, 2, 2), False),
+        ("abcde-", (1, 1, 1, 2, 2, 2), False),
+        ("", (), True),
+    ],
+)
+def test_parties_that_are_absent_do_not_count(keys, groups, enough):
+    own = tuple("" if key == "-" else 64 * key for key in keys)
+    changes = {"keys": own, "groups": groups, "num_clients": len(keys) or 3}
+    terms = Terms("moments", {"groups": 2}, 3, secure=False).to_text()
+    setup = setup_for([pd.DataFrame({"x": [1.0]})], terms=terms, **changes)
+    door = PartyDoor(1, PartyPolicy(least_parties=3), None, guarded=True)
+    with nullcontext() if enough else pytest.raises(PolicyError, match="'least-parties'"):
+        door.check_agreement(CLIENTS["moments"].contract, setup, [])
+
+
+def test_the_record_names_the_exchange_that_is_answered(tmp_path):
+    """Under the name of the schema exchange it would not be counted."""
+    tables = [pd.DataFrame(np.random.default_rng(k).normal(size=(9, 2))) for k in range(3)]
+    tables = [table.rename(columns={0: "x", 1: "y"}) for table in tables]
+    grid = guarded(tables, tmp_path, "most-exchanges-a-day = 1")
+    node, own = grid.get_node_ids()[0], setup_for(tables).options
+    terms = Terms("moments", {"seed": 0}, 3, secure=False).to_text()
+    question = {f"option-{name}": value for name, value in own.items()}
+    about = {"method": "moments", "terms": terms, "option-row-id": "", "option-order": 0}
+    ask(grid, node, {}, "query.schema", **{**question, **about, "exchange": ""})
+    own = {**own, "model": "linear", "order": 0, "folds": 1, "select-order": False}
+    setup = setup_for(tables, terms=terms, options=own)
+    head = {"bundle-trainings": [""], "bundle-exchanges": ["sums"], "bundle-seed": 0}
+    about = {"method": "moments", "exchange": "schema", **head}
+    replies = [ask(grid, node, {}, setup=setup, **about) for _ in range(2)]
+    assert [reply.has_error() for reply in replies] == [False, True]
+    assert [one["exchange"] for one in recorded(tmp_path)] == ["schema", "sums", "sums"]
+    assert recorded(tmp_path)[-1]["reason"] == "most-exchanges-a-day"
+
+
+def test_an_error_is_charged_within_the_policy(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    door = PartyDoor(1, PartyPolicy(epsilon=1.0), record, guarded=True)
+    spent = {"epsilon": 0.9, "delta": 1e-5, "rho": rho_of(0.9, 1e-5)}
+    error = DataError("there are 3 rows")
+    assert door.noted(error, release="a", **spent) is error
+    assert isinstance(door.noted(error, release="b", **spent), PolicyError)
+    assert [one["event"] for one in record.lines()] == ["failed", "refused"]
+    assert epsilon_spent(record.lines()) == pytest.approx(0.9)
+
+
+USED = {
+    "a column of another role": ("PatientID", 'methods = ["moments"]', "columns.identifiers"),
+    "one that is known": ("PatientID", '[columns]\nidentifiers = ["PatientID"]', ""),
+    "fewer rows": ("x1", "least-rows = 30", "least-rows"),
+}
+
+
+@pytest.mark.parametrize("case", USED)
+def test_the_agreement_uses_what_the_report_was_allowed_for(tmp_path, case):
+    """A server reports a table without its column of ids, and then agrees on it as a variable."""
+    column, policy, rule = USED[case]
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["x0", column])
+    if column == "PatientID":
+        frame[column] = 100_000_000.0 + 977 * rng.permutation(30)
+    else:
+        frame.loc[:3, column] = np.nan
+    grid = guarded([frame] * 3, tmp_path, policy)
+    node = grid.get_node_ids()[0]
+    terms = Terms("moments", {"seed": 0}, 3, secure=False).to_text()
+    tables = [frame.fillna(0.0)] * 3
+    own = {**setup_for(tables).options, "model": "linear", "order": 0, "folds": 1, "row-id": ""}
+    question = {f"option-{name}": value for name, value in {**own, "row-id": column}.items()}
+    about = {"method": "moments", "exchange": "", "terms": terms}
+    report = ask(grid, node, {}, "query.schema", **question, **about)
+    assert records.config_of(report.content)["names"] == ["x0"]
+    own["select-order"] = False
+    setup = setup_for(tables, terms=terms, options=own, policy=Policy(missing_values="drop"))
+    reply = ask(grid, node, {}, setup=setup, exchange="sums", method="moments")
+    assert reply.has_error() is bool(rule)
+    assert [one["reason"] for one in recorded(tmp_path) if "reason" in one] == [rule] * bool(rule)
 
 
 @pytest.mark.parametrize(

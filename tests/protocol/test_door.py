@@ -312,6 +312,11 @@ def test_what_the_server_sends_is_checked_too():
     # A plain number is declared as one.
     with pytest.raises(RefusedError, match="the server sent 'penalty'"):
         sizes_of(EXCHANGE, question(graphs=graphs, penalty=np.ones(1)), SIZES)
+    # And an array as one: where both were read, a party could be asked for two values of one name.
+    twice = question(graphs=graphs)
+    twice["config"]["graphs"] = [1, 0]
+    with pytest.raises(RefusedError, match="'graphs' of the exchange 'toy' as a plain value"):
+        sizes_of(EXCHANGE, twice, SIZES)
 
 
 def test_a_question_without_arrays():

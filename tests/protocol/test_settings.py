@@ -210,6 +210,11 @@ def test_the_settings_of_requests():
     assert (found["replicates"], found["seed"]) == (3, 3)
     found = named(of(products, weightings=1, draw=3))
     assert "seed" not in found
+    # As the party reads them: the largest number of 64 bits is -1 then, and no fold is left.
+    folds = np.array([2**64 - 1], dtype=np.uint64)
+    assert named(of(products, weightings=6, draw=3, folds=folds))["replicates"] == 5
+    assert named(of(fedges.find("graph"), start=["fuse"]))["start"] == ["fuse"]
+    assert "start" not in named(of(contract.find("local graphs"), start=np.eye(3), share=0.5))
     sums = METHODS["moments"].client.contract.find("sums")
     parts = [Part(one, sums) for one in (MAIN, Training(3), Training(without=2))]
     found = named(of(bundle_of(parts), **head_of(parts, 11)))
@@ -248,3 +253,12 @@ def test_a_party_divides_its_series_into_few_folds():
     assert contract.sizes(setup_for(TABLES, options={**options, "folds": 5}), 9)["folds"] == 5
     with pytest.raises(ConfigError, match="folds is 60: give at most 5"):
         contract.sizes(setup_for(TABLES, options={**options, "folds": 60}), 9)
+
+
+def test_what_is_left_to_the_method_may_be_any_number():
+    grouped = setup_for(TABLES, groups=(1, 1, 2))
+    (groups,) = (one for one in settings.of_setup(grouped) if one.option == "groups")
+    assert [groups.fits(stated, groups.value) for stated in ("auto", 2, 1, None)] == [1, 1, 0, 0]
+    known = setup_for(TABLES, options={"knowledge": "{}"})
+    (knowledge,) = (one for one in settings.of_setup(known) if one.option == "knowledge")
+    assert [knowledge.fits(stated, "{}") for stated in ("{}", "", None)] == [1, 0, 0]

@@ -233,9 +233,8 @@ def test_a_party_of_admm_shows_nothing_but_its_release():
         patch.setattr(
             privacy,
             "_once",
-            lambda context, name, question, draw: kept.setdefault(
-                (context.node_config["partition-id"], name),
-                own(context, name, question, draw),
+            lambda context, name, *given: kept.setdefault(
+                (context.node_config["partition-id"], name), own(context, name, *given)
             ),
         )
         first = replies(TABLES)

@@ -8,7 +8,9 @@ type for a column by all of its cells, so that one row changes what the others h
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
+from functools import lru_cache
 from io import BytesIO
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 _SPELLED = {"true": 1.0, "false": 0.0}
 _READABLE = (str, int, float, Decimal, np.number, np.bool_)
+# As programs write them, and what is read in their place.
+_WRITTEN = {"True": "1", "False": "0"}
 # Of texts of these characters alone, pandas reads the numbers that Python's float reads, faster.
 _DIGITS = b"0123456789+-.eE"
 # Letters of the numpy types whose values are numbers.
@@ -65,6 +69,9 @@ def numbers_of_lines(lines: Sequence[str], separator: str, width: int) -> FloatA
     marks = (separator * (width - 1) + "\n") * len(lines)
     if not (lines and text.isascii()):
         return None
+    for word, number in _WRITTEN.items():
+        if word in text:
+            text = _whole_cells(word, separator).sub(number, text)
     raw = text.encode() + b"\n"
     if raw.translate(None, _DIGITS) != marks.encode():
         return None
@@ -131,6 +138,13 @@ def numbers_of_arrow(values: Any) -> FloatArray:
         texts = values.cast(pa.large_binary()).fill_null(b"").to_pylist()
         return numbers_of_texts([text.decode(errors="surrogateescape") for text in texts])
     return np.full(len(values), nan)
+
+
+@lru_cache
+def _whole_cells(word: str, separator: str) -> re.Pattern[str]:
+    """Return the pattern of cells that are a word; it begins with the word, to be found fast."""
+    other = f"[^{re.escape(separator)}\\n]"
+    return re.compile(f"{word}(?<!{other}{word})(?!{other})")
 
 
 def _of_cells(cells: Iterable[Any]) -> FloatArray:

@@ -135,22 +135,19 @@ def _records(lines: Iterator[str], grammar: _Grammar) -> Iterator[str]:
     """Yield each row without marks, but for the lines whose quotation marks are out of place."""
     again: deque[str] = deque()
 
-    def following() -> str | None:
-        line = again.popleft() if again else next(lines, None)
-        return None if line is None else line.rstrip("\r\n")
-
-    while (line := following()) is not None:
+    while (line := again.popleft() if again else next(lines, None)) is not None:
+        line = line.rstrip("\r\n")
         if '"' not in line:
             yield line
             continue
         parts, goes_on = [line], grammar.goes_on(line)
         while goes_on:
-            line = following()
+            line = again.popleft() if again else next(lines, None)
             if line is None:
                 goes_on = None
             else:
-                parts.append(line)
-                goes_on = grammar.goes_on('"' + line)
+                parts.append(line.rstrip("\r\n"))
+                goes_on = grammar.goes_on('"' + parts[-1])
         if goes_on is None:
             # The lines after the first one stand for themselves.
             again.extendleft(reversed(parts[1:]))

@@ -28,7 +28,7 @@ from flwr_causal.core.privacy.release import (
     steps_of_noise,
     variance_of_counts,
 )
-from flwr_causal.core.privacy.scales import scales_by_column
+from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.errors import ConfigError, DataError
 
 # By the privacy loss distributions of dp-accounting 0.6.
@@ -229,8 +229,23 @@ def test_scales_are_stated_as_text_or_mapping(stated):
 
 
 @pytest.mark.parametrize(
-    "stated", ["x", "x=0", "x=-1", "x=1:2:3", "x=nan", "[1]", "{", {"x": None}, {1: 2.0}, {"x": []}]
+    "stated",
+    [
+        *("x", "x=0", "x=-1", "x=1:2:3", "x=nan", "x=inf", "x=nan:1", "x=inf:1", "[1]", "{"),
+        *({"x": None}, {1: 2.0}, {"x": []}),
+    ],
 )
 def test_scales_that_are_none_are_refused(stated):
     with pytest.raises(ConfigError, match=r"'scales' (is|has)"):
         scales_by_column(stated)
+
+
+def test_scales_that_are_stated_are_kept_and_the_others_estimated():
+    stated = {"b": (10.0, 3.0)}
+    assert Scaling.of(("a", "b", "c"), stated, None) is None
+    found = Scaling.of(("a", "b", "c"), stated, np.array([2.0, 5.0]))
+    np.testing.assert_array_equal(found, [[0, 10, 0], [2, 3, 5]])
+    np.testing.assert_array_equal(Scaling.of(("b",), stated, None), [[10], [3]])
+    with pytest.raises(ValueError, match="shorter"):
+        Scaling.of(("a", "b"), stated, np.zeros(0))
+    assert scales_by_column(None) == scales_by_column("") == {}

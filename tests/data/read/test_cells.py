@@ -16,6 +16,7 @@ from flwr_causal.data.read.cells import (
     numbers_of_array,
     numbers_of_arrow,
     numbers_of_column,
+    numbers_of_lines,
     numbers_of_texts,
 )
 
@@ -60,6 +61,19 @@ def test_a_cell_of_python_is_its_number_beside_any_other_cell():
     np.testing.assert_array_equal(numbers_of_column(column), expected)
     for cell, number in CELLS:
         np.testing.assert_equal(number_of(cell), number, err_msg=str(type(cell)))
+
+
+@pytest.mark.parametrize("separator", [",", "\t", ";", "|"])
+def test_true_and_false_are_read_fast_where_they_are_whole_cells(separator):
+    """As 1 and 0; within another text they are none: the slower reader reads such lines."""
+    cells = ["True", "False", "1.5", "", "0"]
+    lines = [separator.join(pair) for pair in product(cells, repeat=2)]
+    expected = [[*map(number_of, pair)] for pair in product(cells, repeat=2)]
+    np.testing.assert_array_equal(numbers_of_lines(lines, separator, 2), expected)
+    for text in ("0True", "True0", "-True", "TrueFalse", "True ", "True.", "eFalse", "TRUE"):
+        for pair in ([text, "1"], ["1", text], ["True", text], [text, "False"]):
+            assert numbers_of_lines([separator.join(pair)], separator, 2) is None
+        np.testing.assert_array_equal(numbers_of_texts([text, "True"]), [number_of(text), 1.0])
 
 
 def test_the_faster_reader_reads_what_float_reads():

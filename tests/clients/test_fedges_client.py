@@ -192,6 +192,28 @@ def test_counts_are_those_of_the_own_rows_in_the_states_of_all():
     assert [table.sum() for table in whole] == [9, 9, 9]
 
 
+@pytest.mark.parametrize("sizes", [[40_000], [1, 1], [2]])
+@pytest.mark.parametrize("member", [1, 40_000, -1])
+def test_sets_of_other_variables_are_refused_before_compiled_code_reads_them(sizes, member):
+    grid, setup = opened(mode="exact")
+    sets = {"sizes": np.array(sizes), "members": np.array([member])}
+    for exchange in ("counts", "pooled counts", "likelihoods"):
+        zeros = np.zeros(len(sizes), dtype=np.int64)
+        asked = {**sets, "owners": zeros, "num_others": zeros + 1, "others": zeros}
+        wanted = sets if "counts" in exchange else asked
+        with pytest.raises(RuntimeError, match="RefusedError: 'members'"):
+            message(grid, setup, wanted, exchange, num_cells=8)
+
+
+def test_edges_of_other_variables_are_refused():
+    grid, setup = opened(mode="fusion")
+    for edges in ([[0, 40_000]], [[0, -1]], [[0, 1], [1, 0]]):
+        for name in ("received", "own"):
+            graphs = {"received": NOTHING, "own": NOTHING, name: np.array(edges)}
+            with pytest.raises(RuntimeError, match=f"RefusedError: '{name}'"):
+                message(grid, setup, graphs, "graph", start="overwrite")
+
+
 def test_the_last_exchange_tells_tables_and_votes():
     grid, setup = opened(mode="exact", score="bic")
     dag = matrix_of(GRAPH, D)
@@ -230,8 +252,8 @@ def test_rows_up_to_thresholds_are_counted():
     assert np.array_equal(arrays["counts"], count_up_to(tables[0][list("abc")].to_numpy(), asked))
     # Once they are agreed, the cut points make the states; the last column has two of its own.
     sets = sets_of([[0], [1], [2], [3], [0, 3]])
-    cuts = {"cuts": [0.1, -0.5, 0.5, 0.0], "num-cuts": [1, 2, 1]}
-    arrays, _ = message(grid, setup, sets._asdict(), "counts", **cuts)
+    cuts = {"cuts": np.array([0.1, -0.5, 0.5, 0.0]), "num-cuts": np.array([1, 2, 1])}
+    arrays, _ = message(grid, setup, {**sets._asdict(), **cuts}, "counts")
     found = tables_of(sets, tabulate(random_rows((2, 3, 2, 2), 1), sets), np.array([2, 3, 2, 2]))
     sizes = [table.size for table in found]
     parts = np.split(arrays["dense"], np.cumsum(sizes)[:-1])

@@ -203,11 +203,17 @@ def _in_words(error: Exception, party: str) -> str:
     """Return an error of the schema exchange as it is reported."""
     if isinstance(error, door.RefusedError):
         return f"The report was not sent: {error}"
+    return str(_sayable(error, party))
+
+
+def _sayable(error: Exception, party: str) -> CausalError:
+    """Return an error as the server may see it: texts of other packages may hold values."""
     if isinstance(error, CausalError):
-        return str(error)
-    # Of a client; its traceback stays in the party's log.
+        return error
     log(ERROR, "The ClientApp of %s raised an exception", party, exc_info=error)
-    return f"{type(error).__name__}: {error}"
+    return FederationError(
+        f"The party's client raised a {type(error).__name__}; the log of its node says where."
+    )
 
 
 def _open(
@@ -323,7 +329,7 @@ def _reply(
         note = partial(own.note, **about)
         content = _answer(client, requests, message, config, note)
     except Exception as error:
-        raise own.noted(error, **about) from error
+        raise _sayable(own.noted(error, **about), party_name(context)) from error
     return Message(content, reply_to=message)
 
 
@@ -349,7 +355,7 @@ def _answer(
     # Before anything is computed with what was sent.
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
-    sizes = door.sizes_of(exchange, message.content, agreed, client.setup if masked else None)
+    sizes = door.asked(exchange, message.content, agreed, client.setup if masked else None)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -471,7 +477,7 @@ def _totals(
     """Return the numbers that the party's report withholds, masked."""
     config: dict[str, Any] = records.config_of(message.content)
     number, within = config[records.NUMBER], config.get("within")
-    door.sizes_of(TOTALS, message.content, {})
+    door.asked(TOTALS, message.content, {})
     if number != TOTALS_NUMBER or type(within) is not int or within not in (0, 1):
         raise door.RefusedError("the server's message does not ask for totals as servers do")
     report = secure.own_report(
@@ -493,7 +499,7 @@ def _unmasking(
     """Return what the party adds to the unmasking of the sum that it has answered last."""
     context, sent = client.context, door.received(message.content, "uint8")
     number: Any = records.config_of(message.content)[records.NUMBER]
-    sizes = door.sizes_of(UNMASKING, message.content, {})
+    sizes = door.asked(UNMASKING, message.content, {})
     keys, kept = secure.unmasked(context, client.setup, number, sent["survivors"], sent["shares"])
     content = door.outgoing(UNMASKING, {"keys": keys}, sizes, weight=1, number=number)
     note(content)
@@ -517,7 +523,7 @@ def _replay(
     agreed = client.contract.sizes(client.setup, client.num_rows)
     for exchange, content in requests:
         earlier = type(client)(client.source, context, client.setup)
-        door.sizes_of(exchange, content, agreed)
+        door.asked(exchange, content, agreed)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, common)
@@ -531,7 +537,7 @@ def _replay(
 
 def _earlier(content: RecordDict) -> list[RecordDict]:
     """Return the earlier requests of a replay; a RefusedError if they cannot be read."""
-    door.sizes_of(REPLAY, content, {})
+    door.asked(REPLAY, content, {})
     archive = door.received(content, "uint8")["archive"]
     requests: Any = records.config_of(content).get("requests", "")
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.received import json_of
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.row_ids import keyed_normals
 from flwr_causal.errors import DataError
@@ -393,7 +393,7 @@ def _check_place(place: Path) -> None:
     try:
         with np.load(place, allow_pickle=False) as file:
             own = set(file.files) == {"fingerprint", "data"}
-    except (OSError, ValueError, EOFError, AttributeError, BadZipFile):
+    except DAMAGE:
         own = False
     if not own:
         raise DataError(
@@ -416,8 +416,13 @@ def _read(path: str, fingerprint: str) -> NDArray[np.uint8]:
             f"this party keeps no circuits at {path!r}: name a file with model-path in the node "
             "config before training, or train again"
         )
-    with np.load(place) as file:
-        found, data = str(file["fingerprint"]), file["data"]
+    try:
+        with np.load(place, allow_pickle=False) as file:
+            found, data = str(file["fingerprint"]), file["data"]
+    except DAMAGE as error:
+        raise DataError(
+            f"the circuits at {path!r} cannot be read ({type(error).__name__}): train again"
+        ) from error
     if found != fingerprint:
         raise DataError(
             f"the circuits at {path!r} are of another training than the one that is asked about: "

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from flwr_causal.errors import DataError
+
+#: What is raised where a damaged file is read, by json, zipfile, numpy, pandas, and by what uses
+#: values of another form than those that were written. No error of this package is among it.
+DAMAGE: tuple[type[Exception], ...] = (
+    *(OSError, EOFError, BadZipFile, zlib.error, RuntimeError, MemoryError),
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+)
 
 
 def read_json(path: str | Path, kind: str) -> dict[str, Any]:
@@ -21,7 +30,7 @@ def read_json(path: str | Path, kind: str) -> dict[str, Any]:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"no {kind} at {path}: check the path") from None
-    except ValueError as error:
+    except DAMAGE as error:
         raise DataError(f"{path} is not JSON ({error}): give a file made by save()") from None
     if not isinstance(content, dict):
         raise DataError(f"{path} does not hold a {kind}: give a file made by save()")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.files import alone_in, new_directory, write
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ReleaseFile:
             return {} if self.path is None else dict(json.loads(self.path.read_bytes()))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError) as error:
+        except DAMAGE as error:
             raise FederationError(
                 f"The party's private release of this run cannot be read ({type(error).__name__}), "
                 "and it makes no second one: restore the file, at the party, or start another run, "

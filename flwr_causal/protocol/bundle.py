@@ -35,6 +35,8 @@ _HEAD = (
     Sent(EXCHANGES, "the exchange of each training"),
     Sent(SEED, "seed of the random draws of rows"),
 )
+#: Fields of a declaration that name another thing of the same training.
+_NAMES = ("below", "parts")
 _REPLICATE, _WITHOUT = "replicate ", "without "
 _NAME = re.compile(rf"(?:{_REPLICATE}([1-9][0-9]{{0,5}})|{_WITHOUT}([1-9][0-9]{{0,5}}))?")
 #: The most replicates of a run; their sums are held at the same time.
@@ -222,8 +224,7 @@ def _renamed(part: Part, item: Any) -> Any:
     """Return a declaration with the names that it has in a bundle."""
     named = part.training.named
     changed = {"name": named(item.name), "shape": _renamed_shape(part, item.shape)}
-    if getattr(item, "below", ""):
-        changed["below"] = named(item.below)
+    changed |= {key: named(getattr(item, key)) for key in _NAMES if getattr(item, key, "")}
     return item if part.training == MAIN else replace(item, **changed)
 
 

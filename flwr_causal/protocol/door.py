@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Disclosure, Exchange, Shape, Values
+    from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent, Shape, Values
     from flwr_causal.protocol.schema import Fact, FactKind, Part
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
@@ -444,6 +444,58 @@ def sizes_of(
     return sizes
 
 
+def asked(
+    exchange: Exchange,
+    sent: RecordDict,
+    agreed: Mapping[str, int],
+    setup: Setup | None = None,
+) -> dict[str, int]:
+    """Return what :func:`sizes_of` returns, of a message whose arrays a party may compute with.
+
+    Raises
+    ------
+    RefusedError
+        As :func:`sizes_of`, and if an array has a value that the exchange does not declare.
+    """
+    sizes, arrays = sizes_of(exchange, sent, agreed, setup), received(sent)
+    plain = records.config_of(sent)
+    for item in exchange.sends:
+        if item.name in arrays:
+            _check_sent(item, arrays, sizes)
+        elif item.shape is not None and item.name in plain:
+            raise RefusedError(f"'{item.name}' is a plain value, but it is declared as an array")
+    return sizes
+
+
+def _check_sent(item: Sent, arrays: Arrays, sizes: Mapping[str, int]) -> None:
+    """Refuse an array of the server's that a party must not compute with."""
+    array, whole = arrays[item.name], item.values in WHOLE
+    # Arrays are indexed by whole numbers, which travel as such.
+    if array.dtype.kind not in ("iub" if whole else "fiub"):
+        raise RefusedError(
+            f"'{item.name}' holds {array.dtype}, but it is declared as {item.values}"
+        )
+    if whole:
+        _check_values(item, array, sizes, 1)
+    elif not np.isfinite(array).all():
+        raise RefusedError(f"'{item.name}' has values that are not finite")
+    lists = _parts_of(item, arrays) if item.parts else [array]
+    for one in lists:
+        if item.values == "dag":
+            _check_dag(item, one, sizes)
+        elif item.parts and (np.diff(one.astype(np.int64)) <= 0).any():
+            raise RefusedError(f"a list of '{item.name}' is not in ascending order")
+
+
+def _parts_of(item: Sent, arrays: Arrays) -> list[NDArray[Any]]:
+    """Return the lists that an array of the server's holds."""
+    array, lengths = arrays[item.name], arrays[item.parts]
+    # Whole numbers of Python's do not overflow.
+    if sum(lengths.tolist()) != len(array):
+        raise RefusedError(f"'{item.name}' has {len(array)} entries, not those of '{item.parts}'")
+    return np.split(array, np.cumsum(lengths, dtype=np.int64)[:-1]) if len(lengths) else []
+
+
 def _checked(
     exchange: Exchange,
     arrays: Mapping[str, NDArray[Any]],
@@ -563,7 +615,7 @@ def _bind(name: str, declared: Shape, shape: tuple[int, ...], sizes: dict[str, i
 
 
 def _check_values(
-    item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int], parties: int
+    item: Disclosure | Sent, array: NDArray[Any], sizes: Mapping[str, int], parties: int
 ) -> None:
     numbers, words = (
         ("fiub", "numbers") if item.values in WHOLE else ("f", "floating-point numbers")
@@ -620,7 +672,7 @@ def _check_types(exchange: Exchange, arrays: Mapping[str, NDArray[Any]]) -> None
             )
 
 
-def _check_dag(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
+def _check_dag(item: Disclosure | Sent, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
     """Refuse edges that close a cycle."""
     adjacency = array
     if item.below:
@@ -631,7 +683,7 @@ def _check_dag(item: Disclosure, array: NDArray[Any], sizes: Mapping[str, int]) 
         raise RefusedError(f"'{item.name}' are the edges of a graph with a cycle")
 
 
-def _check_products(item: Disclosure, array: NDArray[Any]) -> None:
+def _check_products(item: Disclosure | Sent, array: NDArray[Any]) -> None:
     """Refuse matrices that are no mean products of columns."""
     array = array.astype(np.float64, copy=False)
     diagonal = np.diagonal(array, axis1=-2, axis2=-1)

@@ -69,6 +69,15 @@ class Sent:
     by_party : bool, default False
         Whether parties may be sent different values. The masks of a secure sum are bound to
         everything else that the parties are sent, which must be the same for all of them.
+    values : str, default "finite"
+        Of an array, what a possible value is, as of a `Disclosure`; a party refuses a message with
+        another one before it computes anything. What a party uses as an ``"index"`` into its rows
+        or columns needs a bound ``below``: compiled code does not check it.
+    below : str, default ""
+        As of a `Disclosure`.
+    parts : str, default ""
+        Of an array that holds several lists, one after the other: the name of the array of their
+        lengths. Each list is ascending, without an entry twice, or holds the edges of a ``"dag"``.
     """
 
     name: str
@@ -77,6 +86,9 @@ class Sent:
     optional: bool = False
     exact: bool = False
     by_party: bool = False
+    values: Values = "finite"
+    below: str = ""
+    parts: str = ""
 
 
 @dataclass(frozen=True)

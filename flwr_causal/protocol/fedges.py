@@ -127,17 +127,34 @@ def _all_rows(setup: Setup) -> float:
 
 
 _EDGES = ("*", 2)
+
+
+def _graphs(meaning: str, shape: tuple[str, int] = _EDGES) -> tuple[Sent, Sent]:
+    """Return what is sent of graphs, one after the other."""
+    return (
+        Sent("edges", meaning, shape, values="dag", below="d", parts="lengths"),
+        Sent("lengths", "number of edges of each graph", ("graphs",), values="index"),
+    )
+
+
 _CUT_POINTS = (
     Sent("cuts", "agreed cut points, column after column", ("*",), optional=True, exact=True),
-    Sent("num-cuts", "number of cut points of each column", ("*",), optional=True),
+    Sent("num-cuts", "number of cut points of each column", ("*",), optional=True, values="index"),
 )
 _STARTS = (
-    Sent("received", "edges of the fused graph", _EDGES),
-    Sent("own", "edges of the party's last graph", _EDGES),
+    Sent("received", "edges of the fused graph", _EDGES, values="dag", below="d"),
+    Sent("own", "edges of the party's last graph", _EDGES, values="dag", below="d"),
 )
 _SETS = (
-    Sent("sizes", "number of variables of each set", ("sets",)),
-    Sent("members", "the variables of the sets, set after set", ("*",)),
+    Sent("sizes", "number of variables of each set", ("sets",), values="index"),
+    Sent(
+        "members",
+        "the variables of the sets, set after set",
+        ("*",),
+        values="index",
+        below="d",
+        parts="sizes",
+    ),
 )
 _TABLES = (
     Disclosure(
@@ -241,8 +258,7 @@ JUDGE = Exchange(
     "judge",
     "the parties' scores of proposed graphs, by which the best is chosen",
     sends=(
-        Sent("edges", "edges of the proposed graphs, graph after graph", _EDGES),
-        Sent("lengths", "number of edges of each graph", ("graphs",)),
+        *_graphs("edges of the proposed graphs, graph after graph"),
         *_CUT_POINTS,
     ),
     returns=(Disclosure("scores", "the party's score of each graph", ("graphs",)),),
@@ -250,11 +266,25 @@ JUDGE = Exchange(
 )
 
 _QUESTIONS = (
-    Sent("owners", "y of each family (y, S)", ("families",)),
-    Sent("sizes", "size of S", ("families",)),
-    Sent("members", "the variables of S, family after family", ("*",)),
-    Sent("num_others", "number of requested gains of each family", ("families",)),
-    Sent("others", "x of each requested gain", ("gains",)),
+    Sent("owners", "y of each family (y, S)", ("families",), values="index", below="d"),
+    Sent("sizes", "size of S", ("families",), values="index"),
+    Sent(
+        "members",
+        "the variables of S, family after family",
+        ("*",),
+        values="index",
+        below="d",
+        parts="sizes",
+    ),
+    Sent("num_others", "number of requested gains of each family", ("families",), values="index"),
+    Sent(
+        "others",
+        "x of each requested gain",
+        ("gains",),
+        values="index",
+        below="d",
+        parts="num_others",
+    ),
     *_CUT_POINTS,
 )
 
@@ -357,8 +387,7 @@ FIT = Exchange(
     "and which parties agree with their edges",
     sends=(
         *_SETS,
-        Sent("edges", "edges of the graphs, graph after graph", ("edges", 2)),
-        Sent("lengths", "number of edges of each graph", ("graphs",)),
+        *_graphs("edges of the graphs, graph after graph", ("edges", 2)),
         *_CUT_POINTS,
     ),
     returns=(

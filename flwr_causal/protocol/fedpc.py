@@ -35,7 +35,13 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
 
 _DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
-_COMMON = Sent("common", "the position of each common row in the party's table", ("common",))
+_COMMON = Sent(
+    "common",
+    "the position of each common row in the party's table",
+    ("common",),
+    values="index",
+    below="n",
+)
 _COMMON_ROWS = "each row that all parties have"
 _CIRCUITS = Disclosure(
     "circuits",
@@ -350,7 +356,13 @@ JOINT_START = Exchange(
     "the parties start the components that they train together, each from one common row",
     sends=(
         _COMMON,
-        Sent("anchors", "the common row from which each component starts", ("mixtures", "each")),
+        Sent(
+            "anchors",
+            "the common row from which each component starts",
+            ("mixtures", "each"),
+            values="index",
+            below="common",
+        ),
         _DOMAIN,
     ),
     returns=(_JOINT_DENSITIES,),

@@ -18,6 +18,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
@@ -304,14 +305,26 @@ class Run(RunRecord):
     def load(cls, directory: str | Path) -> Run:
         """Read a run from its directory, also one that was stopped or is still running.
 
+        The class of the model, which ``run.json`` names, is imported and reads its file: load
+        directories of those whom you would let run code.
+
         Raises
         ------
         DataError
-            If the directory holds no run, or the package of its model cannot be imported.
+            If the directory holds no run, or a damaged one, or the package of its model cannot be
+            imported.
         """
         source = Path(directory)
         if not (source / RUN_FILE).is_file():
             raise DataError(f"{source} holds no run: there is no file run.json in it.")
+        try:
+            return cls._read(source)
+        except DAMAGE as error:
+            raise DataError(f"{source} holds a damaged run ({error}): save it again") from error
+
+    @classmethod
+    def _read(cls, source: Path) -> Run:
+        """Read a directory that holds a run."""
         content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
         kind = content.pop("model", None)
         model = _model_class(kind).load(source / "model.json") if kind else None

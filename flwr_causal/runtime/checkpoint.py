@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from flwr_causal.core.files import DIRECTORY, append, new_directory, write
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
@@ -253,19 +253,20 @@ class Checkpoint:
             self._read_agreement()
 
     def _read_agreement(self) -> None:
-        content = _read_json(self._agreement)
-        self._token = content.pop(_TOKEN)
-        self.history = content.pop(_HISTORY)
-        self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
-        total = content.pop(_TOTAL, None)
-        if total is not None:
-            whole, groups = total
-            reports = {int(one): TableReport.from_dict(own) for one, own in groups.items()}
-            self.total = Totals(TableReport.from_dict(whole), reports)
-        for number, (name, partition, group, report) in enumerate(content.pop(_PARTIES), 1):
-            self.parties.append(Party(-number, name, partition, group=group))
-            self.reports[name] = TableReport.from_dict(report)
-        self._agreed = content
+        with _reading(self._agreement):
+            content = _read_json(self._agreement)
+            self._token = content.pop(_TOKEN)
+            self.history = content.pop(_HISTORY)
+            self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
+            total = content.pop(_TOTAL, None)
+            if total is not None:
+                whole, groups = total
+                reports = {int(one): TableReport.from_dict(own) for one, own in groups.items()}
+                self.total = Totals(TableReport.from_dict(whole), reports)
+            for number, (name, partition, group, report) in enumerate(content.pop(_PARTIES), 1):
+                self.parties.append(Party(-number, name, partition, group=group))
+                self.reports[name] = TableReport.from_dict(report)
+            self._agreed = content
 
     def release(self) -> str:
         """Return the random name of a private run, made when it first begins."""
@@ -362,7 +363,8 @@ class Checkpoint:
             would be numbers of a few parties.
         """
         file = self._exchanges / f"{number:06d}.json"
-        token, former = _read_json(file)["parties"] if file.is_file() else ("", [])
+        with _reading(file):
+            token, former = _read_json(file)["parties"] if file.is_file() else ("", [])
         former = former if token == self._token else []
         for before in former:
             for parties in map(list, sums):
@@ -475,7 +477,7 @@ def _packed(step: Step, token: str) -> bytes:
 def _read_step(path: Path) -> tuple[str, Step]:
     """Return the token of the run that wrote a file, and the step that it holds."""
     combined: Arrays = {}
-    try:
+    with _reading(path):
         with np.load(path, allow_pickle=False) as file:
             head = json.loads(file["head"].tobytes())
             own: list[Arrays] = [{} for _ in head["by_party"]]
@@ -486,31 +488,32 @@ def _read_step(path: Path) -> tuple[str, Step]:
                 elif kind == _OWN:
                     index, _, name = name.partition(" ")
                     own[int(index)][name] = file[key]
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
-        raise CheckpointError(
-            f"The file '{path}' of the interrupted run cannot be read ({error}): start anew "
-            "without resume."
-        ) from error
-    return head["run"], Step(
-        head["record"],
-        tuple(head["lost"]),
-        tuple(Failure(**failure) for failure in head["failures"]),
-        Replies(
-            tuple(head["parties"]),
-            combined,
-            dict(zip(head["by_party"], own, strict=True)),
-            {name: Summed(rows, tuple(names)) for name, (rows, names) in head["sums"].items()},
-        ),
-        head["influence"],
-    )
+        return head["run"], Step(
+            head["record"],
+            tuple(head["lost"]),
+            tuple(Failure(**failure) for failure in head["failures"]),
+            Replies(
+                tuple(head["parties"]),
+                combined,
+                dict(zip(head["by_party"], own, strict=True)),
+                {name: Summed(rows, tuple(names)) for name, (rows, names) in head["sums"].items()},
+            ),
+            head["influence"],
+        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    with _reading(path):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Say which file of an interrupted run is damaged, where it is read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        yield
+    except DAMAGE as error:
         raise CheckpointError(
             f"The file '{path}' of the interrupted run cannot be read ({error}): start anew "
             "without resume, in another directory."
         ) from error
-    return dict(content)

@@ -55,6 +55,8 @@ class Echo(CausalClient):
         what = asked.values.get("what", "fine")
         if what == "raise":
             raise DataError("column 'x1' is odd")
+        if what == "value":
+            return {"sum": np.array(["Smith"]).astype(float)}
         if asked.exchange is LATE:
             return {"late": rows.sum(axis=0)}
         extra = asked["a"].sum() if "a" in asked else 0.0
@@ -208,6 +210,15 @@ def test_flowers_own_fit_will_do():
     assert records.arrays_of(content)["late"].tolist() == [0.0, 1.0, 2.0]
     grid = LocalGrid(app_of(TABLES, Named), len(TABLES))
     assert ask(grid, NODE, {}, setup=SETUP).content["metrics"]["count"] == 4
+
+
+def test_of_an_error_of_another_package_only_the_kind_leaves(grid, caplog):
+    reply = ask(grid, NODE, {}, setup=SETUP, what="value")
+    assert reply.error.reason == (
+        "FederationError: The party's client raised a ValueError; the log of its node says where."
+    )
+    assert "Smith" in caplog.text
+    assert type(grid.raised[-1].__cause__) is ValueError
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,28 @@ def test_counts_are_those_of_the_own_rows_in_the_states_of_all():
     assert [table.sum() for table in whole] == [9, 9, 9]
 
 
+@pytest.mark.parametrize("sizes", [[40_000], [1, 1], [2]])
+@pytest.mark.parametrize("member", [1, 40_000, -1])
+def test_sets_of_other_variables_are_refused_before_compiled_code_reads_them(sizes, member):
+    grid, setup = opened(mode="exact")
+    sets = {"sizes": np.array(sizes), "members": np.array([member])}
+    for exchange in ("counts", "pooled counts", "likelihoods"):
+        zeros = np.zeros(len(sizes), dtype=np.int64)
+        asked = {**sets, "owners": zeros, "num_others": zeros + 1, "others": zeros}
+        wanted = sets if "counts" in exchange else asked
+        with pytest.raises(RuntimeError, match="RefusedError: 'members'"):
+            message(grid, setup, wanted, exchange, num_cells=8)
+
+
+def test_edges_of_other_variables_are_refused():
+    grid, setup = opened(mode="fusion")
+    for edges in ([[0, 40_000]], [[0, -1]], [[0, 1], [1, 0]]):
+        for name in ("received", "own"):
+            graphs = {"received": NOTHING, "own": NOTHING, name: np.array(edges)}
+            with pytest.raises(RuntimeError, match=f"RefusedError: '{name}'"):
+                message(grid, setup, graphs, "graph", start="overwrite")
+
+
 def test_the_last_exchange_tells_tables_and_votes():
     grid, setup = opened(mode="exact", score="bic")
     dag = matrix_of(GRAPH, D)

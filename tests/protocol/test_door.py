@@ -557,3 +557,82 @@ def test_a_question_is_what_all_parties_are_sent_alike():
     others = {question([2.0, 1.0], [5.0]), question([1, 2], [5.0]), question([1.0], [5.0])}
     others.add(question([1.0, 2.0], [5.0], within=1))
     assert len(others | {first}) == 5
+
+
+# What the server sends.
+
+LISTS = Exchange(
+    "lists",
+    "",
+    sends=(
+        Sent("weights", "", ("*",), optional=True),
+        Sent("owners", "", ("*",), optional=True, values="index", below="d"),
+        Sent("marks", "", ("*",), optional=True, values="mark"),
+        Sent("graph", "", ("*", 2), optional=True, values="dag", below="d"),
+        Sent("sizes", "", ("*",), optional=True, values="index"),
+        Sent("members", "", ("*",), optional=True, values="index", below="d", parts="sizes"),
+        Sent("lengths", "", ("*",), optional=True, values="index"),
+        Sent("edges", "", ("*", 2), optional=True, values="dag", below="d", parts="lengths"),
+    ),
+)
+PATH, BACK = [[0, 1], [1, 2]], [[2, 0]]
+
+
+def sent(**values):
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    return door.asked(LISTS, records.request("lists", "method", 1, arrays), SIZES)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"weights": [1, 2], "owners": [0, 2], "marks": [True, False]},
+        {"graph": PATH},
+        {"graph": np.zeros((0, 2), int), "sizes": np.zeros(0, int), "members": np.zeros(0, int)},
+        {"sizes": [2, 0, 1], "members": [0, 2, 1]},
+        # Together they would be a cycle.
+        {"lengths": [2, 0, 1], "edges": PATH + BACK},
+        {"sizes": np.array([1], np.uint8), "members": np.array([2], np.uint16)},
+    ],
+)
+def test_what_a_party_computes_with(values):
+    assert sent(**values)["d"] == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"weights": [np.nan]}, "'weights' has values that are not finite"),
+        ({"weights": [-np.inf]}, "'weights' has values that are not finite"),
+        ({"weights": ["1"]}, "'weights' holds <U1, but it is declared as finite"),
+        ({"weights": [1j]}, "'weights' holds complex128"),
+        ({"owners": [3]}, "'owners' is 3, but it is declared as index, at most 2"),
+        ({"owners": [-1]}, "'owners' has negative values"),
+        ({"owners": [1.0]}, "'owners' holds float64, but it is declared as index"),
+        ({"marks": [2]}, "'marks' is 2, but it is declared as mark, at most 1"),
+        ({"graph": PATH + BACK}, "'graph' are the edges of a graph with a cycle"),
+        ({"graph": [[0, 3]]}, "'graph' is 3"),
+        ({"sizes": [2], "members": [0]}, "'members' has 1 entries, not those of 'sizes'"),
+        ({"sizes": [1], "members": [0, 1]}, "'members' has 2 entries, not those of 'sizes'"),
+        ({"sizes": [-1, 2], "members": [0]}, "'sizes' has negative values"),
+        # Their sum is 1 in 64 bits.
+        (
+            {"sizes": np.array([2**63, 2**63, 1], np.uint64), "members": [0]},
+            "'members' has 1 entries",
+        ),
+        ({"sizes": [2], "members": [0, 0]}, "a list of 'members' is not in ascending order"),
+        ({"sizes": [2], "members": [1, 0]}, "a list of 'members' is not in ascending order"),
+        ({"sizes": [2], "members": np.array([1, 0], np.uint8)}, "not in ascending order"),
+        ({"sizes": [1], "members": [3]}, "'members' is 3"),
+        ({"lengths": [3], "edges": PATH + BACK}, "'edges' are the edges of a graph with a cycle"),
+        ({"lengths": [1], "edges": PATH}, "'edges' has 2 entries, not those of 'lengths'"),
+    ],
+)
+def test_what_a_party_does_not_compute_with(values, words):
+    with pytest.raises(RefusedError, match=words):
+        sent(**values)
+
+
+def test_an_array_does_not_come_as_a_plain_value():
+    with pytest.raises(RefusedError, match="'members' is a plain value"):
+        door.asked(LISTS, records.request("lists", "method", 1, {"members": [7]}), SIZES)

@@ -279,3 +279,29 @@ def test_the_version_is_that_of_the_package():
     import flwr_causal
 
     assert flwr_causal.__version__ == version("flwr-causal")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", b"{}"),
+        ("run.json", b"[]"),
+        ("run.json", b"\xff"),
+        ("run.json", b"[" * 100_000),
+        ("history.jsonl", b"{\n"),
+        ("history.jsonl", None),
+        ("graph.json", b"[" * 100_000),
+        ("graph.json", b"\xff"),
+        ("scores.csv", b""),
+        ("scores.csv", b",a\nb,x\n"),
+        ("model.json", b"[" * 100_000),
+        ("disagreement.csv", b"a,b\n"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_an_error_of_the_data(name, content, moments_run, tmp_path):
+    moments_run.save(tmp_path)
+    (tmp_path / name).unlink()
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=r"damaged|is not JSON"):
+        Run.load(tmp_path)

@@ -134,6 +134,6 @@ def test_the_traceback_of_a_client_is_logged_and_chained(federation, caplog):
 
     with pytest.raises(FederationError) as caught:
         simulate(Moments(), federation.tables, client=Broken)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert isinstance(caught.value.__cause__.__cause__, ZeroDivisionError)
     assert "party 0 raised an exception" in caplog.text
     assert "return 1 / 0" in caplog.text

@@ -620,13 +620,29 @@ def test_another_method_is_named_first(tmp_path):
         simulate("fedcausal", LINEAR, output_dir=tmp_path, resume=True, max_rounds=6)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK", b"text"])
+def headed(head):
+    """A file of an exchange with another head."""
+    return records.npz({"head": np.frombuffer(head, dtype=np.uint8)})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PK", b"text", headed(b"[]"), headed(b"{}"), headed(b"[" * 100_000), headed(b"\xff")],
+)
 def test_a_damaged_file_is_named(tmp_path, content):
     interrupted(tmp_path)
     (tmp_path / "exchanges" / "000003.npz").write_bytes(content)
     with pytest.raises(ConfigError, match=r"000003.npz.*cannot be read"):
         resumed(tmp_path)
     assert Run.load(tmp_path).rounds == 4
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "[" * 100_000, '{"parties": [1]}', "[[1]]"])
+def test_a_damaged_agreement_is_named(tmp_path, content):
+    interrupted(tmp_path)
+    (tmp_path / "exchanges" / "agreement.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"agreement.json.*cannot be read"):
+        resumed(tmp_path)
 
 
 def test_a_full_disk_is_found_before_the_first_exchange(tmp_path, monkeypatch):

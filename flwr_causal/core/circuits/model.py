@@ -25,6 +25,7 @@ from flwr_causal.core.circuits.distribution import chosen_classes
 from flwr_causal.core.circuits.domain import Domain, without_unseen
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class CircuitModel:
                 raise KeyError("format")
             kinds = {name: plain[name] for name in ("density", "posterior") if name in plain}
             classes = {name: PARTS[kind] for name, kind in kinds.items()}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except DAMAGE as error:
             raise DataError(f"{place} does not hold a circuit model ({error!r})") from error
         parts = {name: kind.load(place.with_suffix("") / name) for name, kind in classes.items()}
         own = {name: plain[name] for name in ("target", "threshold", "row_id")}

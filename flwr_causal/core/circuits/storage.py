@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from flwr_causal.core.circuits.leaves.elliptical import Elliptical
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -186,5 +186,5 @@ def read_pair(directory: str | Path, name: str, form: str) -> tuple[dict[str, An
             raise DataError(f"{place} does not hold a {name} of this version ({form})")
         with np.load(place / f"{name}.npz") as file:
             return plain, dict(file)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise DataError(f"{place} does not hold a {name} ({error})") from error

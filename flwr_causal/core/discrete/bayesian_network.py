@@ -47,7 +47,7 @@ from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_paren
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
-from flwr_causal.core.saved import read_record
+from flwr_causal.core.saved import DAMAGE, read_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -720,7 +720,7 @@ class BayesianNetwork:
                 )
                 for members, flat in content.get("further_counts", ())
             }
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except DAMAGE as error:
             raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
         return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows, prior, further)
 

@@ -21,7 +21,7 @@ from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
 from flwr_causal.core.discrete.probabilities import check_parents, parent_matrix
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.saved import read_record
+from flwr_causal.core.saved import DAMAGE, read_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class MixedNetwork:
                 np.array(content["location"]),
                 np.array(content["scale"]),
             )
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except DAMAGE as error:
             raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
 
     def _members(self, j: int) -> tuple[list[int], list[int]]:

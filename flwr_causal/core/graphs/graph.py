@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
-from flwr_causal.core.saved import read_json
+from flwr_causal.core.saved import DAMAGE, read_json
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -841,7 +841,7 @@ class CausalGraph:
         record = read_json(path, "graph")
         try:
             return cls.from_dict(record, str(path))
-        except (TypeError, ValueError) as error:
+        except DAMAGE as error:
             raise DataError(f"{path} holds a damaged graph ({error}): save it again") from None
 
     def draw(self, ax: Axes | None = None, **options: Any) -> Axes:

@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.graph import distinct_names, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
-from flwr_causal.core.saved import read_record
+from flwr_causal.core.saved import DAMAGE, read_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class LinearSystem:
             if by_variable is not None:
                 parts = [_moments_of(**part) for part in by_variable["parts"]]
                 found["sample_moments"] = tuple(parts[place] for place in by_variable["places"])
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except DAMAGE as error:
             raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
         return cls(**found)
 

@@ -24,6 +24,7 @@ from flwr_causal.core.circuits.composed.composition import (
 )
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.layers import Layers, Leaves
+from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -304,9 +305,9 @@ class FederatedCircuit(Distribution):
             composition = from_plain(plain.pop("composition"))
             presence = np.array(plain.pop("presence"), dtype=np.bool_)
             parties = tuple(plain.pop("parties"))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls(composition, presence, parties, **plain)
+        except DAMAGE as error:
             raise DataError(f"{place} holds no federated circuit ({error!r})") from error
-        return cls(composition, presence, parties, **plain)
 
     def _log_evidence(self) -> float:
         if not self.given:

@@ -409,7 +409,7 @@ def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArra
 
 def members(labels: IntArray) -> list[IntArray]:
     """Return the columns of each block."""
-    return [np.flatnonzero(labels == block) for block in range(int(labels.max()) + 1)]
+    return [np.flatnonzero(labels == block) for block in np.unique(labels)]
 
 
 class BlockChoice(NamedTuple):

@@ -170,6 +170,10 @@ def test_an_agreement_that_was_left_is_not_answered_again():
         words(context, later, number=2)
     with pytest.raises(AskedOtherwiseError, match="not the one"):
         secure.accept(context, replace(third, num_rows=31))
+    # And one without keys.
+    secure.accept(context, replace(setup, exchange="e" * 16, keys=(), least_parties=()))
+    with pytest.raises(AskedOtherwiseError, match="earlier agreement"):
+        secure.accept(context, third)
     # A new key begins anew.
     secure.offer_key(context.state, running=False)
     assert context.state[secure.SECURE]["tokens"] == []

@@ -168,8 +168,7 @@ class PartyDoor:
         if terms is None:
             return
         # In a group the party's numbers are hidden among those of the group.
-        sizes = [setup.groups.count(group) for group in set(setup.groups)]
-        together = min([setup.num_clients, *sizes])
+        together = min([setup.num_clients, *setup.present.values()])
         if together < self.policy.least_parties:
             raise PolicyError("least-parties", f"the agreement is of {together} parties")
         asked = [

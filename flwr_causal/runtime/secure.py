@@ -132,9 +132,22 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
 
 
 def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]:
-    """Return the parties' keys, where sums are secure sums or columns differ; else nothing."""
+    """Return the parties' keys, where sums are secure sums or columns differ; else nothing.
+
+    Raises
+    ------
+    FederationError
+        If two parties have sent the same key.
+    """
     if not (method.secure_aggregation or method.columns_differ):
         return {}
+    times = Counter(party.public_key for party in parties)
+    same = [party.name for party in parties if party.public_key and times[party.public_key] > 1]
+    if same:
+        raise FederationError(
+            f"{', '.join(same)} sent the same public key: each node makes its own, so that one of "
+            "them has copied it. Start the run again without that party."
+        )
     agreed: dict[str, Any] = {"keys": tuple(_key_of(method, party) for party in parties)}
     if method.secure_aggregation:
         groups = [party.group for party in parties]

@@ -317,6 +317,26 @@ def test_a_key_in_another_form_is_refused_at_the_server():
             run(Moments(secure_aggregation=True), grid)
 
 
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_copied_key_names_the_parties(secure):
+    class Copying(Relay):
+        def after(self, messages, replies):
+            configs = [records.config_of(one.content) for one in replies]
+            keys = {one.get("party"): one.get("public-key") for one in configs}
+            if keys.get("party 0") and keys.get("party 1"):
+                own = next(k for k, one in enumerate(configs) if one["party"] == "party 1")
+                copied = {**configs[own], "public-key": keys["party 0"]}
+                replies[own].content["config"] = ConfigRecord(copied)
+            return replies
+
+    tables = [table.assign(row_id=np.arange(len(table))) for table in TABLES]
+    if not secure:  # the parties hold different columns
+        tables = [one.drop(columns=one.columns[k]) for k, one in enumerate(tables)]
+    method = Moments(secure_aggregation=secure, row_id="row_id")
+    with pytest.raises(FederationError, match="party 0, party 1 sent the same public key"):
+        run(method, Copying(LocalGrid(app_of(tables), 3)))
+
+
 def test_an_agreement_without_keys_needs_a_proper_name_too():
     grid = spy(TABLES)
     for token in FORMS:

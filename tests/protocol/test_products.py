@@ -153,6 +153,8 @@ def test_values_that_could_overflow_are_refused():
     check_size(values, np.array([[1, 1]]), 10**4)
     with pytest.raises(DataError, match="overflow"):
         check_size(values, np.array([[9, 0]]), 10**4)
+    with pytest.raises(DataError, match="so far from its mean"):
+        check_size(np.full((2, 1), np.nan), np.array([[1, 1]]), 10**4)
 
 
 def test_replicates_draw_as_many_rows_with_replacement():

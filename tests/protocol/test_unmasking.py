@@ -312,6 +312,9 @@ def test_sums_of_too_few_or_of_others_are_not_unmasked():
     ):
         with pytest.raises(FederationError, match=reason):
             parties.answer(server, 0, survivors=np.array(marks, dtype=np.uint8))
+    for boxes in (server.forwarded(0)[:4], server.forwarded(0)[[0, 0, 1, 2, 3, 4]]):
+        with pytest.raises(FederationError, match="not that of the parties that have agreed"):
+            parties.answer(server, 0, boxes=boxes)
     # Nor under other terms than those of the masks.
     parties.setup.least_parties = (4,)
     with pytest.raises(FederationError, match="is no sum that this party can unmask now"):

@@ -36,7 +36,7 @@ from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER
-from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 
@@ -264,7 +264,7 @@ def _open(
 def _requests(contract: Contract, content: RecordDict) -> list[Request]:
     """Return each request of a message with its content; of a replay also the earlier ones."""
     values: dict[str, Any] = records.config_of(content)
-    common = {one.name: one for one in (REPLAY, TOTALS, UNMASKING)}
+    common = {one.name: one for one in (REPLAY, *SECURE_SUMS.exchanges)}
     name = values.get("exchange")
     if name not in common:
         return [(exchange_of(contract, values), content)]
@@ -350,8 +350,8 @@ def _answer(
         return _replay(client, earlier, config, note)
     if exchange is TOTALS:
         return _totals(client, message, note)
-    if exchange is UNMASKING:
-        return _unmasking(client, message, note)
+    if exchange in (CONFIRMATION, UNMASKING):
+        return _unmasking(client, exchange, message, note)
     # Before anything is computed with what was sent.
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
@@ -494,14 +494,23 @@ def _totals(
 
 
 def _unmasking(
-    client: CausalClient, message: Message, note: Callable[[RecordDict], None]
+    client: CausalClient, exchange: Exchange, message: Message, note: Callable[[RecordDict], None]
 ) -> RecordDict:
-    """Return what the party adds to the unmasking of the sum that it has answered last."""
+    """Return what the party adds to the unmasking of the sum that it has answered last.
+
+    Or by what it confirms to the others who is in this sum.
+    """
     context, sent = client.context, door.received(message.content, "uint8")
     number: Any = records.config_of(message.content)[records.NUMBER]
-    sizes = door.asked(UNMASKING, message.content, {})
-    keys, kept = secure.unmasked(context, client.setup, number, sent["survivors"], sent["shares"])
-    content = door.outgoing(UNMASKING, {"keys": keys}, sizes, weight=1, number=number)
+    sizes = door.asked(exchange, message.content, {})
+    asked, survivors = (context, client.setup, number), sent["survivors"]
+    if exchange is CONFIRMATION:
+        seals, kept = secure.confirmed(*asked, survivors)
+        returned = {"seals": seals}
+    else:
+        keys, kept = secure.unmasked(*asked, survivors, sent["shares"], sent.get("seals"))
+        returned = {"keys": keys}
+    content = door.outgoing(exchange, returned, sizes, weight=1, number=number)
     note(content)
     client.commit()
     context.state.update(kept)

@@ -10,7 +10,7 @@ import numpy as np
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.row_ids import RowIdClient
 from flwr_causal.clients.secure import masked_once, multiplied_once, peers_of
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
 from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
 from flwr_causal.protocol.products.tables import (
@@ -57,6 +57,12 @@ class ColumnsClient(RowIdClient):
         """
         plan, peers = self._plan(asked), peers_of(self.context, self.setup)
         table, purpose = self._planned(plan, peers.place, asked), self._purpose(asked)
+        hashes = self.row_hashes()
+        if hashes is None:
+            raise ConfigError(
+                "This party has no secret by which its rows are matched with those of others: set "
+                "'row-secret-file' in its node config."
+            )
         seed, nonce = new_seed(), new_seed()
         self._kept = masked_once(self.context, self.setup, self._about(asked), nonce)
         own = peers.keys[peers.place]
@@ -68,7 +74,7 @@ class ColumnsClient(RowIdClient):
         return {
             "boxes": np.frombuffer(b"".join(boxes), dtype=np.uint8),
             "seed": np.frombuffer(seed, dtype=np.uint8),
-            "digests": table.digests(peers.pairs.values(), purpose),
+            "digests": table.digests(peers.pairs.values(), purpose, hashes[asked["rows"]]),
         }
 
     @answers(PRODUCTS)

@@ -20,7 +20,9 @@ from flwr_causal.protocol.row_ids import ALIGN
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
@@ -55,11 +57,16 @@ class RowIdClient(CausalClient):
         A hash of the latest step's id alone would match rows whose lags are other steps, where a
         party lacks a step.
         """
+        hashes = self.row_hashes()
+        return {} if hashes is None else {"hashes": hashes}
+
+    def row_hashes(self) -> NDArray[np.uint8] | None:
+        """Return the keyed hashes of the rows, shape (n_k, 16); None without a secret."""
         secret = self.secret()
         if secret is None:
-            return {}
+            return None
         steps = self.kept_rows(self.setup.policy)
-        return {"hashes": hashes_of_rows(hashed_ids(self._ids(), secret)[steps], secret)}
+        return hashes_of_rows(hashed_ids(self._ids(), secret)[steps], secret)
 
     def ids(self) -> pd.Series:
         """Return the ids of the rows that are kept; with lags of their latest steps."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -45,12 +45,13 @@ from flwr_causal.protocol.secure.unmasking import (
     new_seed,
     own_key,
     polynomial,
+    seal_of,
     shares_for,
 )
 from flwr_causal.protocol.setup_form import check_number, check_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
@@ -80,6 +81,7 @@ _UNUSED: dict[str, Any] = {
 }
 _LAST = ("token", "keys", "least", "number")
 _OTHER_TABLE = "The plan, or the order of rows, is not that of the masked table."
+_OTHER_PARTIES = "The unmasking is not that of the parties that have agreed."
 _NEVER_UNMASKED = {"unmasked-run": "", "unmasked": -1, "survivors": b""}
 
 
@@ -207,12 +209,45 @@ def masked(
     return door.masked(words, number), {SECURE: ConfigRecord(kept)}
 
 
+def confirmed(
+    context: Context, setup: Setup, number: int, survivors: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], dict[str, ConfigRecord]]:
+    """Return by what a party confirms to each other one who is in a sum, and what to keep of it.
+
+    Parameters
+    ----------
+    context, setup, number, survivors
+        As of :func:`unmasked`.
+
+    Returns
+    -------
+    seals : ndarray of uint8, shape (parties, 32)
+        By the other party; 0 for the party itself and for those that are not in the sum.
+    kept : dict of str to ConfigRecord
+        For the node's state, once the reply is complete.
+
+    Raises
+    ------
+    FederationError
+        As :func:`unmasked`, but for altered shares.
+    """
+    own, record, survivors = _unmaskable(context, setup, number, survivors)
+    everyone, seals = own.everyone(), np.zeros((len(own.keys), KEY_BYTES), dtype=np.uint8)
+    for place in np.flatnonzero(survivors).tolist():
+        if place != own.place:
+            seals[place] = seal_of(
+                everyone[place], record["purpose"], own.keys[own.place], survivors
+            )
+    return seals, {SECURE: ConfigRecord(record)}
+
+
 def unmasked(
     context: Context,
     setup: Setup,
     number: int,
     survivors: NDArray[np.uint8],
     boxes: NDArray[np.uint8],
+    seals: NDArray[np.uint8] | None = None,
 ) -> tuple[NDArray[np.uint8], dict[str, ConfigRecord]]:
     """Return what a party adds to the unmasking of a sum, once a sum, and what to keep of it.
 
@@ -227,6 +262,8 @@ def unmasked(
         1 for each party whose vector is in the sum, else 0.
     boxes : ndarray of uint8, shape (holders, 48)
         By neighbour, the encrypted share of its seed, where its vector is in the sum.
+    seals : ndarray of uint8, shape (parties, 32), optional
+        By party, how it has confirmed who is in the sum; needed where a party is missing.
 
     Returns
     -------
@@ -240,21 +277,13 @@ def unmasked(
     ------
     FederationError
         If the sum is not the last one that the party has answered, it was unmasked before for
-        other parties, too few are in it, or a share was altered.
+        other parties, too few are in it or have confirmed it, or a share was altered.
     """
-    check_number(number)
-    record = _record(context.state)
-    sums = Sums.of(record, setup)
-    record = _under(record, sums.token, sums.agreement)
-    own = _Neighbours.of(context, record, setup, sums)
+    own, record, survivors = _unmaskable(context, setup, number, survivors)
     purpose = record["purpose"]
-    asked = (sums.token, _hashed_keys(sums.keys), sums.least, number)
-    if asked != tuple(record[one] for one in _LAST) or own.circle.all_must_reply:
-        raise AskedOtherwiseError(f"Exchange {number} is no sum that this party can unmask now.")
-    # What is compared with an earlier unmasking is what this one is done for.
-    survivors = (survivors != 0).astype(np.uint8)
-    own.check(survivors, boxes)
-    kept = _unmasked_once(record, sums, number, survivors.tobytes())
+    if len(boxes) != len(own.holders):
+        raise FederationError(_OTHER_PARTIES)
+    own.check_confirmed(survivors, purpose, seals)
     coefficients = polynomial(record["seed"], own.circle.shares)
     keys = []
     for place, box in zip(own.holders, boxes, strict=True):
@@ -265,7 +294,28 @@ def unmasked(
         else:
             keys.append(mask_key(own.pairs[place], purpose))
     table = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, KEY_BYTES)
-    return table, {SECURE: ConfigRecord(kept)}
+    return table, {SECURE: ConfigRecord(record)}
+
+
+def _unmaskable(
+    context: Context, setup: Setup, number: int, survivors: NDArray[np.uint8]
+) -> tuple[_Neighbours, dict[str, Any], NDArray[np.uint8]]:
+    """Return a party's neighbours, what to keep of an unmasking, and who is in the sum.
+
+    The party helps to unmask it for these from then on: also if it only confirms who they are.
+    """
+    check_number(number)
+    record = _record(context.state)
+    sums = Sums.of(record, setup)
+    record = _under(record, sums.token, sums.agreement)
+    own = _Neighbours.of(context, record, setup, sums)
+    asked = (sums.token, _hashed_keys(sums.keys), sums.least, number)
+    if asked != tuple(record[one] for one in _LAST) or own.circle.all_must_reply:
+        raise AskedOtherwiseError(f"Exchange {number} is no sum that this party can unmask now.")
+    # What is compared with an earlier unmasking is what this one is done for.
+    survivors = (survivors != 0).astype(np.uint8)
+    own.check(survivors)
+    return own, _unmasked_once(record, sums, number, survivors.tobytes()), survivors
 
 
 class Peers(NamedTuple):
@@ -450,6 +500,8 @@ class _Neighbours:
         The places of its neighbours and its own, in ascending order.
     pairs : dict of int to PairKey
         Its key with each neighbour, by the neighbour's place.
+    everyone : callable
+        Returns its key with each other party of its sums, by place.
     """
 
     keys: tuple[bytes, ...]
@@ -457,6 +509,7 @@ class _Neighbours:
     circle: Circle
     holders: tuple[int, ...]
     pairs: dict[int, PairKey]
+    everyone: Callable[[], dict[int, PairKey]]
 
     @classmethod
     def of(cls, context: Context, record: dict[str, Any], setup: Setup, sums: Sums) -> _Neighbours:
@@ -468,8 +521,13 @@ class _Neighbours:
             keys = tuple(bytes.fromhex(key) for key in sums.keys)
             place = place_of(public_key(private), keys)
             holders = circle.holders(place)
-            pairs = {pair.place: pair for pair in pair_keys(private, keys, holders)}
-            return cls(keys, place, circle, holders, pairs)
+
+            def pairs_with(places: Iterable[int]) -> dict[int, PairKey]:
+                return {pair.place: pair for pair in pair_keys(private, keys, places)}
+
+            # Of many parties those that are no neighbours are needed where one is missing only.
+            everyone = cache(lambda: pairs_with(circle.order))
+            return cls(keys, place, circle, holders, pairs_with(holders), everyone)
 
         # A key exchange with each party takes longer than the masks of many exchanges.
         circle = circle_of(sums.keys, sums.least, sums.token)
@@ -483,7 +541,7 @@ class _Neighbours:
         boxes = [encrypted(shares[k], pair, purpose, own) for k, pair in self.pairs.items()]
         return np.frombuffer(b"".join(boxes), dtype="<u8")
 
-    def check(self, survivors: NDArray[np.uint8], boxes: NDArray[np.uint8]) -> None:
+    def check(self, survivors: NDArray[np.uint8]) -> None:
         """Check that a sum may be unmasked.
 
         Raises
@@ -491,8 +549,8 @@ class _Neighbours:
         FederationError
             If the party itself is not in it, or too few others are.
         """
-        if len(survivors) != len(self.keys) or len(boxes) != len(self.holders):
-            raise FederationError("The unmasking is not that of the parties that have agreed.")
+        if len(survivors) != len(self.keys):
+            raise FederationError(_OTHER_PARTIES)
         among = {place for place, one in enumerate(survivors.tolist()) if one}
         if self.place not in among or not among <= set(self.circle.order):
             raise FederationError("This party's vector, or that of no party, is in the sum.")
@@ -502,6 +560,39 @@ class _Neighbours:
                 f"The sum of {len(among)} parties is not unmasked: at least {self.circle.least} of "
                 f"{len(self.circle.order)} must be in it, and {self.circle.shares} of "
                 f"{len(self.holders)} neighbours."
+            )
+
+    def check_confirmed(
+        self, survivors: NDArray[np.uint8], purpose: bytes, seals: NDArray[np.uint8] | None
+    ) -> None:
+        """Check that enough parties were told the same: who is in a sum that lacks a party.
+
+        Each confirms it once for a sum. As many as must be in a sum are more than half of all, so
+        that honest ones never return keys for one set of parties and shares for another one.
+
+        Raises
+        ------
+        FederationError
+            If too few have.
+        """
+        among = np.flatnonzero(survivors).tolist()
+        if len(among) == len(self.circle.order):  # no key is returned
+            return
+        if seals is None or len(seals) != len(self.keys):
+            raise FederationError(_OTHER_PARTIES)
+        everyone = self.everyone()
+        found = sum(
+            place == self.place
+            or np.array_equal(
+                seals[place], seal_of(everyone[place], purpose, self.keys[place], survivors)
+            )
+            for place in among
+        )
+        if found < self.circle.least:
+            raise FederationError(
+                f"Only {found} of the parties in the sum have confirmed who is in it, and "
+                f"{self.circle.least} must: the server has named others to some of them, or a "
+                "message was altered. Start the run again."
             )
 
 
@@ -550,18 +641,17 @@ def answered(record: dict[str, Any], sums: Sums, number: int, vector: bytes) -> 
 
 
 def accept(context: Context, setup: Setup) -> None:
-    """Note the agreement under which the party is asked, where it has a key in it.
+    """Note the agreement under which the party is asked, if it has a key for secure sums.
+
+    Also one without keys: after it the party is in no earlier agreement any more.
 
     Raises
     ------
     AskedOtherwiseError
         If the party knows another agreement of this name, or has left this one for a later one.
     """
-    if not setup.keys or SECURE not in context.state:
-        return
-    record = _record(context.state)
-    if public_key(record["key"]).hex() in setup.keys:
-        noted = _under(record, setup.exchange, setup.digest)
+    if SECURE in context.state:
+        noted = _under(_record(context.state), setup.exchange, setup.digest)
         context.state[SECURE] = ConfigRecord(noted)
 
 

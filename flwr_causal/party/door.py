@@ -6,7 +6,6 @@ identifiers. Simulated parties have none of the three.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from logging import ERROR, WARNING
@@ -170,9 +169,7 @@ class PartyDoor:
             return
         # In a group the party's numbers are hidden among those of the group; a party without a key
         # is absent from a resumed run.
-        groups = setup.groups or (0,) * len(setup.keys)
-        sizes = Counter(group for key, group in zip(setup.keys, groups, strict=True) if key)
-        together = min([setup.num_clients, *sizes.values()])
+        together = min([setup.num_clients, *setup.present.values()])
         if together < self.policy.least_parties:
             raise PolicyError("least-parties", f"the agreement is of {together} parties")
         asked = [

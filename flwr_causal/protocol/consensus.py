@@ -12,7 +12,7 @@ from flwr_causal.protocol.second_moments import (
     other_variances,
 )
 from flwr_causal.protocol.secure.totals import TOTALS
-from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ NOTEARS_ADMM = Contract(
     (ROUND, REFIT, PERCEPTRONS, SLOPES),
     dimensions,
     ("sums", "relations", "interventions"),
-    private=(TOTALS, ROUND, REFIT, UNMASKING, REPLAY),
+    private=(TOTALS, ROUND, REFIT, CONFIRMATION, UNMASKING, REPLAY),
     question_options=("row-id", "interventions", "intervention-column"),
     agreement_options=(
         *_AGREED,

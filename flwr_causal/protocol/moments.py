@@ -12,7 +12,7 @@ from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
 from flwr_causal.protocol.release import OCTAVES, RELEASE, Guarantee, private_dimensions
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
-from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ CONTRACT = Contract(
     (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
     ("sums", "relations", "series", "interventions", "ids"),
-    private=(OCTAVES, RELEASE, UNMASKING),
+    private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),
     question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
     agreement_options=(
         "center",

@@ -60,6 +60,11 @@ def _at_most(stated: Any, sent: Any) -> bool:
     return stated == "auto" or bool(sent <= (stated or 0))
 
 
+def _at_least(stated: Any, sent: Any) -> bool:
+    # Shares are quotients: up to their rounding.
+    return isinstance(stated, int | float) and bool(sent >= stated * (1 - 1e-9))
+
+
 def _held_out(stated: Any, sent: Any) -> bool:
     return not sent or stated in ("held-out", "auto")
 
@@ -133,7 +138,14 @@ def of_question(config: Mapping[str, Any]) -> list[Setting]:
 
 def of_setup(setup: Setup) -> list[Setting]:
     """Return the settings of an agreement."""
+    present = setup.present
+    shares = (
+        [least / present[group] for group, (_, least) in setup.circles.items() if present[group]]
+        if setup.masked
+        else []
+    )
     return [
+        *(Setting("quorum", share, _at_least, judged=False) for share in shares),
         Setting("precision", setup.precision),
         Setting("minimum_count", setup.small.minimum),
         Setting("small_counts", setup.small.treatment),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,12 @@ class Setup:
             group: (tuple(key if own == group else "" for key, own in pairs), least)
             for group, least in zip(sorted(set(groups)), self.least_parties, strict=True)
         }
+
+    @property
+    def present(self) -> dict[int, int]:
+        """By group, how many of its parties have keys; others are in no sum."""
+        groups = self.groups or (0,) * len(self.keys)
+        return Counter(group for key, group in zip(self.keys, groups, strict=True) if key)
 
     @cached_property
     def digest(self) -> str:

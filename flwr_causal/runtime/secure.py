@@ -30,7 +30,13 @@ from flwr_causal.protocol.secure.keys import (
 )
 from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
 from flwr_causal.protocol.secure.ring import Layout, SumError
-from flwr_causal.protocol.secure.unmasking import BOX_BYTES, BOX_WORDS, UNMASKING, Unmasking
+from flwr_causal.protocol.secure.unmasking import (
+    BOX_BYTES,
+    BOX_WORDS,
+    CONFIRMATION,
+    UNMASKING,
+    Unmasking,
+)
 from flwr_causal.protocol.secure.words import WordSum, added
 from flwr_causal.runtime.combining import combined_groups
 from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
@@ -126,9 +132,22 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
 
 
 def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]:
-    """Return the parties' keys, where sums are secure sums or columns differ; else nothing."""
+    """Return the parties' keys, where sums are secure sums or columns differ; else nothing.
+
+    Raises
+    ------
+    FederationError
+        If two parties have sent the same key.
+    """
     if not (method.secure_aggregation or method.columns_differ):
         return {}
+    times = Counter(party.public_key for party in parties)
+    same = [party.name for party in parties if party.public_key and times[party.public_key] > 1]
+    if same:
+        raise FederationError(
+            f"{', '.join(same)} sent the same public key: each node makes its own, so that one of "
+            "them has copied it. Start the run again without that party."
+        )
     agreed: dict[str, Any] = {"keys": tuple(_key_of(method, party) for party in parties)}
     if method.secure_aggregation:
         groups = [party.group for party in parties]
@@ -438,35 +457,17 @@ def _unmask(
         else:
             lost = [name for name, place in group.places.items() if place not in boxes]
             asking.left_out(group.number, group.name, group.together, lost, _NOT_CONNECTED)
+    seals = _confirmations(asking, groups, pending, collected)
     if not pending:
         return
-    method, number = federation.contract.method, asking.number
-    places = {
-        name: (place, pending[group.number])
-        for group in groups
-        if group.number in pending
-        for name, place in group.places.items()
-        if place in pending[group.number].boxes
-    }
-    contents = {
-        name: records.request(
-            UNMASKING.name,
-            method,
-            number,
-            {"survivors": unmasking.survivors, "shares": unmasking.forwarded(place)},
-        )
-        for name, (place, unmasking) in places.items()
-    }
 
-    def answering(names: Iterable[str]) -> list[int]:
-        return [places[name][0] for name in names]
+    def asked(place: int, unmasking: Unmasking) -> dict[str, NDArray[np.uint8]]:
+        values = {"survivors": unmasking.survivors, "shares": unmasking.forwarded(place)}
+        return values | ({"seals": unmasking.seals_for(place, seals)} if unmasking.lost else {})
 
-    answers = asking.replies(
-        UNMASKING,
-        contents,
-        lambda replied: all(one.enough(answering(replied)) for one in pending.values()),
+    given, answers = _given(
+        asking, UNMASKING, groups, pending, asked, lambda one, places: one.enough(places)
     )
-    given = {places[reply.party.name][0]: reply.arrays["keys"] for reply in answers.replies}
     for group in groups:
         unmasking = pending.get(group.number)
         if unmasking is None:
@@ -483,7 +484,100 @@ def _unmask(
             if place in unmasking.boxes and place not in given
         ]
         asking.left_out(group.number, group.name, group.together, silent, _NOT_UNMASKED)
-    collected.add(replace(answers, replies=[]))
+    collected.add(answers)
+
+
+def _confirmations(
+    asking: _Asking,
+    groups: Sequence[_Group],
+    pending: dict[int, Unmasking],
+    collected: Collected,
+) -> dict[int, NDArray[np.uint8]]:
+    """Return, by the place of each party that has confirmed who is in its sum, its seals.
+
+    Only sums from which a party is missing need it. Those that too few confirm are no longer
+    ``pending``.
+    """
+    lacking = {number: one for number, one in pending.items() if one.lost}
+    if not lacking:
+        return {}
+    seals, answers = _given(
+        asking,
+        CONFIRMATION,
+        groups,
+        lacking,
+        lambda place, one: {"survivors": one.survivors},
+        lambda one, places: len(places) >= one.circle.least,
+    )
+    collected.add(answers)
+    for group in groups:
+        one = lacking.get(group.number)
+        if one is None or len(seals.keys() & one.boxes.keys()) >= one.circle.least:
+            continue
+        del pending[group.number]
+        silent = [
+            name
+            for name, place in group.places.items()
+            if place in one.boxes and place not in seals
+        ]
+        asking.left_out(group.number, group.name, group.together, silent, _NOT_UNMASKED)
+    return seals
+
+
+def _given(
+    asking: _Asking,
+    exchange: Exchange,
+    groups: Sequence[_Group],
+    pending: Mapping[int, Unmasking],
+    asked: Callable[[int, Unmasking], Mapping[str, NDArray[np.uint8]]],
+    enough: Callable[[Unmasking, list[int]], bool],
+) -> tuple[dict[int, NDArray[np.uint8]], Collected]:
+    """Ask the parties whose vectors have arrived to help with their sums.
+
+    Parameters
+    ----------
+    asking : _Asking
+    exchange : Exchange
+        Which returns one array.
+    groups : sequence of _Group
+    pending : mapping of int to Unmasking
+        By the number of a group, its sum.
+    asked : callable
+        Returns what the party of a place is sent, of its sum.
+    enough : callable
+        Returns whether the answers of the parties of some places are enough for a sum.
+
+    Returns
+    -------
+    given : dict of int to ndarray of uint8
+        By place, what a party has returned.
+    answers : Collected
+        The traffic.
+    """
+    places = {
+        name: (place, pending[group.number])
+        for group in groups
+        if group.number in pending
+        for name, place in group.places.items()
+        if place in pending[group.number].boxes
+    }
+    method = asking.federation.contract.method
+    contents = {
+        name: records.request(exchange.name, method, asking.number, asked(*one))
+        for name, one in places.items()
+    }
+
+    def answered(replied: set[str]) -> bool:
+        answering = [places[name][0] for name in replied]
+        return all(
+            enough(one, [place for place in answering if place in one.boxes])
+            for one in pending.values()
+        )
+
+    answers = asking.replies(exchange, contents, answered)
+    (returned,) = exchange.returns
+    given = {places[one.party.name][0]: one.arrays[returned.name] for one in answers.replies}
+    return given, replace(answers, replies=[])
 
 
 @dataclass(frozen=True, eq=False)

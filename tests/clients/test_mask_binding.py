@@ -170,6 +170,10 @@ def test_an_agreement_that_was_left_is_not_answered_again():
         words(context, later, number=2)
     with pytest.raises(AskedOtherwiseError, match="not the one"):
         secure.accept(context, replace(third, num_rows=31))
+    # And one without keys.
+    secure.accept(context, replace(setup, exchange="e" * 16, keys=(), least_parties=()))
+    with pytest.raises(AskedOtherwiseError, match="earlier agreement"):
+        secure.accept(context, third)
     # A new key begins anew.
     secure.offer_key(context.state, running=False)
     assert context.state[secure.SECURE]["tokens"] == []
@@ -311,6 +315,26 @@ def test_a_key_in_another_form_is_refused_at_the_server():
         grid.key = key
         with pytest.raises(FederationError, match="party 1: its answer was refused: its public"):
             run(Moments(secure_aggregation=True), grid)
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_a_copied_key_names_the_parties(secure):
+    class Copying(Relay):
+        def after(self, messages, replies):
+            configs = [records.config_of(one.content) for one in replies]
+            keys = {one.get("party"): one.get("public-key") for one in configs}
+            if keys.get("party 0") and keys.get("party 1"):
+                own = next(k for k, one in enumerate(configs) if one["party"] == "party 1")
+                copied = {**configs[own], "public-key": keys["party 0"]}
+                replies[own].content["config"] = ConfigRecord(copied)
+            return replies
+
+    tables = [table.assign(row_id=np.arange(len(table))) for table in TABLES]
+    if not secure:  # the parties hold different columns
+        tables = [one.drop(columns=one.columns[k]) for k, one in enumerate(tables)]
+    method = Moments(secure_aggregation=secure, row_id="row_id")
+    with pytest.raises(FederationError, match="party 0, party 1 sent the same public key"):
+        run(method, Copying(LocalGrid(app_of(tables), 3)))
 
 
 def test_an_agreement_without_keys_needs_a_proper_name_too():

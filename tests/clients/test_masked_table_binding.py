@@ -1,11 +1,14 @@
 """Masked tables of different columns: one table an agreement, one question about it."""
 
+from contextlib import suppress
+
 import numpy as np
 import pandas as pd
 import pytest
 from federations import app_of
 from flwr.app import Message
 
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.products.tables import mask_of, reply_mask
 from flwr_causal.protocol.secure.keys import new_private_key, pair_keys, public_key
@@ -59,6 +62,14 @@ def answers_to(change, record=None, after="products", **options):
     found = run(Moments(row_id="row_id", **options), server)
     assert found.status == "completed"
     assert server.answers
+    return server.answers
+
+
+def second_answers(change, after):
+    """The answers where the party then takes no part any more, as in an earlier agreement."""
+    server = Server(LocalGrid(app_of(TABLES), 3), after, change)
+    with suppress(FederationError):
+        run(Moments(row_id="row_id"), server)
     return server.answers
 
 
@@ -161,6 +172,22 @@ def test_after_another_agreement_the_former_table_is_not_asked_about():
     assert not masked.has_error()  # under new masks
     assert "was altered, or is of another plan or agreement" in products.error.reason
     assert "earlier agreement" in back.error.reason
+
+
+@pytest.mark.parametrize("after", ["masked tables", "products"])
+def test_an_agreement_without_keys_in_between_makes_no_second_table(after):
+    """Digests for another order of rows would tell which rows have the same value."""
+
+    def change(last):
+        masked, arrays = last["masked tables"]
+        keys = [name for name in masked if name.startswith(("setup-key", "setup-least"))]
+        plain = {name: value for name, value in masked.items() if name not in keys}
+        other = {**arrays, "rows": arrays["rows"][::-1].copy()}
+        return [(plain | {"setup-exchange": "f" * 16, "exchange": "align"}, {}), (masked, other)]
+
+    aligned, again = second_answers(change, after)
+    assert not aligned.has_error()
+    assert "AskedOtherwiseError: The message belongs to an earlier agr" in again.error.reason
 
 
 def test_a_table_is_masked_for_one_order_of_rows_and_one_plan():

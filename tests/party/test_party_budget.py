@@ -30,7 +30,7 @@ from flwr_causal.protocol.release import (
 )
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.secure.totals import TOTALS
-from flwr_causal.protocol.secure.unmasking import UNMASKING
+from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.protocol.terms import Terms
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -178,8 +178,8 @@ def test_without_epsilon_a_run_is_not_private():
 
 
 PRIVATE = {
-    "moments": {OCTAVES, RELEASE, UNMASKING},
-    "notears-admm": {TOTALS, ROUND, REFIT, UNMASKING, REPLAY},
+    "moments": {OCTAVES, RELEASE, CONFIRMATION, UNMASKING},
+    "notears-admm": {TOTALS, ROUND, REFIT, CONFIRMATION, UNMASKING, REPLAY},
 }
 
 
@@ -195,7 +195,7 @@ def test_what_follows_from_a_release_is_declared(method):
             guarantee_of(contract, options)
         return
     assert guarantee_of(contract, options) == Guarantee(1.0, 1e-5, "")
-    for exchange in (*contract.exchanges, TOTALS, REPLAY, UNMASKING, PRODUCTS):
+    for exchange in (*contract.exchanges, TOTALS, REPLAY, CONFIRMATION, UNMASKING, PRODUCTS):
         for training in (Training(), Training(replicate=1), Training(without=1)):
             part = Part(training, exchange)
             if exchange in PRIVATE[method] and training == Training():

@@ -117,6 +117,37 @@ def test_groups_are_no_more_than_the_run_states(tmp_path):
     assert refusals(tmp_path, "[options]\ngroups = 1", setting(**groups)) <= {"options.groups"}
 
 
+FIVE = make_federation(d=3, n=100, parties=5).tables
+
+
+def test_so_many_parties_must_be_in_a_sum_as_the_run_states(tmp_path):
+    method = Moments(secure_aggregation=True, quorum=1.0)
+    policy = "[options]\nquorum = 1"
+    grid = guarded(FIVE, tmp_path, policy)
+    run(method, grid)
+    assert len(sent(tmp_path, "totals", "sums")) == 2
+    (tmp_path / "record.jsonl").unlink()
+    grid = Tampering(guarded(FIVE, tmp_path, policy), setting(least__parties=[4]))
+    with suppress(CausalError):
+        run(method, grid)
+    assert {line["exchange"] for line in sent(tmp_path)} == {"schema"}
+    assert {line["reason"] for line in recorded(tmp_path)[1:]} == {"options.quorum"}
+
+
+def test_places_without_keys_are_no_parties(tmp_path):
+    def change(config, _):
+        # The first party is shown three others of five.
+        keys = config.get("setup-keys")
+        return None if keys is None else {**config, "setup-keys": [*keys[:4], ""]}
+
+    method = Moments(secure_aggregation=True, min_parties=5, min_available_nodes=5)
+    grid = Tampering(guarded(FIVE, tmp_path, "least-parties = 5"), change)
+    with suppress(CausalError):
+        run(method, grid)
+    assert {line["exchange"] for line in sent(tmp_path)} == {"schema"}
+    assert {line["reason"] for line in recorded(tmp_path)[1:]} == {"least-parties"}
+
+
 def bundle(names, seed=0):
     return {
         "bundle-trainings": names,

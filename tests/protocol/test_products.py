@@ -153,6 +153,8 @@ def test_values_that_could_overflow_are_refused():
     check_size(values, np.array([[1, 1]]), 10**4)
     with pytest.raises(DataError, match="overflow"):
         check_size(values, np.array([[9, 0]]), 10**4)
+    with pytest.raises(DataError, match="so far from its mean"):
+        check_size(np.full((2, 1), np.nan), np.array([[1, 1]]), 10**4)
 
 
 def test_replicates_draw_as_many_rows_with_replacement():
@@ -266,11 +268,16 @@ def test_equal_columns_of_two_parties_have_equal_digests_that_only_these_two_can
     table = np.round(rng.standard_normal((40, 3)))
     presence = np.array([[True, True, False], [True, True, True], [True, False, True]])
     held = [np.arange(30), np.arange(39, 9, -1), np.arange(10)]  # the last two share no row
+    hashes = rng.integers(0, 256, (40, 16), dtype=np.uint8)
     pairs = pairs_of(3)[1]
 
     def digests(values, keys=pairs, purpose=b"run"):
-        parts = Federation(values, presence, held).parts
-        return [one.digests(own, purpose) for one, own in zip(parts, keys, strict=True)]
+        federation = Federation(values, presence, held)
+        plan, found = federation.plan, []
+        for place, (one, own) in enumerate(zip(federation.parts, keys, strict=True)):
+            rows = federation.rows[plan.numbers(plan.patterns_of(place))]
+            found.append(one.digests(own, purpose, hashes[rows]))
+        return found
 
     first = digests(table)
     assert (first[0][1] == first[1][0]).all()
@@ -287,6 +294,11 @@ def test_equal_columns_of_two_parties_have_equal_digests_that_only_these_two_can
     other = digests(changed)
     assert (other[0][1] == first[1][0]).all()
     assert (other[0][2, 0] != first[2][0, 0]).any()
+    # Rows that the two do not have in common say nothing, whatever their values are.
+    constant = np.ones_like(table)
+    assert (digests(constant)[0][1] == digests(constant)[1][0]).all()
+    truly, hashes = digests(constant)[1][0], hashes[::-1]
+    assert (digests(constant)[0][1, :2] != truly[:2]).any(axis=1).all()
     # Equal columns under one key, one column under two keys, in two runs: digests tell nothing.
     same = digests(np.repeat(table[:, :1], 3, axis=1))
     seen = [same[0][1, 0], same[0][1, 1], same[0][2, 0]]

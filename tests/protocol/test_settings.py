@@ -40,7 +40,7 @@ FIELDS = {
     "groups": "the option groups",
     "policy": "the options of the data policy, see POLICY",
     "options": "the options, see DERIVED for those that are none",
-    "least_parties": "judged by the rules secure-aggregation and least-parties",
+    "least_parties": "the option quorum",
     "names": "the agreed columns, of those that the policy shows",
     "num_rows": "follows from the parties' reports",
     "num_clients": "judged by the rule least-parties",
@@ -96,7 +96,9 @@ def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
         TABLES,
         precision="float32",
         small=SmallCounts(7, "suppress"),
-        groups=(0, 1, 1),
+        groups=(1, 1, 1, 2, 2),
+        keys=("a", "", "c", "d", "e"),
+        least_parties=(2, 1),
         policy=Policy(missing_values="drop", min_rows=9),
         options={"center": "party", "held-out": True},
     )
@@ -104,6 +106,9 @@ def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
     assert found["precision"] == "float32"
     assert (found["minimum_count"], found["small_counts"]) == (7, "suppress")
     assert found["groups"] == 2
+    # Of the parties that have keys.
+    shares = [one.value for one in settings.of_setup(changed) if one.option == "quorum"]
+    assert shares == [1.0, 0.5]
     assert named(settings.of_setup(SETUP))["groups"] == 1
     assert found["missing_values"] == "drop"
     assert found["center"] == "party"

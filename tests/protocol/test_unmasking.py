@@ -1,6 +1,7 @@
 """Self-masks, shares and the circle of neighbours: what the server learns of a sum, and when."""
 
 import itertools
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -122,11 +123,20 @@ class Parties:
         keys = [bytes.fromhex(key) for key in self.setup.keys]
         return unmasking.Unmasking(self.circle, keys, boxes)
 
-    def answer(self, server, place, number=1, survivors=None, boxes=None):
-        """What a party returns in the unmasking."""
+    def confirmation(self, place, survivors, number=1):
+        """By what a party confirms who is in a sum."""
+        seals, kept = secure.confirmed(self.contexts[place], self.setup, number, survivors)
+        self.contexts[place].state.update(kept)
+        return seals
+
+    def answer(self, server, place, number=1, survivors=None, boxes=None, seals=None):
+        """What a party returns in the unmasking; the parties in the sum confirm it where needed."""
         marks = server.survivors if survivors is None else survivors
         shares = server.forwarded(place) if boxes is None else boxes
-        keys, kept = secure.unmasked(self.contexts[place], self.setup, number, marks, shares)
+        if seals is None and server.lost and survivors is None:
+            seals = {k: self.confirmation(k, marks, number) for k in server.boxes}
+        given = None if seals is None else server.seals_for(place, seals)
+        keys, kept = secure.unmasked(self.contexts[place], self.setup, number, marks, shares, given)
         self.contexts[place].state.update(kept)
         return keys
 
@@ -177,9 +187,12 @@ def test_a_party_unmasks_a_sum_once_and_for_one_set_of_parties():
     np.testing.assert_array_equal(parties.answer(server, 0), first)
     with pytest.raises(FederationError, match="unmasked before, for other parties"):
         parties.answer(server, 0, survivors=np.array([1, 1, 1, 1, 0], dtype=np.uint8))
-    parties.answer(server, 1, survivors=np.array([1, 1, 1, 1, 0]))
-    with pytest.raises(FederationError, match="unmasked before, for other parties"):
-        parties.answer(server, 1, survivors=np.array([1, 1, 1, 1, 256]))
+    parties.confirmation(1, np.array([1, 1, 1, 1, 0]))
+    for marks in ([1, 1, 1, 1, 256], [1, 1, 1, 0, 1]):
+        with pytest.raises(FederationError, match="unmasked before, for other parties"):
+            parties.answer(server, 1, survivors=np.array(marks))
+        with pytest.raises(FederationError, match="unmasked before, for other parties"):
+            parties.confirmation(1, np.array(marks))
     for number in (0, 2):
         with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
             parties.answer(server, 0, number)
@@ -187,6 +200,77 @@ def test_a_party_unmasks_a_sum_once_and_for_one_set_of_parties():
         parties.masked(k, 2)
     with pytest.raises(FederationError, match="is no sum that this party can unmask now"):
         parties.answer(server, 0, 1)
+
+
+def told(parties, names):
+    """1 for each of the named parties."""
+    marks = np.zeros(parties, dtype=np.uint8)
+    marks[list(names)] = 1
+    return marks
+
+
+def test_parties_that_are_told_different_parties_of_a_sum_give_no_mask_of_a_single_one():
+    """Else some return keys of the masks of party 0, and others shares of its seed."""
+    parties, server = unmasked_once()
+    named = {0: (0, 3, 4), 1: (0, 1, 2), 2: (0, 1, 2), 3: (1, 3, 4), 4: (1, 3, 4)}
+    marks = {k: told(5, names) for k, names in named.items()}
+    for k in range(5):
+        with pytest.raises(FederationError, match="not that of the parties that have agreed"):
+            parties.answer(server, k, survivors=marks[k])
+    seals = {k: parties.confirmation(k, marks[k]) for k in range(5)}
+    for k in range(5):
+        with pytest.raises(FederationError, match=r"Only [12] of the parties in the sum"):
+            parties.answer(server, k, survivors=marks[k], seals=seals)
+
+
+@given(st.integers(4, 7), st.data())
+@settings(max_examples=60, deadline=None)
+def test_keys_are_returned_for_one_set_of_parties_and_then_too_few_shares_for_another(count, data):
+    parties, server = unmasked_once(count)
+    least, everyone = parties.circle.least, frozenset(range(count))
+    sets = st.frozensets(st.sampled_from(sorted(everyone)), min_size=least, max_size=count)
+    choices = [everyone, *data.draw(st.lists(sets, min_size=1, max_size=2), "choices")]
+    confirmed, asked = (
+        [data.draw(st.sampled_from(choices)) for _ in everyone] for _ in ("confirmed", "asked")
+    )
+    seals, answered = {}, []
+    for k, names in enumerate(confirmed):
+        with suppress(FederationError):
+            seals[k] = parties.confirmation(k, told(count, names))
+    for k, names in enumerate(asked):
+        with suppress(FederationError):
+            parties.answer(server, k, survivors=told(count, names), seals=seals)
+            answered.append(names)
+    smaller = set(answered) - {everyone}
+    assert len(smaller) <= 1
+    assert not smaller or answered.count(everyone) < least
+
+
+def test_a_confirmation_is_of_one_sum_one_sender_and_one_set_of_parties():
+    parties, server = unmasked_once(lost=(4,))
+    seals = {k: parties.confirmation(k, server.survivors) for k in range(4)}
+    assert not seals[0][[0, 4]].any()
+    assert len(np.unique(np.concatenate(list(seals.values())), axis=0)) == 1 + 4 * 3
+    exchanged = {**seals, 1: seals[2], 2: seals[1]}
+    altered = {**seals, 1: seals[1] ^ 1, 2: seals[2] ^ 1}
+    for wrong in (exchanged, altered, {0: seals[0], 1: seals[1]}):
+        with pytest.raises(FederationError, match="Only 2 of the parties in the sum have conf"):
+            parties.answer(server, 0, seals=wrong)
+    # Three are enough, its own included.
+    parties.answer(server, 0, seals={1: seals[1], 3: seals[3]})
+    later = parties.unmasking({k: parties.masked(k, 2) for k in range(4)})
+    with pytest.raises(FederationError, match="Only 1 of the parties in the sum have conf"):
+        parties.answer(later, 0, 2, seals=seals)
+
+
+def test_of_many_parties_all_can_confirm_and_not_neighbours_alone():
+    parties = Parties(120, quorum=0.75)
+    server = parties.unmasking({k: parties.masked(k) for k in range(1, 120)})
+    assert len(parties.circle.holders(1)) < 90
+    seals = {k: parties.confirmation(k, server.survivors) for k in range(1, 92)}
+    parties.answer(server, 1, seals={k: seals[k] for k in range(1, 91)})
+    with pytest.raises(FederationError, match=r"Only 89 of the parties .* and 90 must"):
+        parties.answer(server, 2, seals={k: seals[k] for k in range(1, 90)})
 
 
 def test_a_resumed_run_unmasks_its_last_sum_for_the_same_parties_only():
@@ -197,8 +281,10 @@ def test_a_resumed_run_unmasks_its_last_sum_for_the_same_parties_only():
     parties.circle = neighbours.circle_of(parties.setup.keys, 3, TOKEN)
     server = parties.unmasking({k: parties.masked(k) for k in range(4)})
     with pytest.raises(FederationError, match="unmasked before, for other parties"):
-        parties.answer(server, 0)
-    parties.answer(server, 1)  # which had not answered
+        parties.confirmation(0, server.survivors)
+    # Those that had not answered.
+    seals = {k: parties.confirmation(k, server.survivors) for k in range(1, 4)}
+    parties.answer(server, 1, seals=seals)
 
 
 def test_absent_parties_keep_their_places():
@@ -226,6 +312,9 @@ def test_sums_of_too_few_or_of_others_are_not_unmasked():
     ):
         with pytest.raises(FederationError, match=reason):
             parties.answer(server, 0, survivors=np.array(marks, dtype=np.uint8))
+    for boxes in (server.forwarded(0)[:4], server.forwarded(0)[[0, 0, 1, 2, 3, 4]]):
+        with pytest.raises(FederationError, match="not that of the parties that have agreed"):
+            parties.answer(server, 0, boxes=boxes)
     # Nor under other terms than those of the masks.
     parties.setup.least_parties = (4,)
     with pytest.raises(FederationError, match="is no sum that this party can unmask now"):

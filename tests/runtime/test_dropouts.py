@@ -231,6 +231,32 @@ def test_every_exchange_is_one_call_and_unmasking_another():
     assert names == ["totals", "unmasking", *["round", "unmasking"] * 5, "refit", "unmasking"]
 
 
+def test_parties_confirm_who_is_in_a_sum_where_one_is_missing():
+    """Enough of them; one that is silent then may help to unmask the sum."""
+
+    class Silent(Losing):
+        def after(self, messages, replies):
+            names.append(records.config_of(messages[0].content).get("exchange", "schema"))
+            if names[-1] == "confirmation":
+                silent = [k + 2 for k in self.silent]
+                return [one for one in replies if one.metadata.src_node_id not in silent]
+            return super().after(messages, replies)
+
+    def found(*silent):
+        names.clear()
+        grid = Silent(spy(TABLES), {(1, False): [0]})
+        grid.silent = silent
+        return run(Moments(secure_aggregation=True), grid)
+
+    names = []
+    for silent in ((), (1,)):
+        assert found(*silent).history[0]["parties"] == 4
+        assert names == ["schema", "totals", "unmasking", "sums", "confirmation", "unmasking"]
+    with pytest.raises(FederationError, match=r"party 1, party 2, and with secure_aggr.* unmask"):
+        found(1, 2)
+    assert names[-2:] == ["confirmation"] * 2
+
+
 def test_rows_under_an_intervention_are_never_those_of_two_parties_alone():
     tables = [table.assign(by="" if k < 2 else "x1") for k, table in enumerate(TABLES)]
     tables[0]["by"] = np.where(np.arange(len(tables[0])) < 20, "", "x1")

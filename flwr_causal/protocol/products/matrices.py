@@ -74,7 +74,8 @@ def check_size(values: FloatArray, weights: IntArray, rows: int) -> None:
     DataError
         If they may not.
     """
-    if (weights @ values**2 > RESAMPLED_ROOM * rows).any():
+    # Not "larger": a square that is no number would not be.
+    if not (weights @ values**2 <= RESAMPLED_ROOM * rows).all():
         raise DataError(
             "a column has values so far from its mean that sums of products overflow: look for "
             "outliers, among the first steps of series, too, or run without replicates"

@@ -179,17 +179,16 @@ class PartyTable(NamedTuple):
 
     def rows(self, patterns: Sequence[int]) -> Words:
         """Return the rows of some patterns, in the order of their numbers."""
-        own = self.plan.patterns_of(self.place)
-        ends = np.cumsum(self.plan.counts[own])
-        starts = ends - self.plan.counts[own]
-        parts = [
-            self.words[start:end]
-            for pattern, start, end in zip(own, starts, ends, strict=True)
-            if pattern in patterns
-        ]
-        return np.concatenate([self.words[:0], *parts])
+        return self.words[self._places(patterns)]
 
-    def digests(self, pairs: Iterable[PairKey], purpose: bytes) -> NDArray[np.uint8]:
+    def _places(self, patterns: Sequence[int]) -> IntArray:
+        """Return where the rows of some patterns are among the party's rows."""
+        own = self.plan.patterns_of(self.place)
+        return np.flatnonzero(np.repeat(np.isin(own, patterns), self.plan.counts[own]))
+
+    def digests(
+        self, pairs: Iterable[PairKey], purpose: bytes, hashes: NDArray[np.uint8]
+    ) -> NDArray[np.uint8]:
         """Return digests by which the server sees whether two parties have the same values.
 
         Those of the columns that two parties hold, over the rows that both have, are keyed by what
@@ -201,6 +200,9 @@ class PartyTable(NamedTuple):
             With all other parties.
         purpose : bytes
             What all parties are asked: the run, the agreement and the plan.
+        hashes : ndarray of uint8, shape (rows, HASH_BYTES)
+            Of the ids of the party's rows. With them digests of other rows than those that the
+            parties have in common are never equal, and say nothing.
 
         Returns
         -------
@@ -212,9 +214,10 @@ class PartyTable(NamedTuple):
         for pair in pairs:
             key = mask_key(pair, purpose_of("values of columns", purpose, plan.digest))
             patterns, columns = plan.shared(self.place, pair.place)
-            words = self.rows(patterns).astype("<u8")
+            places = self._places(patterns)
+            words, of_rows = self.words[places].astype("<u8"), hashes[places].tobytes()
             for column in columns if len(words) else ():
-                data = int(column).to_bytes(8, "little") + words[:, column].tobytes()
+                data = int(column).to_bytes(8, "little") + of_rows + words[:, column].tobytes()
                 digest = hashlib.blake2b(data, key=key, digest_size=DIGEST_BYTES).digest()
                 found[pair.place, column] = np.frombuffer(digest, dtype=np.uint8)
         return found

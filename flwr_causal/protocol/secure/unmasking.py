@@ -6,6 +6,10 @@ server, encrypted for the neighbour that holds it. Once the server has the vecto
 arrived. For a party whose vector arrived, its neighbours return the shares of its seed. For one
 whose vector did not, they return the keys of the masks that they have with it in this sum. They do
 never both, so that a vector that arrives late stays masked.
+
+Where a party is missing, those in the sum first confirm to each other who is in it. A server that
+names different parties to different ones would otherwise be given keys by some and shares by
+others, which together unmask single vectors.
 """
 
 from __future__ import annotations
@@ -42,6 +46,26 @@ if TYPE_CHECKING:
 BOX_BYTES = KEY_BYTES + 16
 BOX_WORDS = BOX_BYTES // WORD_BYTES
 
+CONFIRMATION = Exchange(
+    "confirmation",
+    "that all parties in a secure sum are told the same: who is in it",
+    sends=(
+        Sent("survivors", "1 for each party whose masked vector has arrived, else 0", ("parties",)),
+    ),
+    returns=(
+        Disclosure(
+            "seals",
+            "for each other party in the sum, a digest of who is in it, under a key that these two "
+            "know; else 0",
+            ("parties", KEY_BYTES),
+            "bytes",
+            dtype="uint8",
+        ),
+    ),
+    weight="one",
+    when="after each secure sum from which a party is missing",
+)
+
 UNMASKING = Exchange(
     "unmasking",
     "the masks of a secure sum that do not cancel",
@@ -52,6 +76,13 @@ UNMASKING = Exchange(
             "of each neighbour whose vector has arrived, the share of its seed that it encrypted "
             "for this party; else 0",
             ("holders", BOX_BYTES),
+        ),
+        Sent(
+            "seals",
+            "where a party is missing: of each other party in the sum, the digest that it has made "
+            "for this party; else 0",
+            ("parties", KEY_BYTES),
+            optional=True,
         ),
     ),
     returns=(
@@ -70,7 +101,7 @@ UNMASKING = Exchange(
 )
 
 #: What every method's parties and server say to each other with secure sums.
-SECURE_SUMS = Contract("secure-sums", (TOTALS, UNMASKING))
+SECURE_SUMS = Contract("secure-sums", (TOTALS, CONFIRMATION, UNMASKING))
 
 # Each key encrypts one share.
 _NONCE = bytes(12)
@@ -135,6 +166,25 @@ def decrypted(box: bytes, pair: PairKey, purpose: bytes, sender: bytes) -> bytes
         ) from None
 
 
+def seal_of(
+    pair: PairKey, purpose: bytes, sender: bytes, survivors: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Return by what one party of a pair confirms to the other one who is in a sum, 32 bytes.
+
+    Parameters
+    ----------
+    pair : PairKey
+    purpose : bytes
+        Of the sum.
+    sender : bytes
+        The public key of the party that confirms.
+    survivors : ndarray of uint8, shape (parties,)
+        1 for each party in the sum, else 0.
+    """
+    seal = mask_key(pair, purpose_of("parties in a sum", sender, purpose, survivors))
+    return np.frombuffer(seal, dtype=np.uint8)
+
+
 @dataclass(frozen=True, eq=False)
 class Unmasking:
     """The server's side of the unmasking of one sum.
@@ -184,6 +234,21 @@ class Unmasking:
         none = np.zeros(BOX_BYTES, dtype=np.uint8)
         senders = self.holders[holder]
         return np.stack([self._sent.get(sender, {}).get(holder, none) for sender in senders])
+
+    def seals_for(self, receiver: int, seals: Mapping[int, NDArray[np.uint8]]) -> NDArray[np.uint8]:
+        """Return what other parties have confirmed to one, shape (parties, 32).
+
+        Parameters
+        ----------
+        receiver : int
+            The place of the party.
+        seals : mapping of int to ndarray of uint8, shape (parties, 32)
+            By the place of a party, what it returned.
+        """
+        own = np.zeros((len(self.keys), KEY_BYTES), dtype=np.uint8)
+        for place, table in seals.items():
+            own[place] = table[receiver]
+        return own
 
     def enough(self, places: Collection[int]) -> bool:
         """Return whether answers of these parties give all masks that are left in the sum."""

@@ -458,12 +458,9 @@ def asked(
         As :func:`sizes_of`, and if an array has a value that the exchange does not declare.
     """
     sizes, arrays = sizes_of(exchange, sent, agreed, setup), received(sent)
-    plain = records.config_of(sent)
     for item in exchange.sends:
         if item.name in arrays:
             _check_sent(item, arrays, sizes)
-        elif item.shape is not None and item.name in plain:
-            raise RefusedError(f"'{item.name}' is a plain value, but it is declared as an array")
     return sizes
 
 

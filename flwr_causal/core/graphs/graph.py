@@ -110,7 +110,7 @@ class CausalGraph:
             "raw_weights": _frozen_numbers("raw_weights", self.raw_weights, square, names),
             "raw_lagged": _frozen_numbers("raw_lagged", self.raw_lagged, lags, names),
             "confidence": _frozen_numbers("confidence", self.confidence, square, names),
-            "required": _frozen_booleans("required", self.required, square),
+            "required": frozen_booleans("required", self.required, square),
             "adjacency_confidence": _frozen_numbers(
                 "adjacency_confidence", self.adjacency_confidence, square, names
             ),
@@ -1007,7 +1007,7 @@ def _frozen_numbers(
     return array
 
 
-def _frozen_booleans(
+def frozen_booleans(
     field: str, given: ArrayLike | None, shape: tuple[int, ...]
 ) -> BoolArray | None:
     """Return a read-only boolean copy of the given shape, or None for None.

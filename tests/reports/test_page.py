@@ -60,8 +60,10 @@ def test_the_page_says_what_the_run_says(admm_run):
     assert "party 1 was left out of exchange 2: disk full" in texts
     edges = block(payload, "edges", "table")
     assert len(edges["rows"]) == run.graph.num_edges + run.metrics["missing"]
-    weights = [abs(row[3]) for row in edges["rows"]]
-    assert weights == sorted(weights, reverse=True)
+    deviations = dict(zip(run.graph.names, run.graph.deviations, strict=True))
+    strengths = [abs(row[3]) * deviations[row[0]] / deviations[row[2]] for row in edges["rows"]]
+    np.testing.assert_allclose(strengths, sorted(strengths, reverse=True))
+    assert edges["caption"].startswith("All edges, strongest first by the weight in standard dev")
     parties = block(payload, "parties", "table")
     assert [row[:2] for row in parties["rows"]] == [list(one) for one in run.parties.items()]
     traffic = dict(zip(parties["columns"], zip(*parties["rows"], strict=True), strict=True))

@@ -1,6 +1,6 @@
-"""Answers of runs mean what they say: values in the table's types, classes, knowledge, intervals."""
+"""Answers of runs mean what they say: types of the table, classes, knowledge, intervals."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from flwr_causal.reports.run import Run
 
 def cut(table, parties=3):
     edges = np.linspace(0, len(table), parties + 1).astype(int)
-    return [table.iloc[i:j].reset_index(drop=True) for i, j in zip(edges, edges[1:], strict=False)]
+    return [table.iloc[i:j].reset_index(drop=True) for i, j in pairwise(edges)]
 
 
 # The table's types.

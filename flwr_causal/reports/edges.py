@@ -93,11 +93,19 @@ def compared(graphs: Sequence[CausalGraph]) -> list[Pair]:
         If the graphs have different variables.
     """
     found: dict[frozenset[str], list[tuple[str, float | None, float | None]]] = {}
+    strongest: dict[frozenset[str], float] = {}
     for k, graph in enumerate(graphs):
         ordered = graph.reordered(graphs[0].names)
-        edges = zip(ordered.marked_edges(), ordered.marked_confidences(), strict=True)
-        for (cause, mark, effect, weight), confidence in edges:
-            row = found.setdefault(frozenset((cause, effect)), [("", None, None)] * len(graphs))
+        edges = zip(
+            ordered.marked_edges(),
+            ordered.marked_confidences(),
+            ordered.marked_strengths(),
+            strict=True,
+        )
+        for (cause, mark, effect, weight), confidence, strength in edges:
+            pair = frozenset((cause, effect))
+            row = found.setdefault(pair, [("", None, None)] * len(graphs))
             row[k] = (f"{cause} {mark} {effect}", weight, confidence)
-    pairs = [Pair(*map(tuple, zip(*row, strict=True))) for row in found.values()]
-    return sorted(pairs, key=lambda pair: -max(abs(weight or 0.0) for weight in pair.weights))
+            strongest[pair] = max(strength, strongest.get(pair, 0.0))
+    pairs = sorted(found, key=lambda pair: -strongest[pair])
+    return [Pair(*map(tuple, zip(*found[pair], strict=True))) for pair in pairs]

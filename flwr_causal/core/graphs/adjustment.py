@@ -134,10 +134,6 @@ def possible_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], 
     """
     import networkx as nx
 
-    any_member = equivalence.consistent_extension(marks)
-    if any_member is None:
-        return
-    own = equivalence.cpdag(any_member)
     neighbours = np.flatnonzero(equivalence.undirected_part(marks)[cause]).tolist()
     joined = equivalence.skeleton(marks)
     links: nx.Graph[int] = nx.Graph(joined[np.ix_(neighbours, neighbours)])
@@ -149,13 +145,8 @@ def possible_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], 
         oriented[out, cause] = False
         parents = np.flatnonzero(equivalence.directed_part(oriented)[:, cause])
         shielded = joined[into][:, parents].sum(axis=1) == len(parents) - 1
-        if not shielded.all():
-            continue
         oriented = equivalence.meek(oriented)
-        member = equivalence.consistent_extension(oriented)
-        # Where knowledge directs edges, the rules may contradict each other: a member of another
-        # class then shows that no DAG has these parents.
-        if member is not None and np.array_equal(equivalence.cpdag(member), own):
+        if shielded.all() and equivalence.consistent_extension(oriented) is not None:
             yield [int(k) for k in parents], oriented
 
 

@@ -114,7 +114,7 @@ def test_possible_parents_are_the_parents_in_the_dags_of_the_class(dag):
             np.testing.assert_array_equal(oriented, np.logical_or.reduce(agreeing))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(dags(5), arrays(bool, (5, 5)))
 def test_possible_parents_respect_background_knowledge(dag, forbidden):
     """Of any knowledge that the truth agrees with, closed by Meek's rules."""

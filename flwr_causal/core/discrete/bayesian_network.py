@@ -170,7 +170,7 @@ class BayesianNetwork:
 
     @property
     def graph(self) -> CausalGraph:
-        """The DAG, each edge of weight 1."""
+        """The DAG, each edge of weight 1; with `marks` it is one member of the class."""
         return CausalGraph(self.names, parent_matrix(self.parents).astype(np.float64))
 
     @cached_property

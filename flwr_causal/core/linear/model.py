@@ -177,7 +177,7 @@ class LinearModel(LinearSystem):
 
     @property
     def graph(self) -> CausalGraph:
-        """The DAG of the weights."""
+        """The DAG of the weights; with `marks` it is one member of the class."""
         return CausalGraph(self.names, self.weights)
 
     def __repr__(self) -> str:

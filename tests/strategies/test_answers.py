@@ -8,6 +8,7 @@ import pytest
 from method_modes import MODES, NETWORKS
 
 from flwr_causal import Knowledge, simulate
+from flwr_causal.core.graphs.doubt import doubtful_edges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
@@ -206,8 +207,7 @@ def answers_of(method, options, names, order):
     for k, name in enumerate(names):
         with pytest.raises(ConfigError, match="possible_effects"):
             run.model.do({name: True if method == "fedges" else 1.0})
-        own = run.model.predict(table, name)
-        found[k] = float(np.mean(np.asarray(own, dtype=float)))
+        found[k] = np.asarray(run.model.predict(table, name), dtype=float)
     return found
 
 
@@ -290,6 +290,21 @@ def test_what_knowledge_decides_is_in_no_doubt(name, known, tmp_path):
             pair = {(edge.cause, edge.effect), (edge.effect, edge.cause)}
             assert edge.about != "direction" or not pair & decided, edge
             assert (edge.cause, edge.effect) not in knowledge.required
+
+
+@pytest.mark.parametrize("known", [*KNOWN.values(), Knowledge(required=[("a", "b")])])
+def test_the_class_of_a_graph_respects_what_is_known_of_it(known):
+    """Of a chain a required edge directs the next one, too."""
+    chain = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    graph = CausalGraph.from_array(chain, ("a", "b", "c"))
+    assert graph.to_cpdag().num_edges == 2
+    np.testing.assert_array_equal(graph.to_cpdag().adjacency, chain | chain.T)
+    informed = graph.with_knowledge(known)
+    np.testing.assert_array_equal(informed.to_cpdag().adjacency, chain)
+    assert doubtful_edges(informed) == doubtful_edges(informed.to_cpdag()) == []
+    assert len(doubtful_edges(graph)) == len(doubtful_edges(graph.to_cpdag())) == 2
+    one = graph.with_knowledge(Knowledge(required=[("b", "c")])).to_cpdag().adjacency
+    np.testing.assert_array_equal(one, chain | np.array([[0, 0, 0], [1, 0, 0], [0, 0, 0]]))
 
 
 def test_a_required_lagged_edge_is_in_no_doubt():

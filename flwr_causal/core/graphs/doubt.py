@@ -174,7 +174,7 @@ def _about_direction(
     graph: CausalGraph, place: tuple[int, int], mark: str, *, either: bool
 ) -> list[Doubt]:
     found: list[Doubt] = []
-    if _ruled_out(graph)[place[::-1]]:
+    if graph.ruled_out[place[::-1]]:
         return found
     if graph.confidence is not None and mark == "->":
         forward = float(graph.confidence[place])
@@ -197,7 +197,7 @@ def _more_rows(test: EdgeTest | None) -> str:
 def _either_direction(graph: CausalGraph) -> BoolArray:
     """Return the edges without a lag whose direction the independencies leave open, ``(d, d)``."""
     d = len(graph.names)
-    possible = ~_ruled_out(graph)
+    possible = ~graph.ruled_out
     if graph.kind == "cpdag":
         marks = graph.adjacency
         return undirected_part(meek(marks & (possible | ~undirected_part(marks))))
@@ -210,11 +210,3 @@ def _either_direction(graph: CausalGraph) -> BoolArray:
     allowed[:d, d:] = False
     allowed[:d, :d] = possible
     return reversible(edges, allowed)[:d, :d]
-
-
-def _ruled_out(graph: CausalGraph) -> BoolArray:
-    """Return the edges without a lag that background knowledge rules out, ``(d, d)``."""
-    found = np.zeros(graph.adjacency.shape, dtype=bool)
-    if graph.allowed is not None:
-        found |= ~graph.allowed
-    return found if graph.required is None else found | graph.required.T

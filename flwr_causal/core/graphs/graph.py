@@ -206,6 +206,14 @@ class CausalGraph:
         return present if self.required is None else present | self.required
 
     @property
+    def ruled_out(self) -> BoolArray:
+        """The instantaneous edges that background knowledge excludes, shape ``(d, d)``."""
+        found: BoolArray = np.zeros(self.weights.shape, dtype=bool)
+        if self.allowed is not None:
+            found |= ~self.allowed
+        return found if self.required is None else found | self.required.T
+
+    @property
     def num_edges(self) -> int:
         """Number of instantaneous edges; an undirected edge of a CPDAG counts once."""
         adjacency = self.adjacency
@@ -628,7 +636,8 @@ class CausalGraph:
     def to_cpdag(self) -> CausalGraph:
         """Return the CPDAG of the equivalence class of this DAG; a CPDAG returns itself.
 
-        All weights of the result are 1. It has no confidence and no required edges.
+        Background knowledge about the graph (`allowed`, `required`) directs further edges, and
+        those that follow from them. All weights of the result are 1, and it has no confidence.
 
         Raises
         ------
@@ -642,8 +651,14 @@ class CausalGraph:
             raise DataError("a graph with lags has no CPDAG: its time order directs edges")
         if not self.is_acyclic():
             raise DataError("a graph with cycles has no CPDAG: call threshold() to remove them")
-        marks = equivalence.cpdag(self.adjacency)
-        return CausalGraph(self.names, marks.astype(np.float64), kind="cpdag")
+        marks = equivalence.informed_class(self.adjacency, ~self.ruled_out)
+        return CausalGraph(
+            self.names,
+            marks.astype(np.float64),
+            kind="cpdag",
+            required=self.required,
+            allowed=self.allowed,
+        )
 
     def to_dag(self) -> CausalGraph:
         """Return one DAG of this equivalence class (Dor & Tarsi, 1992); a DAG returns itself.

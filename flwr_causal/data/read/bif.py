@@ -236,14 +236,18 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
     tokens.expect("{", where)
     while (entry := tokens.next()) != "}":
         if entry == "(":
-            place = _position(tokens.text_until(")"), codes, where)
+            # Names of states may have brackets, numbers have none.
+            labels, bracket, numbers = tokens.text_until(";").rpartition(")")
+            if not bracket:
+                raise DataError(f"{where}: the states of a row have no ')' behind them")
+            place = _position(labels, codes, where)
             if not np.isnan(table[place]).any():
                 raise DataError(f"{where}: row {place} (states counted from 0) is given twice")
-            table[place] = _row(tokens.until(";"), shape[-1], where)
+            table[place] = _row(_words(numbers), shape[-1], where)
         elif entry == "table":
-            numbers = _row(tokens.until(";"), table.size, where)
+            flat = _row(tokens.until(";"), table.size, where)
             # The child is the first axis of a table without labels.
-            table = np.moveaxis(numbers.reshape(shape[-1:] + shape[:-1]), 0, -1)
+            table = np.moveaxis(flat.reshape(shape[-1:] + shape[:-1]), 0, -1)
         elif entry == "default":
             default = _row(tokens.until(";"), shape[-1], where)
         elif entry == "property":

@@ -335,6 +335,11 @@ def test_names_with_blanks_and_commas(tmp_path):
     np.testing.assert_array_equal(network.tables[1][1, 1], [1, 0, 0])
     write_bif(network, tmp_path / "again.bif")
     same(read_bif(tmp_path / "again.bif"), network)
+    brackets = read_bif(text_file(tmp_path, text.replace("low risk", "low (risk)")))
+    assert brackets.states[0] == ("low (risk)", "high risk")
+    np.testing.assert_array_equal(brackets.tables[1], network.tables[1])
+    with pytest.raises(DataError, match=r"no '\)' behind"):
+        read_bif(text_file(tmp_path, text.replace("( high risk, no )", "( high risk, no ")))
     with pytest.raises(DataError, match="1 states for 2 parents"):
         read_bif(text_file(tmp_path, text.replace("(low risk, yes)", "(low)")))
 

@@ -236,14 +236,10 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
     tokens.expect("{", where)
     while (entry := tokens.next()) != "}":
         if entry == "(":
-            # Names of states may have brackets, numbers have none.
-            labels, bracket, numbers = tokens.text_until(";").rpartition(")")
-            if not bracket:
-                raise DataError(f"{where}: the states of a row have no ')' behind them")
-            place = _position(labels, codes, where)
+            place, numbers = _read_labelled(tokens, codes, where)
             if not np.isnan(table[place]).any():
                 raise DataError(f"{where}: row {place} (states counted from 0) is given twice")
-            table[place] = _row(_words(numbers), shape[-1], where)
+            table[place] = _row(numbers, shape[-1], where)
         elif entry == "table":
             flat = _row(tokens.until(";"), table.size, where)
             # The child is the first axis of a table without labels.
@@ -257,6 +253,31 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
     if default is not None:
         table = np.where(np.isnan(table), default, table)
     child.table = table
+
+
+def _read_labelled(
+    tokens: Tokens, codes: Sequence[dict[str, int]], where: str
+) -> tuple[tuple[int, ...], list[str]]:
+    """Read a row behind its "(": the indices of its parents' states, and its numbers."""
+    start, words = tokens.place, tokens.until(";")
+    if ")" not in words:
+        raise DataError(f"{where}: the states of a row have no ')' behind them")
+    # Names of states may have brackets, numbers have none.
+    close = len(words) - 1 - words[::-1].index(")")
+    place = _words_position(words[:close], codes)
+    if place is None:
+        place = _position(tokens.text(start, start + close), codes, where)
+    return place, words[close + 1 :]
+
+
+def _words_position(
+    words: Sequence[str], codes: Sequence[dict[str, int]]
+) -> tuple[int, ...] | None:
+    """Return the indices of states without blanks; None where a word is no such state."""
+    if len(words) != len(codes):
+        return None
+    found = tuple(own.get(_unquoted(word), -1) for own, word in zip(codes, words, strict=True))
+    return None if -1 in found else found
 
 
 def _position(written: str, codes: Sequence[dict[str, int]], where: str) -> tuple[int, ...]:
@@ -337,14 +358,14 @@ class Tokens:
         found = list(_TOKEN.finditer(text))
         self._tokens = [match[0] for match in found]
         self._spans = [match.span() for match in found]
-        self._place = 0
+        self.place = 0
 
     def next_or_none(self) -> str | None:
         """Return the next token, None at the end of the file."""
-        if self._place == len(self._tokens):
+        if self.place == len(self._tokens):
             return None
-        self._place += 1
-        return self._tokens[self._place - 1]
+        self.place += 1
+        return self._tokens[self.place - 1]
 
     def next(self) -> str:
         """Return the next token; a DataError at the end of the file."""
@@ -362,20 +383,24 @@ class Tokens:
     def until(self, end: str) -> list[str]:
         """Return the tokens before the next ``end``, and skip ``end``."""
         try:
-            stop = self._tokens.index(end, self._place)
+            stop = self._tokens.index(end, self.place)
         except ValueError:
             raise DataError(
                 f"the file ends where {end!r} was expected: it is not complete"
             ) from None
-        found = self._tokens[self._place : stop]
-        self._place = stop + 1
+        found = self._tokens[self.place : stop]
+        self.place = stop + 1
         return found
 
     def text_until(self, end: str) -> str:
         """Return the text before the next ``end``, and skip ``end``."""
-        start = self._spans[self._place - 1][1]
+        start = self.place
         self.until(end)
-        return self._text[start : self._spans[self._place - 1][0]]
+        return self.text(start, self.place - 1)
+
+    def text(self, start: int, stop: int) -> str:
+        """Return the text of some tokens, by their places, with what lies around them."""
+        return self._text[self._spans[start - 1][1] : self._spans[stop][0]]
 
 
 def split_names(text: str, number: int | None = None) -> list[str]:
@@ -412,7 +437,8 @@ def _known_names(text: str, known: Collection[str]) -> list[str]:
 
 
 def _unquoted(token: str) -> str:
-    return token[1:-1] if re.fullmatch(r'"[^"]*"', token) else token
+    quoted = token.startswith('"') and token.find('"', 1) == len(token) - 1
+    return token[1:-1] if quoted else token
 
 
 def plain_names(names: Sequence[str], *, variables: bool) -> tuple[str, ...]:

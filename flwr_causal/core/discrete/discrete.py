@@ -98,7 +98,7 @@ class DiscreteTable:
             object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "codes", codes)
-        object.__setattr__(self, "states", tuple(tuple(states) for states in self.states))
+        object.__setattr__(self, "states", tuple(map(label_names, self.states)))
 
     @property
     def num_rows(self) -> int:
@@ -138,7 +138,7 @@ class DiscreteTable:
 def as_discrete(
     table: Any,
     names: Sequence[str] | None = None,
-    states: Sequence[Sequence[str]] | None = None,
+    states: Sequence[Sequence[Any]] | None = None,
     cuts: Cuts | None = None,
 ) -> DiscreteTable:
     """Return the coded table of categorical data.
@@ -150,8 +150,8 @@ def as_discrete(
     names : sequence of str, optional
         The columns to take, in this order. Default: all.
     states : sequence of sequence of str, optional
-        The states of each of ``names``. Default: the states that occur, sorted by
-        :func:`sorted_states`.
+        The names or the labels of the states of each of ``names``. Default: the states that occur,
+        sorted by :func:`sorted_states`.
     cuts : mapping of str to ndarray, optional
         Cut points of columns whose states are intervals: numbers are put into theirs, those out of
         range into the outer ones. Names of intervals are states, too.
@@ -169,7 +169,7 @@ def as_discrete(
     _check_columns(chosen, available)
     encoded, found = [], []
     for position, name in enumerate(chosen):
-        given = None if states is None else states[position]
+        given = None if states is None else label_names(states[position])
         ends = (cuts or {}).get(name)
         codes, known = _encoded(name, columns[available.index(name)], given, ends)
         encoded.append(codes)
@@ -410,14 +410,14 @@ def code_of(value: Any, names: Sequence[str], cuts: FloatArray | None = None) ->
 
 
 def _part(
-    table: DiscreteTable, names: Sequence[str] | None, states: Sequence[Sequence[str]] | None
+    table: DiscreteTable, names: Sequence[str] | None, states: Sequence[Sequence[Any]] | None
 ) -> DiscreteTable:
     """Return some columns of a coded table; a DataError if their states are not ``states``."""
     if names is not None:
         _check_columns(names, table.names)
         table = table.reordered([table.names.index(name) for name in names])
     for name, own, given in zip(table.names, table.states, states or table.states, strict=True):
-        if own != tuple(given):
+        if own != label_names(given):
             raise DataError(
                 f"column {name!r} of the table has other states than those given: make the table "
                 "with as_discrete and these states"

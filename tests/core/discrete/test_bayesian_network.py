@@ -382,3 +382,14 @@ def test_cut_points_must_fit_the_states():
             replace(weather(), cuts=cuts)
     with pytest.raises(DataError, match="marks"):
         replace(weather(), marks=np.ones((2, 2)))
+
+
+def test_tables_are_coded_by_labels_as_by_their_names():
+    frame = pd.DataFrame({"a": [2, 1, 2], "b": [True, False, False]})
+    states = ((1, 2), (False, True))
+    names = (("1", "2"), ("False", "True"))
+    coded = as_discrete(frame, ("a", "b"), states)
+    assert coded.states == names
+    np.testing.assert_array_equal(coded.codes, as_discrete(frame, ("a", "b"), names).codes)
+    assert as_discrete(coded, ("b",), (states[1],)).states == names[1:]
+    assert DiscreteTable(("a", "b"), states, coded.codes).states == names

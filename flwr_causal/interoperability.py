@@ -36,6 +36,7 @@ from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import ascending, joined, mixed, with_leaves
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.discrete.discrete import label_names, plain_label
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import DataError
@@ -441,23 +442,24 @@ def from_pgmpy(network: Any) -> BayesianNetwork:
     missing = [name for name in names if name not in tables]
     if missing:
         raise DataError(f"the network has no table of {', '.join(missing)}: fit it first")
-    states = [[str(state) for state in tables[name].state_names[name]] for name in names]
+    states = [tuple(map(plain_label, tables[name].state_names[name])) for name in names]
     parents, arrays = [], []
     for name in names:
         cpd = tables[name]
         own = [names.index(str(variable)) for variable in cpd.variables[1:]]
         values = np.asarray(cpd.values, dtype=np.float64)
         for axis, k in enumerate(own, 1):  # each table has its own order of a parent's states
-            there = [str(state) for state in cpd.state_names[cpd.variables[axis]]]
-            if sorted(there) != sorted(states[k]):
+            there = label_names(map(plain_label, cpd.state_names[cpd.variables[axis]]))
+            known = label_names(states[k])
+            if sorted(there) != sorted(known):
                 raise DataError(f"the table of {name!r} has other states of {names[k]!r}")
-            values = values.take([there.index(state) for state in states[k]], axis=axis)
+            values = values.take([there.index(state) for state in known], axis=axis)
         order = np.argsort(own, kind="stable")
         parents.append([own[place] for place in order])
         arrays.append(values.transpose(*(1 + order), 0))
     return BayesianNetwork(
         tuple(names),
-        tuple(map(tuple, states)),
+        tuple(states),
         tuple(map(tuple, parents)),
         tuple(array / array.sum(axis=-1, keepdims=True) for array in arrays),
     )

@@ -128,6 +128,14 @@ FACTS = (
     Fact("distinct", "number of different values in the kept rows", "count", "column", "states"),
     Fact("whole", "whether all values are whole numbers", "flag", "column", "states"),
     Fact(
+        "values",
+        "what its values are in the table: bool, int, float or str; empty where they are of "
+        "several types",
+        "text",
+        "column",
+        "states",
+    ),
+    Fact(
         "repeated",
         "whether it is a number whose values are not named, of which one is in more than half of "
         "the kept rows; not which value",

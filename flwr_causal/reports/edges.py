@@ -40,19 +40,19 @@ def describe_graph(
     sure = graph.marked_confidences()
     if graph.adjacency_confidence is None:  # without replicates not all methods have one
         sure = [None] * len(sure)
-    edges = list(zip(graph.marked_edges(), sure, strict=True))
+    edges = list(zip(graph.marked_edges(), sure, graph.marked_strengths(), strict=True))
     now, past = edges[: graph.num_edges], edges[graph.num_edges :]
     if graph.kind == "cpdag":
         lines[0] += " (-- where either direction explains the data equally well)"
     for listed in (now, past):
-        width = max((len(cause) for (cause, *_), _ in listed), default=0)
+        width = max((len(cause) for (cause, *_), *_ in listed), default=0)
         if graph.kind != "cpdag":
-            listed.sort(key=lambda pair: -abs(pair[0][3]))
+            listed.sort(key=lambda one: -one[2])
         shown = [
             f"  {cause:>{width}} {mark} {effect}"
             + ("" if graph.kind == "cpdag" else f"  {weight:{number}}")
             + ("" if value is None else f"  confidence {value:.2f}")
-            for (cause, mark, effect, weight), value in listed
+            for (cause, mark, effect, weight), value, _ in listed
         ]
         more = len(shown) - most
         lines += shown[:most] + ([f"  ... and {more} more; {rest}"] if more > 0 else [])
@@ -93,11 +93,19 @@ def compared(graphs: Sequence[CausalGraph]) -> list[Pair]:
         If the graphs have different variables.
     """
     found: dict[frozenset[str], list[tuple[str, float | None, float | None]]] = {}
+    strongest: dict[frozenset[str], float] = {}
     for k, graph in enumerate(graphs):
         ordered = graph.reordered(graphs[0].names)
-        edges = zip(ordered.marked_edges(), ordered.marked_confidences(), strict=True)
-        for (cause, mark, effect, weight), confidence in edges:
-            row = found.setdefault(frozenset((cause, effect)), [("", None, None)] * len(graphs))
+        edges = zip(
+            ordered.marked_edges(),
+            ordered.marked_confidences(),
+            ordered.marked_strengths(),
+            strict=True,
+        )
+        for (cause, mark, effect, weight), confidence, strength in edges:
+            pair = frozenset((cause, effect))
+            row = found.setdefault(pair, [("", None, None)] * len(graphs))
             row[k] = (f"{cause} {mark} {effect}", weight, confidence)
-    pairs = [Pair(*map(tuple, zip(*row, strict=True))) for row in found.values()]
-    return sorted(pairs, key=lambda pair: -max(abs(weight or 0.0) for weight in pair.weights))
+            strongest[pair] = max(strength, strongest.get(pair, 0.0))
+    pairs = sorted(found, key=lambda pair: -strongest[pair])
+    return [Pair(*map(tuple, zip(*found[pair], strict=True))) for pair in pairs]

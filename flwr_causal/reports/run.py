@@ -99,8 +99,9 @@ class Run(RunRecord):
 
         Returns
         -------
-        Effect, list of Effect, or DataFrame
-            One effect; those that an equivalence class allows; or a table by state of the cause.
+        Effect, DataFrame, or list of these
+            One effect, of categories a table by state of the cause; where an equivalence class
+            leaves it open, those that the class allows.
 
         Raises
         ------

@@ -612,7 +612,8 @@ class _Session(Generic[StateT]):
         if state is None:
             return
         with server_work(method, f"The results after exchange {outcome.rounds}"):
-            outcome.graph = method.graph(state)
+            graph = method.graph(state)
+            outcome.graph = None if graph is None else method.annotated(state, graph)
             total = self.federation.total
             # Rows that several parties have are in the totals as often.
             counted = None if method.columns_differ else total

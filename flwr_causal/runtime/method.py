@@ -272,6 +272,10 @@ class Method(Generic[StateT]):
     def graph(self, state: StateT) -> CausalGraph | None:
         """Return the graph of a state; called after every failure as well as at the end."""
 
+    def annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
+        """Return the graph of a state with what the method knows beside its edges."""
+        return graph
+
     def model(self, state: StateT) -> Any:
         """Return the fitted model, None if the method fits a graph only."""
         return None

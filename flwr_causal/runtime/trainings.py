@@ -242,6 +242,10 @@ class Trainings(Generic[StateT]):
         ]
         return graph if graph is None or not found else graph.with_confidence(found)
 
+    def annotated(self, state: TrainingsState[StateT], graph: CausalGraph) -> CausalGraph:
+        """Return the graph with what the main training knows beside its edges."""
+        return self.inner.annotated(state.main, graph)
+
     def influence(self, state: TrainingsState[StateT]) -> Influence:
         """Return by party the change of the graph in the training without it."""
         graph, parties = self.inner.graph(state.main), list(state.rows)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from flwr.serverapp.strategy import Result
 
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
@@ -362,6 +363,16 @@ class CausalStrategy(FedAvg, Method[StateT]):
     def expected(self) -> Expected:
         """What the method takes for granted of the parties' tables; else it warns."""
         return Expected()
+
+    @property
+    def knowledge_or_none(self) -> Knowledge | None:
+        """The background knowledge, None for methods without."""
+        return None
+
+    def annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
+        """Return the graph with the background knowledge about its edges."""
+        knowledge = self.knowledge_or_none
+        return graph.with_knowledge(knowledge) if knowledge else graph
 
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run; subclasses add to it."""

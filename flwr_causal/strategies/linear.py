@@ -253,6 +253,16 @@ class LinearStrategy(CausalStrategy[StateT]):
         spread = np.sqrt(agreement.variance) / self.scale(agreement)
         return spread[:, None] / spread
 
+    def annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
+        """Return the graph with background knowledge, and the columns' standard deviations."""
+        graph = super().annotated(state, graph)
+        agreement: Agreement | None = getattr(state, "agreement", None)
+        if agreement is None or getattr(self, "kind", "linear") != "linear":
+            return graph
+        deviations = np.sqrt(agreement.variance) / self.scale(agreement)
+        known = bool((np.isfinite(deviations) & (deviations > 0)).all())
+        return replace(graph, deviations=deviations) if known else graph
+
     def plausible(
         self, graph: CausalGraph, units: FloatArray | float, masks: EdgeMasks
     ) -> tuple[CausalGraph, list[str]]:

@@ -17,9 +17,10 @@ from small_graphs import full_graph
 from flwr_causal.app.comparison import circuit_scores
 from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.knowledge import Knowledge, in_words
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.errors import ConfigError
+from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.page import template
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.graph import graph_payload
@@ -60,8 +61,10 @@ def test_the_page_says_what_the_run_says(admm_run):
     assert "party 1 was left out of exchange 2: disk full" in texts
     edges = block(payload, "edges", "table")
     assert len(edges["rows"]) == run.graph.num_edges + run.metrics["missing"]
-    weights = [abs(row[3]) for row in edges["rows"]]
-    assert weights == sorted(weights, reverse=True)
+    deviations = dict(zip(run.graph.names, run.graph.deviations, strict=True))
+    strengths = [abs(row[3]) * deviations[row[0]] / deviations[row[2]] for row in edges["rows"]]
+    np.testing.assert_allclose(strengths, sorted(strengths, reverse=True))
+    assert edges["caption"].startswith("All edges, strongest first by the weight in standard dev")
     parties = block(payload, "parties", "table")
     assert [row[:2] for row in parties["rows"]] == [list(one) for one in run.parties.items()]
     traffic = dict(zip(parties["columns"], zip(*parties["rows"], strict=True), strict=True))
@@ -379,3 +382,53 @@ def test_the_page_says_what_does_not_fit_and_who_differs():
     cell = f"{value:.3g} ({low:.3g} to {high:.3g})"
     assert table["rows"][0] == [cause, effect, cell, cell]
     json.dumps(payload, allow_nan=False)
+
+
+def test_background_knowledge_is_stated_in_words():
+    rows = np.random.default_rng(0).exponential(size=(300, 4)).cumsum(axis=1)
+    table = pd.DataFrame(rows, columns=["age", "sex", "dose", "risk"])
+    known = Knowledge(
+        tiers=[["sex", "age"], ["dose", "risk"]],
+        required=[("dose", "risk")],
+        forbidden=[("age", "sex"), ("sex", "age")],
+    )
+    payload = payload_of(simulate("lingam", [table[:150], table[150:]], knowledge=known))
+    options = dict(block(payload, "setup", "table")["rows"])
+    assert options["knowledge"] == (
+        "tier 1: sex, age; tier 2: dose, risk; required: dose -> risk; "
+        "forbidden: age -> sex, sex -> age"
+    )
+    lags = Knowledge(required_lagged=[("a", "b", 2)], forbidden_lagged=[("b", "a")])
+    assert in_words(lags) == (
+        "required between steps: a -> b at lag 2; forbidden between steps: b -> a"
+    )
+    assert in_words(Knowledge()) == "none"
+
+
+@pytest.mark.parametrize("method", ["lingam", "moments", "notears-admm"])
+def test_the_strongest_edges_do_not_depend_on_units(method):
+    """In another unit of b the weights differ, and the order of the edges does not."""
+    rng = np.random.default_rng(0)
+    noise = rng.exponential(size=(900, 3))
+    a = noise[:, 0]
+    b = 2.0 * a + noise[:, 1]
+    table = pd.DataFrame({"a": a, "b": b, "c": 0.3 * b + noise[:, 2]})
+    options = {"standardize": True} if method == "notears-admm" else {}
+    known = Knowledge(tiers=[["a"], ["b"], ["c"]])  # units alone may turn edges of `moments`
+    orders, units = [], (1.0, 1e4, 1e-4)
+    for unit in units:
+        scaled = table.assign(b=table["b"] * unit)
+        parts = [scaled[k : k + 300] for k in (0, 300, 600)]
+        run = simulate(method, parts, knowledge=known, **options)
+        edges = [row[:3] for row in block(payload_of(run), "edges", "table")["rows"]]
+        effects = block(payload_of(run), "effects", "table")["rows"]
+        listed = [line.split()[:3] for line in describe_graph(run.graph)[1:]]
+        strongest = run.graph.strongest(1).marked_edges()
+        assert [list(one[:3]) for one in strongest] == edges[:1] == listed[:1]
+        assert listed == edges
+        assert [row[:2] for row in effects] == [[edge[0], edge[2]] for edge in edges]
+        assert run.graph.equals(CausalGraph.from_dict(run.graph.to_dict()))
+        orders.append(edges)
+    assert len(orders[0]) > 1
+    assert orders[0][0] == ["a", "->", "b"]
+    assert orders.count(orders[0]) == len(units)

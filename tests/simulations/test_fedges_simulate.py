@@ -614,7 +614,7 @@ def cut_as(run, table, bins):
     names = run.graph.names
     result = {}
     for j, name in enumerate(names):
-        states = run.model.states[j]
+        states = run.model.state_names[j]
         if not any(state.startswith("<") for state in states):
             result[name] = table[name].map(lambda v: str(int(v)) if isinstance(v, float) else v)
             continue

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.discrete.discrete import state_name
+from flwr_causal.core.discrete.discrete import labelled, state_name
 from flwr_causal.core.graphs.graph import distinct_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -323,24 +323,30 @@ def _encoded_states(name: str, column: Any, states: Sequence[Any]) -> FloatArray
     import pandas as pd
 
     codes, present = pd.factorize(column)
-    index_of = {state: float(k) for k, state in enumerate(states)}
+    index_of = _positions(states)
     # The last entry is for the code of missing values, -1.
     indices = np.full(len(present) + 1, np.nan)
     for k, value in enumerate(present):
-        state = _state_of(value, index_of)
-        if state not in index_of:
+        position = index_of.get(value, index_of.get(_name_of(value)))
+        if position is None:
             raise DataError(
                 f"column {name!r} holds {value!r}, which is none of its states "
                 f"{_listed(states)}: correct the value, or leave it empty"
             )
-        indices[k] = index_of[state]
+        indices[k] = position
     return np.asarray(indices[codes])
 
 
-def _state_of(value: Any, states: Collection[Any]) -> Any:
-    """Return the state of a value: itself, or the text that parties agree on for a category."""
-    number = isinstance(value, int | float | np.integer | np.floating | np.bool_)
-    return state_name(value) if number and value not in states else value
+def _positions(states: Sequence[Any]) -> dict[Any, int]:
+    """Return the position of each state, by its label and by its name."""
+    named = {_name_of(state): k for k, state in enumerate(states)}
+    return named | {state: k for k, state in enumerate(states)}
+
+
+def _name_of(value: Any) -> Any:
+    """Return the name of a value as parties agree on it; of other values, such as dates, itself."""
+    known = isinstance(value, str | int | float | np.integer | np.floating | np.bool_)
+    return state_name(value) if known else value
 
 
 def without_unseen(column: Any, states: Sequence[Any]) -> tuple[Any, int]:
@@ -348,8 +354,8 @@ def without_unseen(column: Any, states: Sequence[Any]) -> tuple[Any, int]:
     import pandas as pd
 
     codes, present = pd.factorize(column)
-    known = set(states)
-    found = [_state_of(value, known) not in known for value in present]
+    known = _positions(states)
+    found = [value not in known and _name_of(value) not in known for value in present]
     unseen = np.array([*found, False], dtype=np.bool_)[codes]
     return (column.astype(object).where(~unseen) if unseen.any() else column), int(unseen.sum())
 
@@ -378,13 +384,10 @@ def _encoded_interval(name: str, column: Any, edges: Sequence[float]) -> FloatAr
 def _decoded_states(values: FloatArray, states: Sequence[Any]) -> NDArray[Any]:
     """Return the states of indices, as an array of numbers if all are and none is missing."""
     missing = np.isnan(values)
-    labels = np.empty(len(states) + 1, dtype=object)
-    labels[:-1] = states
-    labels[-1] = np.nan
-    found = labels[np.where(missing, len(states), values).astype(np.int64)]
-    kinds = {type(state) for state in states}
-    if len(kinds) == 1 and kinds <= {bool, int, float} and not missing.any():
-        return found.astype(kinds.pop())
+    found = labelled(states, np.where(missing, 0, values).astype(np.int64))
+    if missing.any():
+        found = found.astype(object)
+        found[missing] = np.nan
     return found
 
 

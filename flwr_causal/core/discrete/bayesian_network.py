@@ -27,8 +27,12 @@ from flwr_causal.core.discrete import fit_check, inference
 from flwr_causal.core.discrete.discrete import (
     MAX_STATES,
     DiscreteTable,
+    code_of,
     codes_of,
     known_codes,
+    label_names,
+    labelled,
+    plain_label,
     state_name,
 )
 from flwr_causal.core.discrete.probabilities import (
@@ -43,10 +47,15 @@ from flwr_causal.core.discrete.probabilities import (
 )
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_parents
+from flwr_causal.core.graphs.adjustment import (
+    after_intervention,
+    is_amenable,
+    is_possible_cause,
+    possible_parents,
+)
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, pair_of
+from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, frozen_booleans, pair_of
 from flwr_causal.core.saved import DAMAGE, read_record
 from flwr_causal.errors import ConfigError, DataError
 
@@ -74,8 +83,9 @@ class BayesianNetwork:
     ----------
     names : tuple of str
         The d variables.
-    states : tuple of tuple of str
-        The states of each variable, in the order of its axes.
+    states : tuple of tuple of (str, int, float or bool)
+        The labels of each variable's states, in the order of its axes: the values of the table.
+        Rows and evidence may have these or their names (``"1"`` for 1); answers have the labels.
     parents : tuple of tuple of int
         The indices of each variable's parents, ascending; acyclic.
     tables : tuple of ndarray of float64
@@ -90,6 +100,12 @@ class BayesianNetwork:
     further_counts : mapping of tuple of int to ndarray of int64
         By the ascending indices of other sets of variables, how many rows have which of their
         states, an axis for each; :meth:`fit_check` tests more pairs by them.
+    marks : ndarray of bool, shape (d, d), optional
+        Equivalence class of which the DAG is a member (see :mod:`core.graphs.equivalence`) where
+        only the class is known. Default: the DAG is what is known.
+    cuts : mapping of str to ndarray, optional
+        Ascending cut points of the variables whose states are intervals of numbers. Numbers of rows
+        and evidence are put into their intervals, those out of range into the outer ones.
 
     Raises
     ------
@@ -99,12 +115,14 @@ class BayesianNetwork:
     """
 
     names: tuple[str, ...]
-    states: tuple[tuple[str, ...], ...]
+    states: tuple[tuple[Any, ...], ...]
     parents: tuple[tuple[int, ...], ...]
     tables: tuple[FloatArray, ...]
     sample_sizes: tuple[FloatArray, ...] | None = None
     equivalent_sample_size: float | None = None
     further_counts: Mapping[tuple[int, ...], IntArray] = field(default_factory=dict)
+    marks: BoolArray | None = None
+    cuts: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -112,15 +130,16 @@ class BayesianNetwork:
         for part, values in parts.items():
             if len(values) != len(names):
                 raise DataError(f"{len(values)} {part} for {len(names)} variables: give one each")
-        states = tuple(tuple(str(state) for state in own) for own in self.states)
+        states = tuple(tuple(map(plain_label, own)) for own in self.states)
         parents = tuple(tuple(int(parent) for parent in own) for own in self.parents)
         for name, own in zip(names, states, strict=True):
-            if not 1 <= len(own) <= MAX_STATES or len(set(own)) < len(own):
+            if not 1 <= len(own) <= MAX_STATES or len(set(label_names(own))) < len(own):
                 raise DataError(
                     f"variable {name!r} has {len(own)} states: expected 1 to {MAX_STATES}, all "
                     "different"
                 )
         check_parents(names, parents)
+        sizes = dict(zip(names, map(len, states), strict=True))
         tables = tuple(
             checked_table(name, table, table_shape(name, [len(states[k]) for k in (*own, j)]))
             for j, (name, own, table) in enumerate(zip(names, parents, self.tables, strict=True))
@@ -131,6 +150,8 @@ class BayesianNetwork:
             ("parents", parents),
             ("tables", tables),
             ("sample_sizes", checked_sizes(names, self.sample_sizes, tables)),
+            ("marks", frozen_booleans("marks", self.marks, (len(names), len(names)))),
+            ("cuts", {name: _checked_cuts(name, own, sizes) for name, own in self.cuts.items()}),
         ):
             object.__setattr__(self, name, value)
 
@@ -143,14 +164,19 @@ class BayesianNetwork:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the variables and their states, and the drawing."""
-        listed = [(n, ", ".join(own)) for n, own in zip(self.names, self.states, strict=True)]
+        listed = [(n, ", ".join(own)) for n, own in zip(self.names, self.state_names, strict=True)]
         states = notebook.table(("variable", "states"), listed, "variables")
         return notebook.section(repr(self), states + self.graph._repr_html_())
 
     @property
     def graph(self) -> CausalGraph:
-        """The DAG, each edge of weight 1."""
+        """The DAG, each edge of weight 1; with `marks` it is one member of the class."""
         return CausalGraph(self.names, parent_matrix(self.parents).astype(np.float64))
+
+    @cached_property
+    def state_names(self) -> tuple[tuple[str, ...], ...]:
+        """The names of each variable's states, as parties and files have them."""
+        return tuple(map(label_names, self.states))
 
     @property
     def num_parameters(self) -> int:
@@ -177,7 +203,7 @@ class BayesianNetwork:
         DataError
             If a variable is missing, or a value is not one of its states.
         """
-        codes = codes_of(frame, self.names, self.states)
+        codes = codes_of(frame, self.names, self.state_names, self.cuts)
         total = np.zeros(codes.shape[1])
         for j, table in enumerate(self.tables):
             with np.errstate(divide="ignore"):
@@ -208,7 +234,7 @@ class BayesianNetwork:
             table of more than 2^28 cells.
         """
         y = self._index(target)
-        codes, seen = known_codes(frame, self.names, self.states, but=y)
+        codes, seen = known_codes(frame, self.names, self.state_names, self.cuts, but=y)
         result = np.empty((codes.shape[1], len(self.states[y])))
         prior = self._joint([y])
         for pattern in np.unique(seen, axis=1).T:
@@ -223,8 +249,8 @@ class BayesianNetwork:
 
         Parameters and errors are those of `predict_proba`.
         """
-        states = np.array(self.states[self._index(target)], dtype=object)
-        return np.asarray(states[self.predict_proba(frame, target).argmax(axis=1)])
+        states = self.states[self._index(target)]
+        return labelled(states, self.predict_proba(frame, target).argmax(axis=1))
 
     def conditional(self, evidence: Mapping[str, Any]) -> BayesianNetwork:
         """Return the distribution of the other variables given the states of some.
@@ -272,6 +298,7 @@ class BayesianNetwork:
             tuple(self.states[v] for v in rest),
             tuple(tuple(new[k] for k in found[v][0]) for v in rest),
             tuple(found[v][1] for v in rest),
+            cuts={name: own for name, own in self.cuts.items() if name not in evidence},
         )
 
     def do(self, states: Mapping[str, Any]) -> BayesianNetwork:
@@ -291,14 +318,23 @@ class BayesianNetwork:
         ------
         DataError
             If a variable or a state is unknown.
+        ConfigError
+            If the network stands for an equivalence class (`marks`) that leaves open whether a
+            variable that is set causes another one: see :meth:`possible_effects`.
         """
         codes = self._codes(states)
+        return self._set(codes, after_intervention(self.marks, list(codes), self.names))
+
+    def _set(self, codes: Mapping[int, int], marks: BoolArray | None = None) -> BayesianNetwork:
+        """Return the network of the DAG in which variables are set to states, by their indices."""
         parents, tables = list(self.parents), list(self.tables)
         for j, code in codes.items():
             parents[j], tables[j] = (), np.eye(len(self.states[j]))[code]
-        return BayesianNetwork(self.names, self.states, tuple(parents), tuple(tables))
+        return BayesianNetwork(
+            self.names, self.states, tuple(parents), tuple(tables), marks=marks, cuts=self.cuts
+        )
 
-    def total_effect(self, cause: str, effect: str) -> pd.DataFrame:
+    def total_effect(self, cause: str, effect: str) -> pd.DataFrame | list[pd.DataFrame]:
         """Return the distribution of a variable under each state to which another one is set.
 
         It follows from all tables of the network (Pearl's truncated product), which equals
@@ -311,10 +347,11 @@ class BayesianNetwork:
 
         Returns
         -------
-        DataFrame
+        DataFrame or list of DataFrame
             A row for each state of the cause, a column for each state of the effect: the
             probability of the latter under ``do(cause=state)``. The rows are equal where the graph
-            has no directed path.
+            has no directed path. If the network stands for an equivalence class (`marks`) that
+            leaves the effect open, the list of :meth:`possible_effects`.
 
         Raises
         ------
@@ -324,7 +361,9 @@ class BayesianNetwork:
             If the two variables are the same.
         """
         i, j = pair_of(self.names, cause, effect)
-        rows = [self.do({cause: state})._joint([j]) for state in self.states[i]]
+        if self._is_open(i, j):
+            return self.possible_effects(cause, effect)
+        rows = [self._set({i: state})._joint([j]) for state in range(len(self.states[i]))]
         if not self._is_cause(i, j):
             rows = [self._joint([j])] * len(rows)
         return self._table(i, j, rows)
@@ -332,7 +371,8 @@ class BayesianNetwork:
     def possible_effects(self, cause: str, effect: str) -> list[pd.DataFrame]:
         """Return the total effects in all DAGs that are equivalent to the network's (local IDA).
 
-        The data alone cannot tell equivalent DAGs apart; background knowledge is not considered.
+        The data alone cannot tell equivalent DAGs apart. Background knowledge of the run, which
+        directs edges of the class (`marks`), leaves fewer of them.
 
         Parameters
         ----------
@@ -354,8 +394,9 @@ class BayesianNetwork:
         """
         i, j = pair_of(self.names, cause, effect)
         found = []
-        for parents, members in possible_parents(cpdag(parent_matrix(self.parents)), i):
-            if is_possible_cause(members, i, j):
+        marks = cpdag(parent_matrix(self.parents)) if self.marks is None else self.marks
+        for parents, members in possible_parents(marks, i):
+            if j not in parents and is_possible_cause(members, i, j):
                 joint = self._joint([*parents, i, j])
                 share = joint.sum(axis=-1, keepdims=True)
                 given = np.divide(joint, share, out=np.zeros_like(joint), where=share > 0)
@@ -375,7 +416,7 @@ class BayesianNetwork:
         state: Any,
         reference: Any,
         level: float = 0.95,
-    ) -> Effect:
+    ) -> Effect | list[Effect]:
         """Return by how much setting the cause changes the probability of an outcome.
 
         Parameters
@@ -391,10 +432,12 @@ class BayesianNetwork:
 
         Returns
         -------
-        Effect
+        Effect or list of Effect
             ``P(outcome | do(state)) - P(outcome | do(reference))``, from -1 to 1, with a standard
             error by the delta method from the posterior variances of the tables. Exactly 0 where
-            the graph has no directed path.
+            the graph has no directed path. If the network stands for an equivalence class (`marks`)
+            that leaves the effect open, one for each set of parents that the cause has in a DAG of
+            the class, as :meth:`possible_effects`.
 
         Raises
         ------
@@ -406,15 +449,24 @@ class BayesianNetwork:
         """
         i, j = pair_of(self.names, cause, effect)
         code = self._codes({effect: outcome})[j]
-        worlds = [self.do({cause: value}) for value in (state, reference)]
+        set_to, instead = (self._codes({cause: value})[i] for value in (state, reference))
         if self.sample_sizes is None:
             raise ConfigError(
                 "this network has no numbers of rows, and standard errors need them: fit it to "
                 "counts, or use total_effect, which has no standard errors"
             )
+        if self._is_open(i, j):
+            assert self.marks is not None
+            return [
+                self._adjusted(i, j, parents, (set_to, instead), code, level)
+                if j not in parents and is_possible_cause(members, i, j)
+                else NO_EFFECT
+                for parents, members in possible_parents(self.marks, i)
+            ]
         if not self._is_cause(i, j):
             return NO_EFFECT
-        set_to, instead = (world._joint([j])[code] for world in worlds)
+        worlds = [self._set({i: value}) for value in (set_to, instead)]
+        value = float(np.subtract(*(world._joint([j])[code] for world in worlds)))
         variance = 0.0
         for k in np.flatnonzero(_with_ancestors(worlds[0].parents, [j])):
             if k != i:
@@ -427,7 +479,43 @@ class BayesianNetwork:
                 else:
                     change = change[..., code]
                 variance += _spread(change, self.tables[k], self.sample_sizes[k])
-        return estimated(float(set_to - instead), float(np.sqrt(variance)), level)
+        return estimated(value, float(np.sqrt(variance)), level)
+
+    def _adjusted(
+        self,
+        cause: int,
+        effect: int,
+        adjusted: list[int],
+        states: tuple[int, int],
+        outcome: int,
+        level: float,
+    ) -> Effect:
+        """Return the contrast of two states of a cause by adjustment for some variables."""
+        assert self.sample_sizes is not None
+        names = tuple(self.names[k] for k in adjusted)
+        among = [*adjusted, cause, effect]
+        joint = self._joint(among)
+        both, weights = joint.sum(axis=-1), joint.sum(axis=(-2, -1))
+        value, gradient = 0.0, np.zeros(joint.shape)
+        for sign, state in zip((1.0, -1.0), states, strict=True):
+            share = both[..., state]
+            rates = np.stack([joint[..., state, outcome], weights])
+            risk, ratio = np.divide(rates, share, out=np.zeros_like(rates), where=share > 0)
+            value += sign * float((weights * risk).sum())
+            gradient += sign * risk[..., None, None]
+            gradient[..., state, outcome] += sign * ratio
+            gradient[..., state, :] -= sign * (ratio * risk)[..., None]
+        variance = 0.0
+        for k in np.flatnonzero(_with_ancestors(self.parents, among)).tolist():
+            family = [*self.parents[k], k]
+            scope = list(dict.fromkeys((*family, *among)))
+            axes = gradient.transpose(np.argsort([scope.index(v) for v in among]))
+            shape = [len(self.states[v]) if v in among else 1 for v in scope]
+            # The derivative by an entry of the table, times the entry.
+            terms = self._joint(scope) * axes.reshape(shape)
+            change = terms.sum(axis=tuple(range(len(family), len(scope))))
+            variance += _spread(change, self.tables[k], self.sample_sizes[k])
+        return estimated(value, float(np.sqrt(variance)), level, adjustment_set=names)
 
     @property
     def counts(self) -> tuple[FloatArray, ...] | None:
@@ -466,9 +554,9 @@ class BayesianNetwork:
             If there are neither rows nor counts.
         """
         if rows is not None:
-            codes = codes_of(rows, self.names, self.states)
+            codes = codes_of(rows, self.names, self.state_names, self.cuts)
             weights = rows.weights if isinstance(rows, DiscreteTable) else None
-            given = DiscreteTable(self.names, self.states, codes, weights)
+            given = DiscreteTable(self.names, self.state_names, codes, weights)
             found = fit_check.check(self.names, self.parents, partial(_tabulated, given))
             densities = self.log_likelihood(given)
             mean = float(np.average(densities, weights=weights))
@@ -521,8 +609,8 @@ class BayesianNetwork:
 
         return pd.DataFrame(
             rows,
-            index=pd.Index(self.states[cause], name=self.names[cause]),
-            columns=pd.Index(self.states[effect], name=self.names[effect]),
+            index=pd.Index(list(self.states[cause]), name=self.names[cause]),
+            columns=pd.Index(list(self.states[effect]), name=self.names[effect]),
         )
 
     def _index(self, name: str) -> int:
@@ -534,11 +622,22 @@ class BayesianNetwork:
         """Return the indices of states by the indices of their variables."""
         result = {}
         for name, value in values.items():
-            j, text = self._index(name), state_name(value)
-            if text not in self.states[j]:
-                raise DataError(f"{text!r} is no state of {name!r}: {', '.join(self.states[j])}")
-            result[j] = self.states[j].index(text)
+            j = self._index(name)
+            known = self.state_names[j]
+            code = code_of(value, known, self.cuts.get(name))
+            if code is None:
+                raise DataError(
+                    f"{state_name(value)!r} is no state of {name!r}: {', '.join(known)}"
+                )
+            result[j] = code
         return result
+
+    def _is_open(self, cause: int, effect: int) -> bool:
+        """Whether the class leaves open how the cause acts on the effect."""
+        marks = self.marks
+        if marks is None or not is_possible_cause(marks, cause, effect):
+            return False
+        return not is_amenable(marks, cause, effect)
 
     def _is_cause(self, cause: int, effect: int) -> bool:
         return bool(_with_ancestors(self.parents, [effect])[cause])
@@ -593,7 +692,7 @@ class BayesianNetwork:
             cumulative /= cumulative[..., -1:]
             bounds = cumulative[tuple(codes[list(self.parents[j])])]
             codes[j] = (rng.random((num_rows, 1)) >= bounds).sum(axis=-1)
-        return DiscreteTable(self.names, self.states, codes)
+        return DiscreteTable(self.names, self.state_names, codes)
 
     def sample(
         self, num_rows: int, seed: int | Sequence[int] | np.random.Generator | None = None
@@ -610,7 +709,7 @@ class BayesianNetwork:
         Returns
         -------
         pandas.DataFrame
-            n rows; the values are names of states, the columns in the network's order.
+            n rows; the values are the labels of states, the columns in the network's order.
 
         Raises
         ------
@@ -621,7 +720,7 @@ class BayesianNetwork:
 
         codes = self.sample_table(num_rows, seed).codes
         columns = {
-            name: np.array(own, dtype=object)[row]
+            name: labelled(own, row)
             for name, own, row in zip(self.names, self.states, codes, strict=True)
         }
         return pd.DataFrame(columns, columns=pd.Index(self.names))
@@ -630,17 +729,19 @@ class BayesianNetwork:
     def from_counts(
         cls,
         names: Sequence[str],
-        states: Sequence[Sequence[str]],
+        states: Sequence[Sequence[Any]],
         parents: Sequence[Sequence[int]],
         counts: Sequence[ArrayLike],
         *,
         equivalent_sample_size: float,
+        marks: BoolArray | None = None,
+        cuts: Mapping[str, FloatArray] | None = None,
     ) -> BayesianNetwork:
         """Fit the probabilities of a given DAG to counts.
 
         Parameters
         ----------
-        names, states, parents
+        names, states, parents, marks, cuts
             See the parameters of the class.
         counts : sequence of array_like
             ``counts[j]`` has the shape of ``tables[j]``: the number of rows with each state of j
@@ -670,6 +771,8 @@ class BayesianNetwork:
             tuple(tables),
             tuple(own + equivalent_sample_size / own.size for own in rows),
             float(equivalent_sample_size),
+            marks=marks,
+            cuts=cuts or {},
         )
 
     def save(self, path: str | Path) -> None:
@@ -690,6 +793,10 @@ class BayesianNetwork:
                 [list(members), table.ravel().tolist()]
                 for members, table in self.further_counts.items()
             ]
+        if self.marks is not None:
+            content["marks"] = self.marks.tolist()
+        if self.cuts:
+            content["cuts"] = {name: own.tolist() for name, own in self.cuts.items()}
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
@@ -722,7 +829,17 @@ class BayesianNetwork:
             }
         except DAMAGE as error:
             raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
-        return cls(tuple(names), tuple(states), tuple(parents), tuple(tables), rows, prior, further)
+        return cls(
+            tuple(names),
+            tuple(states),
+            tuple(parents),
+            tuple(tables),
+            rows,
+            prior,
+            further,
+            content.get("marks"),
+            content.get("cuts", {}),
+        )
 
 
 def fit(
@@ -757,6 +874,19 @@ def fit(
     return BayesianNetwork.from_counts(
         table.names, table.states, parents, counts, equivalent_sample_size=equivalent_sample_size
     )
+
+
+def _checked_cuts(name: str, cuts: ArrayLike, sizes: Mapping[str, int]) -> FloatArray:
+    """Return cut points as a read-only copy; a DataError if they do not fit the variable."""
+    found = np.array(cuts, dtype=np.float64)
+    fits = found.shape == (sizes.get(name, 0) - 1,) and np.isfinite(found).all()
+    if not fits or (np.diff(found) <= 0).any():
+        raise DataError(
+            f"the cut points of {name!r} must be finite and ascending, one fewer than the states "
+            "of a variable of this name"
+        )
+    found.setflags(write=False)
+    return found
 
 
 #: So many rows are predicted at a time, which bounds the memory.

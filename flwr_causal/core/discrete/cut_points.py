@@ -29,6 +29,8 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 #: Largest number of exchanges, for all columns together.
@@ -194,6 +196,23 @@ def count_up_to(rows: FloatArray, asked: FloatArray) -> IntArray:
     for j, points in enumerate(asked):
         counts[j] = np.searchsorted(np.sort(rows[:, j]), points, side="right")
     return counts
+
+
+def apply_cuts(values: FloatArray, cuts: FloatArray) -> NDArray[np.uint8]:
+    """Return the interval of each value: the number of cut points below it.
+
+    Parameters
+    ----------
+    values : float64 array of shape (n,)
+        Finite numbers.
+    cuts : float64 array of shape (k,)
+        Ascending, k at most 255.
+
+    Returns
+    -------
+    uint8 array of shape (n,)
+    """
+    return np.searchsorted(cuts, values, side="left").astype(np.uint8)
 
 
 def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = None) -> CutState:

@@ -1,27 +1,42 @@
 """Tables of categories, coded as small integers.
 
 Every state has a text as its name, whatever its type in the data: ``1`` and ``1.0`` have the name
-``"1"``, ``True`` has ``"True"``. Parties, files and models therefore agree on the names of states.
+``"1"``, ``True`` has ``"True"``. Parties and files therefore agree on the names of states. Models
+have the values themselves as *labels* of the states (`labels_of`, `label_names`), and return these;
+they accept values and names.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.graphs.graph import distinct_names, is_utf8
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+
+    #: Ascending cut points by column.
+    Cuts = Mapping[str, FloatArray]
 
 Codes = NDArray[np.uint8]
+
+#: What the values of a column may be, with how a value is read from the name of its state.
+VALUES: dict[str, Callable[[str], Any]] = {
+    "bool": "True".__eq__,
+    "int": int,
+    "float": float,
+    "str": str,
+}
 
 #: Largest number of states of a variable: codes are stored in one byte.
 MAX_STATES = 256
@@ -83,7 +98,7 @@ class DiscreteTable:
             object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "codes", codes)
-        object.__setattr__(self, "states", tuple(tuple(states) for states in self.states))
+        object.__setattr__(self, "states", tuple(map(label_names, self.states)))
 
     @property
     def num_rows(self) -> int:
@@ -121,7 +136,10 @@ class DiscreteTable:
 
 
 def as_discrete(
-    table: Any, names: Sequence[str] | None = None, states: Sequence[Sequence[str]] | None = None
+    table: Any,
+    names: Sequence[str] | None = None,
+    states: Sequence[Sequence[Any]] | None = None,
+    cuts: Cuts | None = None,
 ) -> DiscreteTable:
     """Return the coded table of categorical data.
 
@@ -132,8 +150,11 @@ def as_discrete(
     names : sequence of str, optional
         The columns to take, in this order. Default: all.
     states : sequence of sequence of str, optional
-        The states of each of ``names``. Default: the states that occur, sorted by
-        :func:`sorted_states`.
+        The names or the labels of the states of each of ``names``. Default: the states that occur,
+        sorted by :func:`sorted_states`.
+    cuts : mapping of str to ndarray, optional
+        Cut points of columns whose states are intervals: numbers are put into theirs, those out of
+        range into the outer ones. Names of intervals are states, too.
 
     Raises
     ------
@@ -148,8 +169,9 @@ def as_discrete(
     _check_columns(chosen, available)
     encoded, found = [], []
     for position, name in enumerate(chosen):
-        given = None if states is None else states[position]
-        codes, known = _encoded(name, columns[available.index(name)], given)
+        given = None if states is None else label_names(states[position])
+        ends = (cuts or {}).get(name)
+        codes, known = _encoded(name, columns[available.index(name)], given, ends)
         encoded.append(codes)
         found.append(known)
     stacked = np.stack(encoded) if encoded else np.zeros((0, 0), dtype=np.uint8)
@@ -157,7 +179,12 @@ def as_discrete(
 
 
 def known_codes(
-    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...], *, but: int
+    frame: Any,
+    names: tuple[str, ...],
+    states: tuple[tuple[str, ...], ...],
+    cuts: Cuts | None = None,
+    *,
+    but: int,
 ) -> tuple[NDArray[np.uint8], BoolArray]:
     """Return the codes of a table's values where they are known, and where they are.
 
@@ -165,8 +192,8 @@ def known_codes(
     ----------
     frame : DataFrame, or array of shape (n, d)
         Columns may be missing, and values.
-    names, states
-        The d variables.
+    names, states, cuts
+        The d variables, as in :func:`codes_of`.
     but : int
         A variable that is not read.
 
@@ -191,12 +218,15 @@ def known_codes(
             column = frame.iloc[:, present.index(name)]
             seen[j] = column.notna().to_numpy()
             part = pd.DataFrame({name: column[seen[j]]})
-            codes[j, seen[j]] = as_discrete(part, [name], [states[j]]).codes[0]
+            codes[j, seen[j]] = as_discrete(part, [name], [states[j]], cuts).codes[0]
     return codes, seen
 
 
 def codes_of(
-    frame: Any, names: tuple[str, ...], states: tuple[tuple[str, ...], ...]
+    frame: Any,
+    names: tuple[str, ...],
+    states: tuple[tuple[str, ...], ...],
+    cuts: Cuts | None = None,
 ) -> NDArray[np.uint8]:
     """Return the codes of a table's values among given states.
 
@@ -208,7 +238,9 @@ def codes_of(
     names : tuple of str
         The d variables.
     states : tuple of tuple of str
-        The states of each variable.
+        The names of the states of each variable.
+    cuts : mapping of str to ndarray, optional
+        Cut points of variables whose states are intervals, see :func:`as_discrete`.
 
     Returns
     -------
@@ -222,7 +254,7 @@ def codes_of(
     """
     if isinstance(frame, DiscreteTable):
         return _recoded(frame, names, states)
-    return as_discrete(_as_frame(frame, names), names, states).codes
+    return as_discrete(_as_frame(frame, names), names, states, cuts).codes
 
 
 def _recoded(
@@ -314,15 +346,78 @@ def state_name(value: Any) -> str:
     )
 
 
+def labels_of(names: Sequence[str], values: str) -> tuple[Any, ...]:
+    """Return the values that the names of a column's states stand for, as labels of the states.
+
+    Parameters
+    ----------
+    names : sequence of str
+    values : str
+        What the values are, one of :data:`VALUES`; the names themselves are returned if they are
+        not the names of such values.
+    """
+    try:
+        labels = tuple(map(VALUES.get(values, str), names))
+    except ValueError:
+        return tuple(names)
+    return labels if label_names(labels) == tuple(names) else tuple(names)
+
+
+def label_names(labels: Iterable[Any]) -> tuple[str, ...]:
+    """Return the names of the states with these labels."""
+    return tuple(map(state_name, labels))
+
+
+def plain_label(value: Any) -> str | int | float | bool:
+    """Return a state's label as a plain value; one of another type becomes text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | float) else str(value)
+
+
+def labelled(labels: Sequence[Any], codes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels of codes, shape (n,): of booleans or numbers alone an array of these."""
+    found = np.empty(len(labels), dtype=object)
+    found[:] = labels
+    kinds = {type(label) for label in labels}
+    if len(kinds) == 1 and kinds <= {bool, int, float}:
+        with suppress(OverflowError):  # whole numbers beyond 64 bits stay as they are
+            found = found.astype(kinds.pop())
+    return np.asarray(found[codes])
+
+
+def code_of(value: Any, names: Sequence[str], cuts: FloatArray | None = None) -> int | None:
+    """Return the position of a value, or of a name, among the states; None if it is none of them.
+
+    Parameters
+    ----------
+    value : object
+    names : sequence of str
+        Of the states.
+    cuts : ndarray, optional
+        Cut points of the intervals that are the states: a number is put into its interval.
+
+    Raises
+    ------
+    DataError
+        If the value is not a text, a number or a boolean.
+    """
+    name = state_name(value)
+    if name in names:
+        return names.index(name)
+    if cuts is None or isinstance(value, str) or not math.isfinite(value):
+        return None
+    return int(apply_cuts(np.array([value], dtype=np.float64), cuts)[0])
+
+
 def _part(
-    table: DiscreteTable, names: Sequence[str] | None, states: Sequence[Sequence[str]] | None
+    table: DiscreteTable, names: Sequence[str] | None, states: Sequence[Sequence[Any]] | None
 ) -> DiscreteTable:
     """Return some columns of a coded table; a DataError if their states are not ``states``."""
     if names is not None:
         _check_columns(names, table.names)
         table = table.reordered([table.names.index(name) for name in names])
     for name, own, given in zip(table.names, table.states, states or table.states, strict=True):
-        if own != tuple(given):
+        if own != label_names(given):
             raise DataError(
                 f"column {name!r} of the table has other states than those given: make the table "
                 "with as_discrete and these states"
@@ -337,16 +432,21 @@ def _check_columns(names: Sequence[str], available: Sequence[str]) -> None:
 
 
 def _encoded(
-    name: str, values: NDArray[Any], states: Sequence[str] | None
+    name: str,
+    values: NDArray[Any],
+    states: Sequence[str] | None,
+    cuts: FloatArray | None = None,
 ) -> tuple[Codes, tuple[str, ...]]:
     """Return the codes of a column, shape (n,), and its states."""
+    if cuts is not None and values.dtype.kind in "biuf" and np.isfinite(values).all():
+        return apply_cuts(values.astype(np.float64), cuts), tuple(states or ())
     uniques, inverse = _distinct(values)
     if any(_is_missing(value) for value in uniques):
         raise DataError(
             f"column {name!r} has missing values: fill them in (by a separate state, if values are "
             "missing for a reason), or drop these rows"
         )
-    if len(uniques) > MAX_STATES:
+    if len(uniques) > MAX_STATES and cuts is None:
         raise DataError(
             f"column {name!r} has {len(uniques)} different values, more than the {MAX_STATES} that "
             "a category may have: discretize or drop the column"
@@ -357,13 +457,16 @@ def _encoded(
         raise DataError(f"column {name!r}: {error}") from None
     known = sorted_states(labels) if states is None else tuple(states)
     position = {state: code for code, state in enumerate(known)}
-    unknown = [label for label in labels if label not in position]
-    if unknown:
+    if cuts is None:
+        found = [position.get(label) for label in labels]
+    else:
+        found = [code_of(value, known, cuts) for value in uniques]
+    if None in found:
         raise DataError(
             f"column {name!r} has a value that is not among its {len(known)} states, which come "
             "from other data: correct the value, or drop the row"
         )
-    lookup = np.array([position[label] for label in labels], dtype=np.uint8)
+    lookup = np.array(found, dtype=np.uint8)
     return lookup[inverse], known
 
 

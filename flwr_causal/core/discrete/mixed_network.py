@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import logsumexp
 
-from flwr_causal.core.discrete.discrete import codes_of
+from flwr_causal.core.discrete.discrete import codes_of, label_names, labelled, plain_label
 from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
 from flwr_causal.core.discrete.probabilities import check_parents, parent_matrix
 from flwr_causal.core.graphs.acyclicity import topological_order
@@ -42,8 +42,8 @@ class MixedNetwork:
     ----------
     names : tuple of str
         The d variables.
-    states : tuple of tuple of str
-        The states of each category; () for a number.
+    states : tuple of tuple of (str, int, float or bool)
+        The labels of each category's states, the values of the table; () for a number.
     parents : tuple of tuple of int
         The parents of each variable, ascending.
     log_weights : tuple of ndarray
@@ -62,7 +62,7 @@ class MixedNetwork:
     """
 
     names: tuple[str, ...]
-    states: tuple[tuple[str, ...], ...]
+    states: tuple[tuple[Any, ...], ...]
     parents: tuple[tuple[int, ...], ...]
     log_weights: tuple[FloatArray, ...]
     means: tuple[FloatArray, ...]
@@ -71,13 +71,15 @@ class MixedNetwork:
     scale: FloatArray
 
     def __post_init__(self) -> None:
+        states = tuple(tuple(map(plain_label, own)) for own in self.states)
+        object.__setattr__(self, "states", states)
         check_parents(self.names, self.parents)
 
     @classmethod
     def from_sums(
         cls,
         names: Sequence[str],
-        states: Sequence[Sequence[str]],
+        states: Sequence[Sequence[Any]],
         parents: Sequence[Sequence[int]],
         families: Sequence[MixedSums],
         *,
@@ -172,7 +174,7 @@ class MixedNetwork:
         columns: dict[str, Any] = {}
         for j, name in enumerate(self.names):
             if self.states[j]:
-                columns[name] = np.array(self.states[j], dtype=object)[table.codes[j]]
+                columns[name] = labelled(self.states[j], table.codes[j])
             else:
                 columns[name] = self.location[j] + self.scale[j] * table.values[j]
         return pd.DataFrame(columns, columns=pd.Index(self.names))
@@ -188,7 +190,8 @@ class MixedNetwork:
         kept = [j for j in range(d) if cards[j]]
         if kept:
             names = tuple(self.names[j] for j in kept)
-            codes[kept] = codes_of(frame[list(names)], names, tuple(self.states[j] for j in kept))
+            states = tuple(label_names(self.states[j]) for j in kept)
+            codes[kept] = codes_of(frame[list(names)], names, states)
         for j in np.flatnonzero(cards == 0).tolist():
             numbers = np.asarray(frame[self.names[j]], dtype=np.float64)
             if not np.isfinite(numbers).all():

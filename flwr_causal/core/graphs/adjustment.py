@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.graphs import equivalence
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray
 
@@ -121,7 +122,7 @@ def possible_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], 
     Parameters
     ----------
     marks : ndarray of bool, shape (d, d)
-        A CPDAG; other edges may be directed by background knowledge.
+        A CPDAG; further edges may be directed by background knowledge, closed under Meek's rules.
     cause : int
         The variable.
 
@@ -147,6 +148,41 @@ def possible_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], 
         oriented = equivalence.meek(oriented)
         if shielded.all() and equivalence.consistent_extension(oriented) is not None:
             yield [int(k) for k in parents], oriented
+
+
+def after_intervention(
+    marks: BoolArray | None, targets: Sequence[int], names: Sequence[str]
+) -> BoolArray | None:
+    """Return the class of the DAGs in which nothing causes some variables any more.
+
+    Parameters
+    ----------
+    marks : ndarray of bool, shape (d, d), or None
+        The class; None where the DAG is known, and nothing is open.
+    targets : sequence of int
+        The variables that are set.
+    names : sequence of str
+        Of the d variables, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If the class leaves open whether a variable that is set causes another one.
+    """
+    if marks is None:
+        return None
+    is_set = np.isin(np.arange(len(marks)), targets)
+    either = np.argwhere(equivalence.undirected_part(marks) & np.outer(is_set, ~is_set))
+    if len(either):
+        one, other = (names[k] for k in either[0])
+        raise ConfigError(
+            f"the equivalence class leaves open whether {one!r} causes {other!r} or the other way "
+            f"round, so that setting {one!r} has several possible results: possible_effects"
+            f"({one!r}, ...) lists them, and background knowledge would direct the edge"
+        )
+    after = marks.copy()
+    after[:, is_set] = False
+    return after
 
 
 def with_past(now: BoolArray, lagged: BoolArray) -> BoolArray:

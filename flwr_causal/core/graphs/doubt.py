@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from flwr_causal.core.graphs.adjustment import with_past
-from flwr_causal.core.graphs.equivalence import reversible, undirected_part
+from flwr_causal.core.graphs.equivalence import meek, reversible, undirected_part
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def doubtful_edges(
     Parameters
     ----------
     graph
-        Edges that its background knowledge requires are in no doubt. Its confidence is used.
+        Edges that its background knowledge requires are in no doubt, nor are directions that it
+        decides. Its confidence is used.
     tests
         Of its edges, as far as there are any.
     count
@@ -128,13 +129,15 @@ def doubtful_edges(
     tested = {(one.cause, one.effect): one for one in tests}
     either = _either_direction(graph)
     found: list[tuple[float, float, DoubtfulEdge]] = []
-    confidences = graph.marked_confidences()
-    for (cause, mark, effect, _), sure in zip(graph.marked_edges(), confidences, strict=True):
+    edges = zip(
+        graph.marked_edges(), graph.marked_confidences(), graph.marked_required(), strict=True
+    )
+    for (cause, mark, effect, _), sure, required in edges:
+        if required:
+            continue
         place = None
         if cause in graph.names:
             place = graph.names.index(cause), graph.names.index(effect)
-            if graph.required is not None and graph.required[place]:
-                continue
         test = tested.get((cause, effect)) or tested.get((effect, cause))
         doubts = _about_presence(graph, place, test)
         if place is None and sure is not None:
@@ -171,6 +174,8 @@ def _about_direction(
     graph: CausalGraph, place: tuple[int, int], mark: str, *, either: bool
 ) -> list[Doubt]:
     found: list[Doubt] = []
+    if graph.ruled_out[place[::-1]]:
+        return found
     if graph.confidence is not None and mark == "->":
         forward = float(graph.confidence[place])
         found.append((1.0 - forward, "direction", f"its direction has confidence {forward:.2f}"))
@@ -192,8 +197,10 @@ def _more_rows(test: EdgeTest | None) -> str:
 def _either_direction(graph: CausalGraph) -> BoolArray:
     """Return the edges without a lag whose direction the independencies leave open, ``(d, d)``."""
     d = len(graph.names)
+    possible = ~graph.ruled_out
     if graph.kind == "cpdag":
-        return undirected_part(graph.adjacency)
+        marks = graph.adjacency
+        return undirected_part(meek(marks & (possible | ~undirected_part(marks))))
     if graph.kind != "dag" or not graph.is_acyclic():
         return np.zeros((d, d), dtype=bool)
     edges = graph.adjacency
@@ -201,6 +208,5 @@ def _either_direction(graph: CausalGraph) -> BoolArray:
         edges = with_past(edges, graph.lagged != 0)
     allowed = np.ones(edges.shape, dtype=bool)
     allowed[:d, d:] = False
-    if graph.required is not None:
-        allowed[:d, :d] &= ~graph.required.T
+    allowed[:d, :d] = possible
     return reversible(edges, allowed)[:d, :d]

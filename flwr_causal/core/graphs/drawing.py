@@ -61,18 +61,21 @@ class Drawable(Protocol):
     def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
         """Return the confidence in an edge, from 0 to 1."""
 
+    def strengths(self) -> FloatArray:
+        """Return how strong the edges of all lags are, shape ``(1 + p, d, d)``."""
+
     @property
     def adjacency(self) -> BoolArray:
         """The instantaneous edges, shape ``(d, d)``."""
 
 
 class Edge(NamedTuple):
-    """An edge to draw: indices of its nodes, waypoints, weight, whether it has a head, label."""
+    """An edge to draw: nodes, waypoints, signed strength, whether it has a head, label."""
 
     start: int
     end: int
     waypoints: FloatArray
-    weight: float
+    strength: float
     directed: bool
     label: str
 
@@ -88,7 +91,7 @@ def draw(
     """Draw a graph: causes above effects, or with lags one column per time slice.
 
     Edges with a positive weight are blue, those with a negative weight orange; the line width grows
-    with the absolute weight. The edges of a CPDAG are grey; undirected edges have no arrowhead.
+    with the edge's strength. The edges of a CPDAG are grey; undirected edges have no arrowhead.
     In a graph with cycles, the weakest edge of each cycle may point upwards. In a graph with lags,
     only the edges into the last slice are drawn; they are the same for every slice.
 
@@ -185,7 +188,7 @@ def svg(graph: Drawable) -> str:
 def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
     """Return the node centres and the edges of a graph without lags."""
     adjacency = graph.adjacency
-    undirected = equivalence.undirected_part(adjacency)
+    undirected, strengths = equivalence.undirected_part(adjacency), graph.strengths()[0]
     if graph.kind != "cpdag":
         undirected[:] = False
     positions, routes = layered_layout(_acyclic_part(graph), widths, height)
@@ -202,7 +205,8 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         if adjacency[j, i] and not undirected[i, j] and i != j:
             waypoints = _bowed(positions[i], positions[j], BOW)
         label = _confidence(graph, i, j) if graph.kind == "cpdag" else _number(weight)
-        edges.append(Edge(int(i), int(j), waypoints, weight, not undirected[i, j], label))
+        strength = float(np.copysign(strengths[i, j], weight)) if weight else 0.0
+        edges.append(Edge(int(i), int(j), waypoints, strength, not undirected[i, j], label))
     return positions, edges
 
 
@@ -233,7 +237,7 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
     rank = np.argsort(acyclicity.topological_order(_acyclic_part(graph)))
     positions = sliced_layout(rank, num_lags + 1, widths, height)
     right = (positions[-size:, 0] + widths[-size:] / 2).max() if size else 0.0
-    now = num_lags * size
+    now, strengths = num_lags * size, graph.strengths()
     lanes: Counter[tuple[int, int]] = Counter()
     edges = []
     for lag, i, j in np.argwhere(graph.lagged != 0):
@@ -241,7 +245,8 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         between = np.arange(num_lags - lag, num_lags) * size
         waypoints = _through_gaps(positions, widths, start, end, between, lanes)
         weight = float(graph.lagged[lag, i, j])
-        edges.append(Edge(start, end, waypoints, weight, True, _number(weight)))
+        strength = float(np.copysign(strengths[1 + lag, i, j], weight))
+        edges.append(Edge(start, end, waypoints, strength, True, _number(weight)))
     for i, j in np.argwhere(graph.adjacency):
         start, end = int(now + i), int(now + j)
         distance = abs(int(rank[i]) - int(rank[j]))
@@ -249,7 +254,8 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         if distance > 1:  # pass the boxes in between on the right
             waypoints[0, 0] = right + 0.18 * distance
         weight = float(graph.weights[i, j])
-        edges.append(Edge(start, end, waypoints, weight, True, _number(weight)))
+        strength = float(np.copysign(strengths[0, i, j], weight)) if weight else 0.0
+        edges.append(Edge(start, end, waypoints, strength, True, _number(weight)))
     return positions, edges
 
 
@@ -377,11 +383,11 @@ def _draw_edges(
     edge_labels: bool,
 ) -> None:
     """Draw each edge as a smooth curve between the borders of its boxes."""
-    strongest = max((abs(edge.weight) for edge in edges), default=0.0) or 1.0
+    strongest = max((abs(edge.strength) for edge in edges), default=0.0) or 1.0
     for edge in edges:
-        share = abs(edge.weight) / strongest if edge.weight else 0.25
+        share = abs(edge.strength) / strongest if edge.strength else 0.25
         width = (THINNEST + (WIDEST - THINNEST) * share) * scale
-        colour = POSITIVE if edge.weight > 0 else NEGATIVE if edge.weight < 0 else NEUTRAL
+        colour = POSITIVE if edge.strength > 0 else NEGATIVE if edge.strength < 0 else NEUTRAL
         if edge.start == edge.end:
             points = _loop(positions[edge.start], half[edge.start])
         else:

@@ -166,6 +166,19 @@ def cpdag(adjacency: BoolArray) -> BoolArray:
     return marks
 
 
+def informed_class(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:
+    """Return the class of a DAG in which edges are directed whose opposite may not stand.
+
+    Parameters and errors are those of `reversible`.
+
+    Returns
+    -------
+    ndarray of bool, shape (d, d)
+        Marks, closed under Meek's rules.
+    """
+    return meek(cpdag(adjacency) & ~(adjacency.T & ~allowed))
+
+
 def reversible(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:
     """Return the edges of a DAG whose direction neither its class nor background knowledge decides.
 
@@ -186,9 +199,7 @@ def reversible(adjacency: BoolArray, allowed: BoolArray) -> BoolArray:
     ValueError
         If there is a directed cycle.
     """
-    marks = cpdag(adjacency)
-    known = meek(marks & ~(adjacency.T & ~allowed))
-    return adjacency & known.T
+    return adjacency & informed_class(adjacency, allowed).T
 
 
 def consistent_extension(marks: BoolArray) -> BoolArray | None:

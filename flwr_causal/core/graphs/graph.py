@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.knowledge import Knowledge
 
 
 # The functions that need networkx import it when called: it takes 0.1 s to import, and a SuperNode
@@ -38,9 +39,10 @@ MOST_DRAWN = 60
 
 FORMAT = "flwr-causal-graph"
 VERSION = 1
+_BOOLEANS = ("required", "allowed", "required_lagged")
 _ARRAYS = (
-    *("weights", "lagged", "raw_weights", "raw_lagged", "required"),
-    *("confidence", "adjacency_confidence", "lagged_confidence"),
+    *("weights", "lagged", "raw_weights", "raw_lagged", *_BOOLEANS),
+    *("confidence", "adjacency_confidence", "lagged_confidence", "deviations"),
 )
 
 
@@ -76,6 +78,14 @@ class CausalGraph:
     required : ndarray of bool, shape (d, d), optional
         Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
         neither `threshold` nor the removal of cycles drops them.
+    allowed : ndarray of bool, shape (d, d), optional
+        Edges that background knowledge allows, see :meth:`with_knowledge`. Default: all.
+    required_lagged : ndarray of bool, shape (p, d, d), optional
+        Lagged edges that background knowledge requires.
+    deviations : ndarray of float64, shape (d,), optional
+        Standard deviations of the variables in the units of the weights. Edges are then strong or
+        weak by their weight in standard deviations of the effect per standard deviation of the
+        cause, whatever the units are. Default: by their weight.
 
     Raises
     ------
@@ -93,6 +103,9 @@ class CausalGraph:
     required: BoolArray | None = None
     adjacency_confidence: FloatArray | None = None
     lagged_confidence: FloatArray | None = None
+    allowed: BoolArray | None = None
+    required_lagged: BoolArray | None = None
+    deviations: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -110,7 +123,10 @@ class CausalGraph:
             "raw_weights": _frozen_numbers("raw_weights", self.raw_weights, square, names),
             "raw_lagged": _frozen_numbers("raw_lagged", self.raw_lagged, lags, names),
             "confidence": _frozen_numbers("confidence", self.confidence, square, names),
-            "required": _frozen_booleans("required", self.required, square),
+            "required": frozen_booleans("required", self.required, square),
+            "allowed": frozen_booleans("allowed", self.allowed, square),
+            "required_lagged": frozen_booleans("required_lagged", self.required_lagged, lags),
+            "deviations": _checked_deviations(self.deviations, names),
             "adjacency_confidence": _frozen_numbers(
                 "adjacency_confidence", self.adjacency_confidence, square, names
             ),
@@ -131,8 +147,10 @@ class CausalGraph:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a table of the strongest edges, and the drawing."""
-        edges = sorted(self.marked_edges(), key=lambda edge: -abs(edge[3]))
-        return notebook.section(repr(self), notebook.edge_table(edges) + self._picture())
+        edges = self.marked_edges()
+        order = np.argsort(-np.array(self.marked_strengths()), kind="stable").tolist()
+        table = notebook.edge_table([edges[k] for k in order])
+        return notebook.section(repr(self), table + self._picture())
 
     def _picture(self) -> str:
         """Return the drawing as HTML, of the strongest edges if it is large; "" if none can be."""
@@ -186,6 +204,14 @@ class CausalGraph:
         """The instantaneous edges, shape ``(d, d)``; undirected ones in both directions."""
         present: BoolArray = self.weights != 0
         return present if self.required is None else present | self.required
+
+    @property
+    def ruled_out(self) -> BoolArray:
+        """The instantaneous edges that background knowledge excludes, shape ``(d, d)``."""
+        found: BoolArray = np.zeros(self.weights.shape, dtype=bool)
+        if self.allowed is not None:
+            found |= ~self.allowed
+        return found if self.required is None else found | self.required.T
 
     @property
     def num_edges(self) -> int:
@@ -266,6 +292,55 @@ class CausalGraph:
         return [self.confidence_of(index[cause], index[effect]) for cause, _, effect, _ in now] + [
             self.confidence_of(index[cause], index[effect], lag) for cause, effect, lag, _ in past
         ]
+
+    def marked_strengths(self) -> list[float]:
+        """Return how strong each edge of `marked_edges` is, in the same order: see `deviations`."""
+        index = {name: k for k, name in enumerate(self.names)}
+        now, *past = self.strengths()
+        edges = self.marked_edges()[: self.num_edges]
+        return [float(now[index[cause], index[effect]]) for cause, _, effect, _ in edges] + [
+            float(past[lag - 1][index[cause], index[effect]])
+            for cause, effect, lag, _ in self.lagged_edges()
+        ]
+
+    def strengths(self) -> FloatArray:
+        """Return how strong the edges of lags 0 to p are, shape (1 + p, d, d): see `deviations`."""
+        past = np.zeros((0, *self.weights.shape)) if self.lagged is None else self.lagged
+        found: FloatArray = np.abs(np.concatenate([self.weights[None], past]))
+        if self.deviations is not None:
+            found *= self.deviations[:, None] / self.deviations
+        return found
+
+    def marked_required(self) -> list[bool]:
+        """Return whether background knowledge requires each edge of `marked_edges`."""
+        index = {name: k for k, name in enumerate(self.names)}
+        none = np.zeros(self.weights.shape, dtype=bool)
+        now = none if self.required is None else self.required
+        edges = self.marked_edges()[: self.num_edges]
+        past = [(lag - 1, index[i], index[j]) for i, j, lag, _ in self.lagged_edges()]
+        lagged = self.required_lagged
+        return [bool(now[index[cause], index[effect]]) for cause, _, effect, _ in edges] + [
+            lagged is not None and bool(lagged[place]) for place in past
+        ]
+
+    def with_knowledge(self, knowledge: Knowledge) -> Self:
+        """Return the graph with what background knowledge says of its edges.
+
+        What knowledge decides is then in no doubt (:func:`~core.graphs.doubt.doubtful_edges`).
+
+        Raises
+        ------
+        ConfigError
+            If the knowledge names a variable that the graph does not have.
+        """
+        lags = 0 if self.lagged is None else len(self.lagged)
+        known = knowledge.blocks(self.names, max(lags, knowledge.longest_lag))
+        return replace(
+            self,
+            required=known.required_now if known.required_now.any() else self.required,
+            allowed=known.allowed_now,
+            required_lagged=known.required_lagged[:lags] if lags else None,
+        )
 
     def threshold(self, value: float, lagged: float | None = None) -> Self:
         """Return the graph of the edges whose raw weight exceeds a threshold in absolute value.
@@ -426,6 +501,7 @@ class CausalGraph:
             kind="summary",
             raw_weights=raw_weights,
             required=self.required,
+            deviations=self.deviations,
         )
 
     def reordered(self, names: Sequence[str]) -> CausalGraph:
@@ -445,13 +521,7 @@ class CausalGraph:
                 f"the graphs have different variables: only one has {only_one}, the other "
                 f"{only_two}; rename or drop variables, or give a plain matrix to match by position"
             )
-        order = [self.names.index(name) for name in names]
-        changed = {
-            name: array[..., order, :][..., order]
-            for name in _ARRAYS
-            if (array := getattr(self, name)) is not None
-        }
-        return replace(self, names=tuple(names), **changed)
+        return self._among([self.names.index(name) for name in names])
 
     def around(self, name: str, steps: int = 1) -> Self:
         """Return the graph of a variable and of those within so many edges of it, in any direction.
@@ -481,12 +551,13 @@ class CausalGraph:
         near = np.array([one == name for one in self.names])
         for _ in range(min(steps, len(near))):
             near = near | (linked | linked.T)[near].any(axis=0)
-        return self._among(near)
+        return self._among(np.flatnonzero(near))
 
     def strongest(self, count: int) -> Self:
-        """Return the graph of the edges of largest absolute weight, and of the variables on them.
+        """Return the graph of the strongest edges, and of the variables on them.
 
-        Lagged edges are compared with instantaneous ones. In a CPDAG the edges of largest
+        Strong are edges of large absolute weight, in standard deviations where `deviations` are
+        known. Lagged edges are compared with instantaneous ones. In a CPDAG the edges of largest
         confidence are kept, if it has one. Of equal edges, the first ones are kept.
 
         Parameters
@@ -501,14 +572,16 @@ class CausalGraph:
         """
         if count < 0:
             raise ConfigError(f"count is {count}: expected 0, 1, 2, ...")
-        by = self.weights if self.confidence is None or self.kind != "cpdag" else self.confidence
-        now = np.where(self.adjacency, np.abs(by), -1.0)
+        strengths = self.strengths()
+        if self.confidence is not None and self.kind == "cpdag":
+            strengths[0] = self.confidence
+        now = np.where(self.adjacency, strengths[0], -1.0)
         if self.kind == "cpdag":
             both = equivalence.undirected_part(self.adjacency)
             now = np.where(both, np.maximum(now, now.T), now)
             now[both & np.tri(len(now), dtype=bool)] = -1.0
-        past = np.zeros((0, *now.shape)) if self.lagged is None else self.lagged
-        slices = np.concatenate([now[None], np.where(past != 0, np.abs(past), -1.0)])
+        past = strengths[1:]
+        slices = np.concatenate([now[None], np.where(past != 0, past, -1.0)])
         order = np.argsort(-slices, axis=None, kind="stable")[: min(count, (slices >= 0).sum())]
         kept = np.zeros(slices.shape, dtype=bool)
         kept.flat[order] = True
@@ -517,21 +590,20 @@ class CausalGraph:
         changed: dict[str, Any] = {
             field: np.where(kept[1:] if "lagged" in field else kept[0], array, 0)
             for field in _ARRAYS
-            if (array := getattr(self, field)) is not None
+            if field not in ("allowed", "deviations")
+            and (array := getattr(self, field)) is not None
         }
-        return replace(self, **changed)._among(
-            np.logical_or(kept.any(axis=(0, 1)), kept.any(axis=(0, 2)))
-        )
+        on_edges = kept.any(axis=(0, 1)) | kept.any(axis=(0, 2))
+        return replace(self, **changed)._among(np.flatnonzero(on_edges))
 
-    def _among(self, chosen: BoolArray) -> Self:
-        """Return the graph of some variables."""
-        names = tuple(name for name, kept in zip(self.names, chosen, strict=True) if kept)
+    def _among(self, chosen: Sequence[int] | IntArray) -> Self:
+        """Return the graph of some variables, in this order."""
         changed: dict[str, Any] = {
-            field: array[..., chosen, :][..., chosen]
+            field: array[chosen] if array.ndim == 1 else array[..., chosen, :][..., chosen]
             for field in _ARRAYS
             if (array := getattr(self, field)) is not None
         }
-        return replace(self, names=names, **changed)
+        return replace(self, names=tuple(self.names[k] for k in chosen), **changed)
 
     def is_acyclic(self) -> bool:
         """Whether the instantaneous edges have no directed cycle.
@@ -564,7 +636,8 @@ class CausalGraph:
     def to_cpdag(self) -> CausalGraph:
         """Return the CPDAG of the equivalence class of this DAG; a CPDAG returns itself.
 
-        All weights of the result are 1. It has no confidence and no required edges.
+        Background knowledge about the graph (`allowed`, `required`) directs further edges, and
+        those that follow from them. All weights of the result are 1, and it has no confidence.
 
         Raises
         ------
@@ -578,8 +651,14 @@ class CausalGraph:
             raise DataError("a graph with lags has no CPDAG: its time order directs edges")
         if not self.is_acyclic():
             raise DataError("a graph with cycles has no CPDAG: call threshold() to remove them")
-        marks = equivalence.cpdag(self.adjacency)
-        return CausalGraph(self.names, marks.astype(np.float64), kind="cpdag")
+        marks = equivalence.informed_class(self.adjacency, ~self.ruled_out)
+        return CausalGraph(
+            self.names,
+            marks.astype(np.float64),
+            kind="cpdag",
+            required=self.required,
+            allowed=self.allowed,
+        )
 
     def to_dag(self) -> CausalGraph:
         """Return one DAG of this equivalence class (Dor & Tarsi, 1992); a DAG returns itself.
@@ -819,7 +898,7 @@ class CausalGraph:
         for name in _ARRAYS:
             if record.get(name) is not None:
                 fields[name] = np.array(
-                    record[name], dtype=bool if name == "required" else np.float64
+                    record[name], dtype=bool if name in _BOOLEANS else np.float64
                 )
         return cls(**fields)
 
@@ -1007,7 +1086,7 @@ def _frozen_numbers(
     return array
 
 
-def _frozen_booleans(
+def frozen_booleans(
     field: str, given: ArrayLike | None, shape: tuple[int, ...]
 ) -> BoolArray | None:
     """Return a read-only boolean copy of the given shape, or None for None.
@@ -1021,6 +1100,18 @@ def _frozen_booleans(
         return None
     array = np.array(given, dtype=bool)
     _check_shape(field, array.shape, shape)
+    array.setflags(write=False)
+    return array
+
+
+def _checked_deviations(given: ArrayLike | None, names: Sequence[str]) -> FloatArray | None:
+    """Return a read-only copy of standard deviations; a DataError if one is not above 0."""
+    if given is None:
+        return None
+    array = np.array(given, dtype=np.float64)
+    _check_shape("deviations", array.shape, (len(names),))
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise DataError("deviations must be numbers above 0")
     array.setflags(write=False)
     return array
 

@@ -156,6 +156,12 @@ class Knowledge:
         """Return each listed variable's tier, counted from 0."""
         return {name: k for k, tier in enumerate(self.tiers) for name in tier}
 
+    @property
+    def longest_lag(self) -> int:
+        """The longest lag of a statement; 0 if none has a lag."""
+        edges = [*self.required_lagged, *self.forbidden_lagged]
+        return max((edge[2] for edge in edges if len(edge) == 3), default=0)
+
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in fields(self))
 
@@ -334,6 +340,16 @@ class Knowledge:
         else:
             raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
         path.write_text(text, encoding="utf-8")
+
+
+def in_words(knowledge: Knowledge) -> str:
+    """Return what knowledge states, such as "tier 1: age, sex; tier 2: dose; required: a -> b"."""
+    parts = [f"tier {k}: {', '.join(tier)}" for k, tier in enumerate(knowledge.tiers, 1)]
+    for name in ("required", "forbidden", "required_lagged", "forbidden_lagged"):
+        if edges := getattr(knowledge, name):
+            words = name.replace("_lagged", " between steps")
+            parts.append(f"{words}: {', '.join(map(_arrow, edges))}")
+    return "; ".join(parts) or "none"
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

@@ -156,7 +156,7 @@ def possible_effects(
     """
     found = []
     for parents, members in adjustment.possible_parents(marks, cause):
-        if adjustment.is_possible_cause(members, cause, effect):
+        if effect not in parents and adjustment.is_possible_cause(members, cause, effect):
             columns = [cause, effect, *parents]
             _require_known(moments.subset(columns), cause=moments.names[cause])
             found.append(by_regression(moments, cause, effect, parents, level, parties))

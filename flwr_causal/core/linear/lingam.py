@@ -11,6 +11,11 @@ given order the parents of a variable are chosen among those before it by the Ga
 out of the order and inserts it where the score is best (as in BOSS, Andrews et al. 2023). Several
 searches begin at orders that the same search has found for Gaussian noise.
 
+Only orders that background knowledge allows are searched. One variable precedes another where it
+may be an ancestor of it by allowed edges, and not the other way round; this holds for tiers and for
+required edges. An order in which a forbidden edge would be a parent by the BIC is worse than every
+order that needs no forbidden edge: it would leave out an edge between variables that are dependent.
+
 The negentropy of a regression needs the means over rows of two functions of its residual
 (:mod:`~flwr_causal.core.linear.negentropy`), a linear combination of the columns. So the search
 alternates with rounds in which these means are computed wherever the rows are: it moves as long as
@@ -32,7 +37,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.graphs.acyclicity import ancestors, topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, partial_correlations
@@ -61,6 +66,8 @@ NUM_STARTS = 4
 # Cost of an edge beyond that of the BIC, in units of log d, see `edge_cost`. Summed SHD on 12 kinds
 # of noise (d = 10, n = 300) is 6.8 at 0, 4.2 at 0.25, 4.0 at 0.5, and 4.7 at 1.
 GAMMA = 0.5
+#: Cost of an edge that an order needs and knowledge forbids, in nats a row: more than any score.
+FORBIDDEN = 1e3
 
 
 class OrderProblem:
@@ -80,6 +87,13 @@ class OrderProblem:
         self.moments, self.num_variables = moments, num_variables
         self.correlation = moments.correlations
         self.masks, self._required = masks, masks.required
+        d = num_variables
+        allowed, required = (masks.allowed | masks.required)[:d, :d], masks.required[:d, :d]
+        reached = ancestors(allowed)
+        #: [i, j]: i precedes j in every order.
+        self._precedes = ancestors((reached & ~reached.T) | required)
+        #: Of each variable those that must not cause it, but may be caused by it, as bits.
+        self._one_way = [_bits(column) for column in (allowed.T & ~allowed).T]
         #: Of each variable the columns that may be its parents, as bits, and its lags among them.
         self._possible = [_bits(column) for column in masks.allowed.T[:num_variables]]
         lags = _bits(np.arange(moments.d) >= num_variables)
@@ -115,28 +129,44 @@ class OrderProblem:
         residual = max(self._residuals[regression], COLLINEAR)
         return 0.5 * self.moments.n * float(np.log(residual)) + self._cost * len(regression[1])
 
+    def needed(self, regression: Regression, before: int) -> int:
+        """Return how many parents the BIC would add from those that knowledge forbids one way.
+
+        Parameters
+        ----------
+        regression : Regression
+        before : int
+            The variables before, as bits.
+        """
+        variable, parents = regression
+        forbidden = _positions(before & self._one_way[variable], self.num_variables)
+        if not len(forbidden):
+            return 0
+        index = np.array(parents, dtype=np.intp)
+        strengths = partial_correlations(self.correlation, index, variable)[forbidden]
+        gains = -0.5 * self.moments.n * np.log(1.0 - np.minimum(strengths**2, 1.0 - COLLINEAR))
+        return int((gains > self._cost).sum())
+
     def determined(self, regression: Regression) -> bool:
         """Whether a variable is a linear combination of its parents, so that nothing is left."""
         return self._residuals[regression] <= COLLINEAR
 
     def limits(self, variable: int, others: Sequence[int]) -> tuple[int, int]:
-        """Return the first and the last place for a variable that required edges allow."""
-        places = {other: place for place, other in enumerate(others)}
-        d = self.num_variables
-        causes = np.flatnonzero(self._required[:d, variable])
-        effects = np.flatnonzero(self._required[variable, :d])
-        first = max((places[int(cause)] + 1 for cause in causes), default=0)
-        return first, min((places[int(effect)] for effect in effects), default=len(others))
+        """Return the first and the last place for a variable that knowledge allows."""
+        places = np.array(others, dtype=np.intp)
+        before = np.flatnonzero(self._precedes[places, variable])
+        after = np.flatnonzero(self._precedes[variable, places])
+        first = int(before[-1]) + 1 if len(before) else 0
+        return first, int(after[0]) if len(after) else len(others)
 
     def starts(self, seed: int) -> list[list[int]]:
-        """Return the orders at which the searches begin; required edges lead forward in them."""
+        """Return the orders at which the searches begin; knowledge allows them."""
         d = self.num_variables
         rng = np.random.default_rng(seed)
         chosen = [np.arange(d), np.arange(d)[::-1]]
         chosen += [rng.permutation(d) for _ in range(NUM_STARTS - len(chosen))]
-        required = self._required[:d, :d]
         return [
-            [int(order[k]) for k in topological_order(required[np.ix_(order, order)])]
+            [int(order[k]) for k in topological_order(self._precedes[np.ix_(order, order)])]
             for order in chosen
         ]
 
@@ -208,7 +238,7 @@ class OrderSearch:
     def best_order(self, problem: OrderProblem) -> tuple[int, ...]:
         """Return the order of lowest score; the first one as long as no score is known."""
         score = _Score(problem, self.known)
-        totals = [sum(map(score.of, problem.regressions(order))) for order in self.orders]
+        totals = [score.total(order) for order in self.orders]
         return self.orders[int(first_smallest(np.where(np.isnan(totals), np.inf, totals)))]
 
     def negentropies(self, problem: OrderProblem, order: Sequence[int]) -> FloatArray:
@@ -301,10 +331,21 @@ class _Score:
         key = variable, before
         score = self._scores.get(key)
         if score is None:
-            score = self._scores[key] = self.of(self.problem.regression(variable, before))
+            regression = self.problem.regression(variable, before)
+            needed = self.problem.needed(regression, before)
+            score = self.of(regression) + FORBIDDEN * self.problem.moments.n * needed
+            self._scores[key] = score
         if score != score:
             self.missing.add(self.problem.regression(variable, before))
         return score
+
+    def total(self, order: Sequence[int]) -> float:
+        """Return the score of an order."""
+        before, found = 0, 0.0
+        for variable in order:
+            found += self(variable, before)
+            before |= 1 << variable
+        return found
 
     def of(self, regression: Regression) -> float:
         """Return the score of a regression."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
@@ -176,7 +177,7 @@ class LinearModel(LinearSystem):
 
     @property
     def graph(self) -> CausalGraph:
-        """The DAG of the weights."""
+        """The DAG of the weights; with `marks` it is one member of the class."""
         return CausalGraph(self.names, self.weights)
 
     def __repr__(self) -> str:
@@ -221,6 +222,9 @@ class LinearModel(LinearSystem):
     def predict(self, frame: Any, target: str) -> FloatArray:
         """Return the conditional mean of ``target`` given its parents, ``(n,)``.
 
+        In an equivalence class (`marks`) these are the variables that may be its parents in a DAG
+        of the class, so that the prediction does not depend on the member.
+
         Parameters
         ----------
         frame
@@ -237,9 +241,15 @@ class LinearModel(LinearSystem):
         if target not in self.names:
             raise DataError(f"unknown variable {target!r}; known are {', '.join(self.names)}")
         j = self.names.index(target)
-        parents = np.flatnonzero(self.weights[:, j])
+        slopes, level = self.weights[:, j], self.intercepts[j]
+        if self.marks is not None and undirected_part(self.marks)[:, j].any():
+            mean, parents = self.mean(), np.flatnonzero(self.marks[:, j])
+            slopes = np.zeros(len(mean))
+            slopes[parents] = regress(self.covariance(), parents, j)[0]
+            level = mean[j] - mean @ slopes
+        parents = np.flatnonzero(slopes)
         X = named_columns(frame, [self.names[i] for i in parents], self.names)
-        return np.asarray(X @ self.weights[parents, j] + self.intercepts[j], dtype=np.float64)
+        return np.asarray(X @ slopes[parents] + level, dtype=np.float64)
 
     def total_effect(
         self, cause: str, effect: str, *, level: float = 0.95, by_party: bool = False
@@ -335,9 +345,13 @@ class LinearModel(LinearSystem):
         ------
         DataError
             If a variable is unknown, or a value is not a finite number.
+        ConfigError
+            If the equivalence class (`marks`) leaves open whether a variable that is set causes
+            another one: see :meth:`possible_effects`.
         """
         weights, intercepts, noise = intervened(self, values, self.weights)
-        return LinearModel(self.names, weights, intercepts, noise)
+        marks = self._marks_after(values)
+        return LinearModel(self.names, weights, intercepts, noise, marks=marks)
 
     def _propagate(self, rows: FloatArray) -> FloatArray:
         """Solve ``x = rows + x W`` for every row."""

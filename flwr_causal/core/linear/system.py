@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.graph import distinct_names, pair_of
+from flwr_causal.core.graphs.adjustment import after_intervention
+from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
@@ -81,6 +82,14 @@ class LinearSystem:
                 "interventions they differ: direct the edges by background knowledge"
             )
         return effects.possible_effects(rows, marks, i, j, level, self._parties(by_party))
+
+    def _marks_after(self, values: Mapping[str, float]) -> BoolArray | None:
+        """Return the class after an intervention on variables; a ConfigError if it leaves it open.
+
+        See :func:`~flwr_causal.core.graphs.adjustment.after_intervention`.
+        """
+        targets = [self.names.index(name) for name in values]
+        return after_intervention(self.marks, targets, self.names)
 
     def disagreement(self) -> pd.DataFrame:
         """Compare each party with all others: effects along edges, means, standard deviations.
@@ -232,15 +241,7 @@ class LinearSystem:
                 raise DataError(f"the moments are those of {part.names}, expected {tuple(columns)}")
         if not isinstance(rows, Moments) and rows and len(rows) != len(self.names):
             raise DataError(f"{len(rows)} moments for {len(self.names)} variables: give one each")
-        if self.marks is not None:
-            marks = np.array(self.marks, dtype=bool)
-            if marks.shape != self.weights.shape:
-                raise DataError(
-                    f"the marks have shape {marks.shape}, expected {self.weights.shape}: give the "
-                    "class of the instantaneous edges"
-                )
-            marks.flags.writeable = False
-            object.__setattr__(self, "marks", marks)
+        object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, self.weights.shape))
 
 
 def intervened(

@@ -291,7 +291,7 @@ class LaggedModel(LinearSystem):
             raise ConfigError(
                 "effects with a lag, or under interventions, need the directions of all "
                 "instantaneous edges, and this model stands for an equivalence class: direct its "
-                "edges by knowledge"
+                "edges by knowledge; without a lag possible_effects lists the effects"
             )
         i, j = pair_of(self.names, cause, effect, same=lag > 0)
         parties = self._parties(by_party)
@@ -348,9 +348,13 @@ class LaggedModel(LinearSystem):
         ------
         DataError
             If a variable is unknown, or a value is not a finite number.
+        ConfigError
+            If the equivalence class (`marks`) leaves open whether a variable that is held causes
+            another one: see :meth:`possible_effects`.
         """
         weights, lagged, intercepts, noise = intervened(self, values, self.weights, self.lagged)
-        return LaggedModel(self.names, weights, lagged, intercepts, noise)
+        marks = self._marks_after(values)
+        return LaggedModel(self.names, weights, lagged, intercepts, noise, marks=marks)
 
     def response(self, impulse: Mapping[str, float], steps: int = 10) -> pd.DataFrame:
         """Return how an intervention in one step changes the mean of all variables from then on.
@@ -375,13 +379,15 @@ class LaggedModel(LinearSystem):
         DataError
             If a variable is unknown, or an amount is not a finite number.
         ConfigError
-            If ``steps`` is negative.
+            If ``steps`` is negative, or the equivalence class (`marks`) leaves open whether a
+            variable that is raised causes another one.
         """
         import pandas as pd
 
         if steps < 0:
             raise ConfigError(f"steps is {steps}: expected 0, 1, 2, ...")
         weights, levels, _ = intervened(self, impulse, self.weights)
+        self._marks_after(impulse)
         raised = np.where([name in impulse for name in self.names], levels, 0.0)
         identity = np.eye(len(levels))
         start = np.asarray(np.linalg.solve((identity - weights).T, raised)[None], dtype=np.float64)

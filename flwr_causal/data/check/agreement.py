@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from flwr_causal.core.discrete import cut_points
+from flwr_causal.core.discrete.discrete import labels_of
 from flwr_causal.data.check.checks import Findings, check_repetition, examine, have_states, in_words
-from flwr_causal.data.check.columns import interval_names
+from flwr_causal.data.check.columns import common_type, interval_names
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import Targets, agreed_targets
 from flwr_causal.errors import DataError
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
     from flwr_causal.data.check.checks import Problem
-    from flwr_causal.data.check.report import Kind, States, TableReport
+    from flwr_causal.data.check.report import ColumnReport, Kind, States, TableReport
 
 T = TypeVar("T")
 
@@ -55,6 +56,9 @@ class Agreement:
         For methods on categories: the states of each column, over all parties, in the order in
         which they are coded; empty for a column that is yet to be discretised. ``()`` where the
         reports have no states.
+    values : tuple of str
+        For methods on categories: what the values of each column are in the tables, "bool", "int",
+        "float" or "str"; "" where the parties' are of several types.
     continuous : tuple of str
         The columns that are to be discretised, in the order of ``names``.
     whole : tuple of str
@@ -77,6 +81,7 @@ class Agreement:
     dropped: Mapping[str, str]
     warnings: tuple[str, ...]
     states: States = ()
+    values: tuple[str, ...] = ()
     continuous: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     targets: tuple[Targets, ...] = ()
@@ -87,6 +92,14 @@ class Agreement:
     def num_parties(self) -> int:
         """The number of parties, also where ``rows`` are those of groups."""
         return sum(len(self.groups.get(name, (name,))) for name in self.rows)
+
+    @property
+    def labels(self) -> tuple[tuple[Any, ...], ...]:
+        """The values that the states of each column stand for, in the types of the tables."""
+        return tuple(
+            states if name in self.continuous else labels_of(states, values)
+            for name, states, values in zip(self.names, self.states, self.values, strict=True)
+        )
 
     @property
     def n(self) -> int:
@@ -157,6 +170,7 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
             *findings.warnings,
         ),
         states=tuple(findings.states.get(name, ()) for name in names) if has_states else (),
+        values=tuple(_values(reports, name) for name in names) if has_states else (),
         continuous=tuple(name for name in names if name in findings.continuous),
         whole=tuple(name for name in names if findings.continuous.get(name, False)),
         targets=agreed_targets(
@@ -205,6 +219,7 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
         names=_kept(agreement.names, kept),
         kinds=_kept(agreement.kinds, kept),
         states=_kept(agreement.states, kept) if agreement.states else (),
+        values=_kept(agreement.values, kept) if agreement.values else (),
         continuous=tuple(name for name in agreement.continuous if name not in constant),
         whole=tuple(name for name in agreement.whole if name not in constant),
         mean=mean[kept],
@@ -274,14 +289,28 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
     return mean, variance
 
 
-def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
-    """Return the kind that the parties gave; one number among booleans makes numbers of them."""
-    kinds: list[Kind] = [
-        column.kind
+def _columns(reports: Mapping[str, TableReport], name: str) -> list[ColumnReport]:
+    """Return the reports on a column of the parties that have values of it."""
+    return [
+        column
         for report in reports.values()
         for column in report.columns
         if column.name == name and not report.is_empty(column)
     ]
+
+
+def _values(reports: Mapping[str, TableReport], name: str) -> str:
+    """Return what a column's values are; numbers are "int" if all parties' are whole."""
+    columns = _columns(reports, name)
+    types = {column.values for column in columns}
+    if types == {"int", "float"} and all(column.whole for column in columns):
+        return "int"
+    return common_type(types)
+
+
+def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
+    """Return the kind that the parties gave; one number among booleans makes numbers of them."""
+    kinds: list[Kind] = [column.kind for column in _columns(reports, name)]
     if not kinds or "numeric" in kinds:
         return "numeric"
     return kinds[0]

@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from flwr_causal.core.discrete.discrete import sorted_states, state_name
+from flwr_causal.core.discrete.discrete import VALUES, sorted_states, state_name
 from flwr_causal.data.check.report import NUMBERS, Kind
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.discrete.discrete import Codes
 
 #: Letters of the numpy types that are numbers or booleans, and cannot hold anything else.
 PLAIN = "biuf"
@@ -165,6 +164,32 @@ def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], In
     return np.asarray(values), codes.astype(np.int64)
 
 
+def type_of(column: pd.Series, kind: Kind, values: npt.NDArray[Any]) -> str:
+    """Return what a column's values are: "bool", "int", "float" or "str"; "" for several types.
+
+    Parameters
+    ----------
+    column : Series
+    kind : {"numeric", "boolean", "category"}
+    values : ndarray
+        Its different values, see :func:`distinct_values`.
+    """
+    if kind == "boolean":
+        return "bool"
+    if kind == "numeric":
+        whole = pd.api.types.is_integer_dtype(column.dtype)
+        return "int" if whole or pd.api.types.infer_dtype(column) == "integer" else "float"
+    types = {type(value).__name__ for value in values.tolist()}
+    return common_type(types)
+
+
+def common_type(types: Collection[str]) -> str:
+    """Return the one type of values that are of these types; "" if there is none."""
+    if set(types) == {"int", "float"}:
+        return "float"
+    return next(iter(types)) if len(types) == 1 and set(types) <= VALUES.keys() else ""
+
+
 def named_states(values: npt.NDArray[Any], name: str) -> tuple[list[str], tuple[str, ...]]:
     """Return the states that the different values of a column stand for.
 
@@ -222,20 +247,3 @@ def _end(cut: float) -> tuple[str, bool]:
     written, next_one = state_name(cut), state_name(math.nextafter(cut, math.inf))
     under = len(next_one) + 2 < len(written)
     return (next_one, True) if under else (written, False)
-
-
-def apply_cuts(values: FloatArray, cuts: FloatArray) -> Codes:
-    """Return the interval of each value: the number of cut points below it.
-
-    Parameters
-    ----------
-    values : float64 array of shape (n,)
-        Finite numbers.
-    cuts : float64 array of shape (k,)
-        Ascending, k at most 255.
-
-    Returns
-    -------
-    uint8 array of shape (n,)
-    """
-    return np.searchsorted(cuts, values, side="left").astype(np.uint8)

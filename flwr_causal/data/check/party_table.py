@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.data.check.column_sums import ColumnSums, Products, combined, sums_of
 from flwr_causal.data.check.columns import (
     PLAIN,
     all_columns,
-    apply_cuts,
     as_numbers,
     check_exact,
     distinct_values,
@@ -24,6 +24,7 @@ from flwr_causal.data.check.columns import (
     interval_names,
     kind_of,
     named_states,
+    type_of,
 )
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.check.report import (
@@ -467,6 +468,7 @@ def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
 def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str, Any]:
     """Return the number of different values, what they are like, and the states if few."""
     values, codes = distinct_values(rows, kind)
+    types = type_of(rows, kind, values)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
     few = policy.max_states
     if kind == "numeric" and policy.number_states:
@@ -477,6 +479,7 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
     if len(values) > few:
         most = int(np.bincount(codes[codes >= 0]).max(initial=0))
         repeated = kind == "numeric" and most > len(rows) / 2
-        return {"distinct": len(values), "whole": whole, "repeated": repeated}
+        facts = {"distinct": len(values), "whole": whole, "repeated": repeated}
+        return facts | {"values": types}
     _, states = named_states(values, name)
-    return {"distinct": len(states), "whole": whole, "states": states}
+    return {"distinct": len(states), "whole": whole, "states": states, "values": types}

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flwr_causal.core.discrete.discrete import VALUES
 from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
@@ -53,6 +54,8 @@ class ColumnReport:
         With states only: the number of different values in the kept rows. Else 0.
     whole : bool
         With states only: whether it is numeric and all its values are whole numbers.
+    values : {"", "bool", "int", "float", "str"}
+        With states only: what its values are in the table; empty where they are of several types.
     repeated : bool
         With states only: whether it is numeric, its values are not named, and one value is in more
         than half of the kept rows.
@@ -78,6 +81,7 @@ class ColumnReport:
     squares: float = 0.0
     distinct: int = 0
     whole: bool = False
+    values: str = ""
     repeated: bool = False
     states: tuple[str, ...] = ()
     combination_of: tuple[int, ...] = ()
@@ -165,6 +169,7 @@ class TableReport:
                 copy_of=one.copy_of,
                 distinct=len(one.states) + one.hides_states,
                 whole=one.whole,
+                values=one.values,
                 states=one.states,
             )
             for one in self.columns
@@ -229,6 +234,7 @@ class TableReport:
         if self.has_states:
             values["distinct"] = [column.distinct for column in columns]
             values["whole"] = [int(column.whole) for column in columns]
+            values["values"] = [column.values for column in columns]
             values["repeated"] = [int(column.repeated) for column in columns]
             texts, counts = pack_states([column.states for column in columns])
             values |= {"states": texts, "num-states": counts}
@@ -283,6 +289,9 @@ class TableReport:
             if has_states:
                 facts["distinct"] = [int(count) for count in values["distinct"]]
                 facts["whole"] = [bool(flag) for flag in values["whole"]]
+                facts["values"] = values["values"]
+                if not set(facts["values"]) <= {"", *VALUES}:
+                    raise ValueError(f"unknown types of values in {values['values']}")
                 facts["repeated"] = [bool(flag) for flag in values["repeated"]]
                 facts["states"] = unpack_states(values["states"], values["num-states"])
             if has_relations:

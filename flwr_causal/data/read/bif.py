@@ -6,8 +6,12 @@ table are labelled with the states of the parents::
     variable smoke { type discrete [ 2 ] { yes, no }; }
     probability ( lung | smoke ) { (yes) 0.1, 0.9; (no) 0.01, 0.99; }
 
-Names that some programs cannot read are replaced. The original names are kept in a property
-``flwr_causal_names = "..."``, as JSON with percent-encoded special characters.
+Between commas a name may have blanks, as pgmpy writes them; a list without commas is one of names
+without blanks. Names in quotes may have commas, too.
+
+Names that some programs cannot read are replaced. The original names, and states that are numbers
+or booleans, are kept in a property ``flwr_causal_names = "..."``, as JSON with percent-encoded
+special characters; cut points in a property ``flwr_causal_cuts``.
 
 References
 ----------
@@ -21,7 +25,7 @@ import json
 import re
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -30,7 +34,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from flwr_causal.core.arrays import FloatArray
 
@@ -39,10 +43,12 @@ if TYPE_CHECKING:
 ROUNDING = 1e-3
 #: A row whose sum differs from 1 by at most this is not changed: written files are read exactly.
 EXACT = 1e-12
-# Commas separate tokens as blanks do. A bar is a token, with or without blanks around it.
+# Commas separate tokens as blanks do, see `split_names`. A bar is a token, with or without blanks.
 _TOKEN = re.compile(r'"[^"]*"|[{}()\[\]|;]|[^\s,{}()\[\]|;"]+')
 _QUOTED_OR_COMMENT = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-PROPERTY = "flwr_causal_names"
+# What lies between commas that are not in quotes; in a family between commas or bars.
+_PIECE, _MEMBER = re.compile(r'(?:"[^"]*"|[^",])+'), re.compile(r'(?:"[^"]*"|[^",|])+')
+PROPERTY, CUTS = "flwr_causal_names", "flwr_causal_cuts"
 # Some programs treat these words as keywords anywhere in a file.
 KEYWORDS = frozenset(
     ("network", "variable", "probability", "property", "type", "discrete", "table", "default")
@@ -59,7 +65,8 @@ class _Variable:
         self.name = name
         self.original = name
         self.states: tuple[str, ...] = ()
-        self.original_states: tuple[str, ...] = ()
+        self.cuts: list[float] | None = None
+        self.original_states: tuple[Any, ...] = ()
         self.parents: tuple[str, ...] | None = None
         self.table: FloatArray | None = None
 
@@ -67,9 +74,9 @@ class _Variable:
 def read_bif(path: str | Path) -> BayesianNetwork:
     """Read a network.
 
-    Quoted names, comments, properties, ``default`` entries and tables without labels (the last
-    variable varies fastest) are supported. Rows whose sum differs from 1 by at most 0.001 are
-    divided by their sum.
+    Quoted names, names with blanks, comments, properties, ``default`` entries and tables without
+    labels (the last variable varies fastest) are supported. Rows whose sum differs from 1 by at
+    most 0.001 are divided by their sum.
 
     Parameters
     ----------
@@ -125,13 +132,15 @@ def write_bif(network: BayesianNetwork, path: str | Path) -> None:
 def _lines(network: BayesianNetwork) -> Iterator[str]:
     """Return the lines of the file."""
     names = plain_names(network.names, variables=True)
-    states = [plain_names(own, variables=False) for own in network.states]
+    states = [plain_names(own, variables=False) for own in network.state_names]
     yield "network unknown {\n}"
     for j, name in enumerate(names):
         yield f"variable {name} {{"
         yield f"  type discrete [ {len(states[j])} ] {{ {', '.join(states[j])} }};"
         if name != network.names[j] or states[j] != network.states[j]:
-            yield f"  property {encoded_names(network.names[j], network.states[j])};"
+            yield f"  property {encoded(PROPERTY, [network.names[j], *network.states[j]])};"
+        if (cuts := network.cuts.get(network.names[j])) is not None:
+            yield f"  property {encoded(CUTS, cuts.tolist())};"
         yield "}"
     for j, name in enumerate(names):
         parents, table = network.parents[j], network.tables[j]
@@ -178,23 +187,25 @@ def _variables(tokens: Tokens) -> dict[str, _Variable]:
 
 def _read_variable(tokens: Tokens) -> _Variable:
     """Read a block behind the word ``variable``."""
-    variable = _Variable(tokens.name())
-    tokens.expect("{", f"variable {variable.name!r}")
+    variable = _Variable(_unquoted(tokens.text_until("{").strip()))
     where = f"variable {variable.name!r}"
     while (entry := tokens.next()) != "}":
         if entry == "type":
             if tokens.next() != "discrete":
                 raise DataError(f"{where} is not discrete: only discrete networks are read")
             number = tokens.until("{")
-            variable.states = tuple(tokens.names_until("}"))
+            announced = int(number[1]) if number[1:2] and number[1].isdecimal() else None
+            variable.states = tuple(split_names(tokens.text_until("}"), announced))
             if number and number != ["[", str(len(variable.states)), "]"]:
                 raise DataError(
                     f"{where} announces {' '.join(number)} states and has {len(variable.states)}"
                 )
         elif entry == "property":
-            restored = decoded_names(tokens.until(";"))
-            if restored is not None:
-                variable.original, variable.original_states = restored
+            words = tokens.until(";")
+            if (names := decoded(PROPERTY, words)) is not None:
+                variable.original, *labels = names
+                variable.original_states = tuple(labels)
+            variable.cuts = decoded(CUTS, words) or variable.cuts
         elif entry != ";":
             raise DataError(f"{where}: expected 'type' or 'property', found {entry[:40]!r}")
     if not variable.states:
@@ -209,7 +220,7 @@ def _read_variable(tokens: Tokens) -> _Variable:
 def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
     """Read a block behind the word ``probability`` into its variable."""
     tokens.expect("(", "probability")
-    family = [name for name in tokens.names_until(")") if name != "|"]
+    family = _known_names(tokens.text_until(")"), variables)
     unknown = [name for name in family if name not in variables]
     if unknown or not family:
         raise DataError(f"a probability is given of {unknown or family}, not declared before")
@@ -225,14 +236,14 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
     tokens.expect("{", where)
     while (entry := tokens.next()) != "}":
         if entry == "(":
-            place = _position(tokens.names_until(")"), codes, where)
+            place, numbers = _read_labelled(tokens, codes, where)
             if not np.isnan(table[place]).any():
                 raise DataError(f"{where}: row {place} (states counted from 0) is given twice")
-            table[place] = _row(tokens.until(";"), shape[-1], where)
+            table[place] = _row(numbers, shape[-1], where)
         elif entry == "table":
-            numbers = _row(tokens.until(";"), table.size, where)
+            flat = _row(tokens.until(";"), table.size, where)
             # The child is the first axis of a table without labels.
-            table = np.moveaxis(numbers.reshape(shape[-1:] + shape[:-1]), 0, -1)
+            table = np.moveaxis(flat.reshape(shape[-1:] + shape[:-1]), 0, -1)
         elif entry == "default":
             default = _row(tokens.until(";"), shape[-1], where)
         elif entry == "property":
@@ -244,10 +255,34 @@ def _read_probability(tokens: Tokens, variables: dict[str, _Variable]) -> None:
     child.table = table
 
 
-def _position(
-    labels: Sequence[str], codes: Sequence[dict[str, int]], where: str
-) -> tuple[int, ...]:
+def _read_labelled(
+    tokens: Tokens, codes: Sequence[dict[str, int]], where: str
+) -> tuple[tuple[int, ...], list[str]]:
+    """Read a row behind its "(": the indices of its parents' states, and its numbers."""
+    start, words = tokens.place, tokens.until(";")
+    if ")" not in words:
+        raise DataError(f"{where}: the states of a row have no ')' behind them")
+    # Names of states may have brackets, numbers have none.
+    close = len(words) - 1 - words[::-1].index(")")
+    place = _words_position(words[:close], codes)
+    if place is None:
+        place = _position(tokens.text(start, start + close), codes, where)
+    return place, words[close + 1 :]
+
+
+def _words_position(
+    words: Sequence[str], codes: Sequence[dict[str, int]]
+) -> tuple[int, ...] | None:
+    """Return the indices of states without blanks; None where a word is no such state."""
+    if len(words) != len(codes):
+        return None
+    found = tuple(own.get(_unquoted(word), -1) for own, word in zip(codes, words, strict=True))
+    return None if -1 in found else found
+
+
+def _position(written: str, codes: Sequence[dict[str, int]], where: str) -> tuple[int, ...]:
     """Return the indices of a row's parent states in the table."""
+    labels = split_names(written, len(codes))
     if len(labels) != len(codes):
         raise DataError(f"{where}: a row has {len(labels)} states for {len(codes)} parents")
     try:
@@ -283,6 +318,7 @@ def _network(variables: dict[str, _Variable]) -> BayesianNetwork:
         tuple(variable.original_states for variable in variables.values()),
         tuple(parents),
         tuple(tables),
+        cuts={one.original: np.array(one.cuts) for one in variables.values() if one.cuts},
     )
 
 
@@ -318,16 +354,18 @@ class Tokens:
             text = _QUOTED_OR_COMMENT.sub(
                 lambda match: match[0] if match[0].startswith('"') else " ", text
             )
-        self._tokens = _TOKEN.findall(text)
-        self._place = 0
+        self._text = text
+        found = list(_TOKEN.finditer(text))
+        self._tokens = [match[0] for match in found]
+        self._spans = [match.span() for match in found]
+        self.place = 0
 
     def next_or_none(self) -> str | None:
         """Return the next token, None at the end of the file."""
-        if self._place == len(self._tokens):
+        if self.place == len(self._tokens):
             return None
-        self._place += 1
-        token: str = self._tokens[self._place - 1]
-        return token
+        self.place += 1
+        return self._tokens[self.place - 1]
 
     def next(self) -> str:
         """Return the next token; a DataError at the end of the file."""
@@ -335,10 +373,6 @@ class Tokens:
         if token is None:
             raise DataError("the file ends within a block: it is not complete")
         return token
-
-    def name(self) -> str:
-        """Return the next token as a name, without quotes."""
-        return _unquoted(self.next())
 
     def expect(self, token: str, where: str) -> None:
         """Skip the next token; a DataError if it is another one."""
@@ -349,22 +383,62 @@ class Tokens:
     def until(self, end: str) -> list[str]:
         """Return the tokens before the next ``end``, and skip ``end``."""
         try:
-            stop = self._tokens.index(end, self._place)
+            stop = self._tokens.index(end, self.place)
         except ValueError:
             raise DataError(
                 f"the file ends where {end!r} was expected: it is not complete"
             ) from None
-        found: list[str] = self._tokens[self._place : stop]
-        self._place = stop + 1
+        found = self._tokens[self.place : stop]
+        self.place = stop + 1
         return found
 
-    def names_until(self, end: str) -> list[str]:
-        """Return the names before the next ``end``, without quotes, and skip ``end``."""
-        return [_unquoted(token) for token in self.until(end)]
+    def text_until(self, end: str) -> str:
+        """Return the text before the next ``end``, and skip ``end``."""
+        start = self.place
+        self.until(end)
+        return self.text(start, self.place - 1)
+
+    def text(self, start: int, stop: int) -> str:
+        """Return the text of some tokens, by their places, with what lies around them."""
+        return self._text[self._spans[start - 1][1] : self._spans[stop][0]]
+
+
+def split_names(text: str, number: int | None = None) -> list[str]:
+    """Return the names of a list, without quotes: between commas, or between blanks without any.
+
+    Parameters
+    ----------
+    text : str
+    number : int, optional
+        How many there should be, which decides where the text can be read in both ways.
+    """
+    pieces = [piece for found in _PIECE.findall(text) if (piece := _unquoted(found.strip()))]
+    words = _words(text)
+    if len(pieces) == number or (len(pieces) > 1 and len(words) != number):
+        return pieces
+    return words
+
+
+def _words(text: str) -> list[str]:
+    """Return the names of a list whose names have no blanks but in quotes."""
+    return [_unquoted(token) for token in _TOKEN.findall(text)]
+
+
+def _known_names(text: str, known: Collection[str]) -> list[str]:
+    """Return the names of a list of variables, of which those that are declared may have blanks."""
+    whole = _unquoted(text.strip())
+    if whole in known:
+        return [whole]
+    found: list[str] = []
+    for piece in _MEMBER.findall(text):
+        name = _unquoted(piece.strip())
+        found += [name] if name in known else _words(piece)
+    return found
 
 
 def _unquoted(token: str) -> str:
-    return token[1:-1] if token.startswith('"') else token
+    quoted = token.startswith('"') and token.find('"', 1) == len(token) - 1
+    return token[1:-1] if quoted else token
 
 
 def plain_names(names: Sequence[str], *, variables: bool) -> tuple[str, ...]:
@@ -411,23 +485,25 @@ def _plain(name: str, variable: bool) -> str:
     return f"_{plain}" if variable and plain[0].isdigit() else plain
 
 
-def encoded_names(name: str, states: Sequence[str]) -> str:
-    """Return the text of the property that keeps the original names."""
-    return f'{PROPERTY} = "{quote(json.dumps([name, *states]), safe="")}"'
+def encoded(key: str, values: Sequence[Any]) -> str:
+    """Return the text of a property that keeps values."""
+    return f'{key} = "{quote(json.dumps(values), safe="")}"'
 
 
-def decoded_names(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the original name and states from the tokens of a property, None for another property.
+def decoded(key: str, words: Sequence[str]) -> list[Any] | None:
+    """Return the values of the tokens of a property, None for another property.
 
     Raises
     ------
     DataError
-        If the property has not the form of `encoded_names`.
+        If the property has not the form of `encoded`.
     """
-    if len(words) != 3 or words[0] != PROPERTY:
+    if len(words) != 3 or words[0] != key:
         return None
     try:
-        name, *states = (str(text) for text in json.loads(unquote(words[2].strip('"'))))
+        values = json.loads(unquote(words[2].strip('"')))
     except (ValueError, TypeError) as error:
-        raise DataError(f"the property {PROPERTY} is damaged ({error}): remove it") from None
-    return name, tuple(states)
+        raise DataError(f"the property {key} is damaged ({error}): remove it") from None
+    if not isinstance(values, list) or not values:
+        raise DataError(f"the property {key} is damaged (no list): remove it")
+    return values

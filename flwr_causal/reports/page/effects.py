@@ -18,7 +18,7 @@ CAPTION = (
     "Total effects, in units of the effect per unit of the cause, if the graph is right; with 95 % "
     "intervals"
 )
-#: Effects of so many edges are shown, those of the largest weights; each takes a regression.
+#: Effects of so many edges are shown, of the strongest ones; each takes a regression.
 MOST_EFFECTS = 200
 #: Impulse responses of so many pairs are listed, the largest ones drawn, over so many steps.
 MOST_RESPONSES, DRAWN, STEPS = 200, 12, 10
@@ -45,11 +45,12 @@ def effect_rows(model: Any, graph: CausalGraph | None) -> list[list[Any]]:
     """Return cause, effect, value, error, interval and adjustment set of the strongest edges."""
     if graph is None or not hasattr(model, "total_effect"):
         return []
-    edges = [(abs(weight), cause, effect, 0) for cause, effect, weight in graph.edges()]
-    for lag, weights in enumerate(() if graph.lagged is None else graph.lagged, 1):
+    edges: list[tuple[float, str, str, int]] = []
+    for lag, strengths in enumerate(graph.strengths()):
+        present = strengths > 0 if lag else graph.adjacency
         edges += [
-            (abs(float(weights[i, j])), graph.names[i], graph.names[j], lag)
-            for i, j in np.argwhere(weights)
+            (float(strengths[i, j]), graph.names[i], graph.names[j], lag)
+            for i, j in np.argwhere(present)
         ]
     edges = sorted(edges, key=lambda edge: -edge[0])[:MOST_EFFECTS]
     return [row for _, cause, effect, lag in edges for row in _effects(model, cause, effect, lag)]

@@ -45,7 +45,7 @@ const drawGraph = (() => {
   const LOOP = 26; // the reach of an edge from a variable to itself
   const labelWidth = (text) => (text ? widthOf(text) * 0.82 + 6 : 0);
   const shortened = (text) => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text);
-  const strengthOf = (edge) => Math.abs((edge.found ? edge.weight : edge.raw) || 0);
+  const strengthOf = (edge) => edge.strength ?? Math.abs((edge.found ? edge.weight : edge.raw) || 0);
   const rounded = (value) => Number(value).toPrecision(3).replace(/\.?0+$/, (m) => (m.includes(".") ? "" : m));
 
   // Positions.
@@ -248,6 +248,7 @@ const drawGraph = (() => {
     const strongest = Math.max(1e-12, ...found.map(strengthOf));
     const trust = graph.confidence_name || "confidence";
     const weighted = new Set(found.map((edge) => strengthOf(edge).toFixed(9))).size > 1;
+    const standardised = found.some((edge) => edge.strength !== undefined);
     const sure = found.some((edge) => edge.confidence !== undefined);
     const judged = Object.keys(graph.counts).length > 0;
     const state = {
@@ -308,7 +309,7 @@ const drawGraph = (() => {
     });
     controls.append(html("label", { for: "graph-centre" }, "Neighbours of ", html("br"), search, list));
     if (found.length > 1) slider("count", "Strongest edges", { min: "1", max: String(found.length), step: "1" }, (v) => `${v} of ${found.length}`);
-    if (weighted) slider("strength", "Weight at least", { min: "0", max: String(strongest), step: String(strongest / 200) }, (v) => v.toFixed(2));
+    if (weighted) slider("strength", standardised ? "Weight in standard deviations at least" : "Weight at least", { min: "0", max: String(strongest), step: String(strongest / 200) }, (v) => v.toFixed(2));
     if (sure) slider("confidence", `${trust[0].toUpperCase()}${trust.slice(1)} at least`, { min: "0", max: "1", step: "0.01" }, (v) => v.toFixed(2));
     const checks = html("div", { class: "checks" });
     controls.append(checks);
@@ -607,7 +608,7 @@ const drawGraph = (() => {
         if (style.sign) sample.append(element("rect", { x: 17, y: 0, width: 13, height: 14, fill: "#fff" }), element("text", { x: 23.5, y: 11.5, "text-anchor": "middle", "font-size": 13, fill: style.colour }, style.sign));
         return html("li", {}, sample, words);
       });
-      if (weighted) items.push(html("li", {}, "wider line: larger weight"));
+      if (weighted) items.push(html("li", {}, standardised ? "wider line: larger weight in standard deviations" : "wider line: larger weight"));
       legend.replaceChildren(...items);
     }
 

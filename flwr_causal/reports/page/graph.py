@@ -33,9 +33,9 @@ def graph_payload(
         ``names``, ``kind``, ``lags``; ``edges``, a list of dicts with ``cause`` and ``effect``
         (indices), ``lag``, ``weight``, ``mark`` ("->" or "--"), ``found`` (False: left out by the
         threshold, or missing), and, as far as they are known, ``raw`` (the weight before the
-        threshold), ``confidence``, ``required`` and ``truth`` ("right", "open", "reversed",
-        "extra", "missing"); ``counts`` of the values of ``truth``; ``forbidden`` edges as lists of
-        cause, effect and lag.
+        threshold), ``strength`` (the absolute weight in standard deviations), ``confidence``,
+        ``required`` and ``truth`` ("right", "open", "reversed", "extra", "missing"); ``counts`` of
+        the values of ``truth``; ``forbidden`` edges as lists of cause, effect and lag.
     """
     lags = 0 if graph.lagged is None else len(graph.lagged)
     known = Knowledge.from_dict(knowledge or {}).blocks(graph.names, lags)
@@ -45,7 +45,7 @@ def graph_payload(
         raw = None if graph.raw_lagged is None else graph.raw_lagged[k]
         weights, required = graph.lagged[k], known.required_lagged[k]
         edges += _edges_at(graph, k + 1, weights, weights != 0, raw, required)
-    left_out = sorted((e for e in edges if not e["found"]), key=lambda e: -abs(e["raw"]))
+    left_out = sorted((e for e in edges if not e["found"]), key=strength_of, reverse=True)
     edges = [edge for edge in edges if edge["found"]] + left_out[:MOST_LEFT_OUT]
     counts: dict[str, int] = {}
     if truth is not None and set(truth.names) == set(graph.names):
@@ -65,6 +65,12 @@ def graph_payload(
         found["num_forbidden"] = len(forbidden)
         found["forbidden"] = forbidden if len(forbidden) <= MOST_FORBIDDEN else []
     return found
+
+
+def strength_of(edge: Mapping[str, Any]) -> float:
+    """Return how strong an edge of :func:`graph_payload` is: its weight if no more is known."""
+    value = edge["weight"] if edge["found"] else edge.get("raw", 0.0)
+    return float(edge.get("strength", abs(value)))
 
 
 def _edges_at(
@@ -95,6 +101,9 @@ def _edges_at(
         }
         if raw is not None:
             edge["raw"] = float(raw[i, j])
+        if graph.deviations is not None:
+            value = edge["weight"] if edge["found"] else edge["raw"]
+            edge["strength"] = abs(value) * float(graph.deviations[i] / graph.deviations[j])
         if present[i, j] and (sure := graph.confidence_of(i, j, lag)) is not None:
             edge["confidence"] = sure
         if required is not None and required[i, j]:

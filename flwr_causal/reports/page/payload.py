@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.graphs.knowledge import Knowledge, in_words
 from flwr_causal.reports.page.circuit import circuit_blocks
 from flwr_causal.reports.page.disagreement import disagreement_blocks, left_out_blocks
 from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.fit import fit_blocks
-from flwr_causal.reports.page.graph import graph_payload
+from flwr_causal.reports.page.graph import graph_payload, strength_of
 from flwr_causal.reports.page.probabilities import probability_blocks
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
 from flwr_causal.reports.page.words import counted
@@ -142,6 +143,12 @@ def edge_table(graph: dict[str, Any]) -> Block:
         present = [key for key in present if key != "raw"]
     if not _weighted(graph):
         present = [key for key in present if key not in ("weight", "raw")]
+    caption = "All edges"
+    if "weight" in present:
+        shown.sort(key=strength_of, reverse=True)
+        caption += ", strongest first"
+        if any("strength" in edge for edge in shown):
+            caption += " by the weight in standard deviations"
     rows = [
         [
             _end(edge, names),
@@ -153,10 +160,10 @@ def edge_table(graph: dict[str, Any]) -> Block:
     ]
     return {
         "kind": "table",
-        "caption": ("All edges, strongest first" if "weight" in present else "All edges")
+        "caption": caption
         + ("; an edge in brackets is missing" if "missing" in graph["counts"] else ""),
         "columns": ["cause", "", "effect", *(optional[key] for key in present)],
-        "rows": sorted(rows, key=lambda row: -abs(row[3] or 0.0)) if "weight" in present else rows,
+        "rows": rows,
     }
 
 
@@ -264,7 +271,11 @@ def setup_blocks(run: RunRecord) -> list[Block]:
         blocks += [_paragraph(text) for text in plain.split("\n\n")]
     if papers := run.about.get("references"):
         blocks.append({"kind": "list", "title": "Please cite", "items": papers})
-    options = [[key, _plain(value)] for key, value in run.config.items() if value is not None]
+    options = [
+        [key, in_words(Knowledge.from_dict(value)) if key == "knowledge" else _plain(value)]
+        for key, value in run.config.items()
+        if value is not None
+    ]
     if options:
         blocks.append(
             {
@@ -289,9 +300,9 @@ def _paragraph(text: str) -> Block:
 
 
 def _plain(value: Any) -> Any:
-    """Return an option's value as a number or text; of background knowledge what it states."""
+    """Return an option's value as a number or text."""
     if isinstance(value, dict):
         return "; ".join(f"{key}: {_plain(one)}" for key, one in value.items() if one) or "none"
     if isinstance(value, list):
-        return ", ".join(" -> ".join(map(str, one)) for one in value)
+        return ", ".join(map(str, value))
     return value if isinstance(value, int | float) else str(value)

@@ -35,10 +35,10 @@ def probability_blocks(model: Any) -> list[Block]:
 
 def _table(model: BayesianNetwork, j: int) -> Block:
     """Return a row for each configuration of the parents, with the probability of each state."""
-    parents, table = model.parents[j], model.tables[j]
+    parents, table, names = model.parents[j], model.tables[j], model.state_names
     rows: list[list[Any]] = []
     for cell in product(*(range(size) for size in table.shape[:-1])):
-        known: list[Any] = [model.states[k][state] for k, state in zip(parents, cell, strict=True)]
+        known: list[Any] = [names[k][state] for k, state in zip(parents, cell, strict=True)]
         if model.sample_sizes is not None:
             known.append(float(model.sample_sizes[j][cell]))
         rows.append([*known, *table[cell].tolist()])
@@ -49,5 +49,5 @@ def _table(model: BayesianNetwork, j: int) -> Block:
     if configurations > MOST_ROWS:
         caption += f" in the first {MOST_ROWS} of {configurations:,} configurations of its parents"
     sizes = [] if model.sample_sizes is None else ["rows, with the prior's"]
-    columns = [*(model.names[k] for k in parents), *sizes, *model.states[j]]
+    columns = [*(model.names[k] for k in parents), *sizes, *names[j]]
     return {"kind": "table", "caption": caption, "columns": columns, "rows": rows}

@@ -685,7 +685,7 @@ class FedGES(JoiningStrategy[FedGESRun]):
             return state.mixed
         if state.fitted is None or state.found is None:
             return None
-        network = network_of(state.agreement, state.fitted, self.equivalent_sample_size)
+        network = network_of(state.agreement, state.fitted, self.equivalent_sample_size, state.cuts)
         if state.joined is None:
             return network
         return replace(network, further_counts=state.joined.further_counts(network.names))

@@ -271,7 +271,9 @@ def small_cells(replies: Replies) -> dict[str, int]:
     return {party: int(count) for party, count in replies.of("small").items()}
 
 
-def network_of(agreement: Agreement, fitted: Fitted, sample_size: float) -> BayesianNetwork:
+def network_of(
+    agreement: Agreement, fitted: Fitted, sample_size: float, cuts: Mapping[str, FloatArray]
+) -> BayesianNetwork:
     """Return the Bayesian network of the summed tables, its variables in the agreed order.
 
     Parameters
@@ -281,8 +283,11 @@ def network_of(agreement: Agreement, fitted: Fitted, sample_size: float) -> Baye
         Variables in the order of their names.
     sample_size : float
         Weight of the prior in rows.
+    cuts : mapping of str to ndarray
+        Cut points of the columns that were discretised.
     """
     order = by_name(agreement.names)
+    back = np.argsort(order)
     tables: dict[int, IntArray] = {}
     parents: dict[int, tuple[int, ...]] = {}
     for y, own in families_of(fitted.found.dag):
@@ -294,10 +299,12 @@ def network_of(agreement: Agreement, fitted: Fitted, sample_size: float) -> Baye
         parents[order[y]] = tuple(order[k] for k in wanted[:-1])
     return BayesianNetwork.from_counts(
         agreement.names,
-        agreement.states,
+        agreement.labels,
         [parents[k] for k in range(len(order))],
         [tables[k] for k in range(len(order))],
         equivalent_sample_size=sample_size,
+        marks=fitted.found.marks[np.ix_(back, back)],
+        cuts=cuts,
     )
 
 
@@ -645,7 +652,7 @@ class MomentStage:
         mean, variance = agreement.mean[order], agreement.variance[order]
         return MixedNetwork.from_sums(
             self.problem.names,
-            [agreement.states[k] for k in order],
+            [agreement.labels[k] for k in order],
             parents_of(edges_of(found.dag), len(order)),
             [part for part in families if part is not None],
             location=np.where(number, mean, 0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.presence import Setting
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.report import Kind, TableReport
+    from flwr_causal.data.check.report import TableReport
 
 #: Columns of a party that a warning names.
 MOST_NAMED = 3
@@ -187,11 +187,11 @@ def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, fewest: 
         A column of numbers is a category if its values were agreed on as states and are fewer than
         this. The density of a number with two values would have no bound.
     """
-    columns = zip(agreement.names, agreement.kinds, agreement.states, missing, strict=True)
+    columns = zip(agreement.names, agreement.kinds, agreement.labels, missing, strict=True)
     variables = []
     for name, kind, states, lacks in columns:
         number = not states or (kind in NUMBERS and len(states) >= fewest and name != target)
-        labels = None if number else tuple(label_of(state, kind) for state in states)
+        labels = None if number else states
         own_state = bool(lacks) and labels is not None and name != target
         variables.append(Variable(name, labels, missing_state=own_state))
     return Domain(tuple(variables))
@@ -227,12 +227,3 @@ def with_intervals(
         for one in domain.variables
     )
     return Domain(variables)
-
-
-def label_of(state: str, kind: Kind) -> Any:
-    """Return the value that a state's text stands for in a column of this kind."""
-    if kind == "boolean":
-        return state == "True"
-    if kind == "numeric":
-        return int(state) if state.removeprefix("-").isdigit() else float(state)
-    return state

@@ -1,7 +1,8 @@
 """Discrete networks against enumeration of all worlds, counting by hand and their own samples."""
 
 import json
-from itertools import product
+from dataclasses import replace
+from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, fit
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.probabilities import family_counts
+from flwr_causal.core.discrete.probabilities import family_counts, parent_matrix
+from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, DataError
 
 NAMES = ("wet", "rain", "wind")
@@ -332,3 +334,62 @@ def test_what_does_not_fit_is_refused_by_name(fields, words):
     }
     with pytest.raises(DataError, match=words):
         BayesianNetwork(**{**good, **fields})
+
+
+# Equivalence classes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_contrasts_of_a_class_contain_that_of_the_member(seed):
+    """With its parents adjusted for, value and error equal those of the truncated product."""
+    rng = np.random.default_rng(seed)
+    parents = ((), (0,), (0, 1), (1, 2))
+    sizes = (2, 3, 2, 3)
+    counts = [
+        rng.integers(1, 80, size=[sizes[k] for k in (*own, j)]) for j, own in enumerate(parents)
+    ]
+    states = [tuple(range(size)) for size in sizes]
+    network = BayesianNetwork.from_counts(
+        tuple("zxwy"), states, parents, counts, equivalent_sample_size=1.0
+    )
+    known = replace(network, marks=cpdag(parent_matrix(parents)))
+    assert known.marks.sum() > parent_matrix(parents).sum()
+    compared = 0
+    for cause, effect in permutations("zxwy", 2):
+        i, j = "zxwy".index(cause), "zxwy".index(effect)
+        asked = (cause, effect, sizes[j] - 1)
+        one = network.contrast(*asked, state=sizes[i] - 1, reference=0)
+        several = known.contrast(*asked, state=sizes[i] - 1, reference=0)
+        if not isinstance(several, list):
+            assert several == one
+            continue
+        tables = known.total_effect(cause, effect)
+        for table, found in zip(tables, several, strict=True):
+            change = table.loc[sizes[i] - 1, asked[2]] - table.loc[0, asked[2]]
+            assert found.value == pytest.approx(change, abs=1e-12)
+        own = tuple(network.names[k] for k in parents[i])
+        if i < j:
+            (same,) = (found for found in several if found.adjustment_set == own)
+            assert same.value == pytest.approx(one.value, abs=1e-12)
+            assert same.standard_error == pytest.approx(one.standard_error, rel=1e-9)
+            compared += 1
+    assert compared > 2
+
+
+def test_cut_points_must_fit_the_states():
+    for cuts in ({"wet": [1.0, 2.0]}, {"rain": [2.0, 1.0]}, {"rain": [0.0, np.inf]}, {"x": [1.0]}):
+        with pytest.raises(DataError, match=f"cut points of '{next(iter(cuts))}'"):
+            replace(weather(), cuts=cuts)
+    with pytest.raises(DataError, match="marks"):
+        replace(weather(), marks=np.ones((2, 2)))
+
+
+def test_tables_are_coded_by_labels_as_by_their_names():
+    frame = pd.DataFrame({"a": [2, 1, 2], "b": [True, False, False]})
+    states = ((1, 2), (False, True))
+    names = (("1", "2"), ("False", "True"))
+    coded = as_discrete(frame, ("a", "b"), states)
+    assert coded.states == names
+    np.testing.assert_array_equal(coded.codes, as_discrete(frame, ("a", "b"), names).codes)
+    assert as_discrete(coded, ("b",), (states[1],)).states == names[1:]
+    assert DiscreteTable(("a", "b"), states, coded.codes).states == names

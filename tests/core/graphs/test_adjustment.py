@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis.extra.numpy import arrays
 from small_graphs import dags, matrix, members, subsets
 
 from flwr_causal.core.graphs import adjustment, equivalence
@@ -111,6 +112,33 @@ def test_possible_parents_are_the_parents_in_the_dags_of_the_class(dag):
         for own, oriented in found:
             agreeing = [one for one in graphs if np.flatnonzero(one[:, k]).tolist() == own]
             np.testing.assert_array_equal(oriented, np.logical_or.reduce(agreeing))
+
+
+@settings(max_examples=25, deadline=None)
+@given(dags(5), arrays(bool, (5, 5)))
+def test_possible_parents_respect_background_knowledge(dag, forbidden):
+    """Of any knowledge that the truth agrees with, closed by Meek's rules."""
+    marks = equivalence.cpdag(dag)
+    allowed = ~forbidden | dag
+    informed = equivalence.meek(marks & (allowed | equivalence.directed_part(marks)))
+    graphs = [one for one in members(marks) if not (one & ~allowed).any()]
+    np.testing.assert_array_equal(informed, np.logical_or.reduce(graphs))
+    for k in range(5):
+        found = [tuple(own) for own, _ in adjustment.possible_parents(informed, k)]
+        expected = {tuple(np.flatnonzero(one[:, k]).tolist()) for one in graphs}
+        assert sorted(found) == sorted(expected)
+
+
+def test_what_is_set_must_be_directed():
+    marks = matrix(4, (0, 1), (1, 0), (1, 2), (2, 1), (0, 3), (1, 3))
+    names = ("a", "b", "c", "d")
+    assert adjustment.after_intervention(None, [0], names) is None
+    after = adjustment.after_intervention(marks, [3], names)
+    np.testing.assert_array_equal(after, marks & ~matrix(4, (0, 3), (1, 3)))
+    after = adjustment.after_intervention(marks, [0, 1, 2], names)
+    np.testing.assert_array_equal(after, matrix(4, (0, 3), (1, 3)))
+    with pytest.raises(ConfigError, match=r"whether 'b' causes 'c'.*possible_effects\('b', "):
+        adjustment.after_intervention(marks, [0, 1], names)
 
 
 @cache

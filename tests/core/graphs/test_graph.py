@@ -1,6 +1,7 @@
 """The causal graph: what it accepts, how it is cut again, and the forms it takes."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from small_graphs import CHAIN, NAMES, dags, full_graph, matrix
 
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError, DataError
 
 # What it accepts
@@ -327,3 +329,45 @@ def test_parts_of_a_class_and_of_a_graph_with_everything():
     for wrong in (lambda: graph.around(graph.names[0], -1), lambda: graph.strongest(-1)):
         with pytest.raises(ConfigError, match=r"expected 0, 1, 2"):
             wrong()
+
+
+def test_knowledge_and_deviations_stay_with_their_variables(tmp_path):
+    """In every part and order of the graph, and in its file."""
+    rng = np.random.default_rng(0)
+    graph = CausalGraph(
+        ("a", "b", "c", "d"),
+        np.triu(rng.normal(size=(4, 4)), 1),
+        lagged=rng.normal(size=(2, 4, 4)),
+        deviations=[1.0, 20.0, 300.0, 4.0],
+    )
+    known = Knowledge(tiers=[["a"], ["b", "c"]], required_lagged=[("b", "c", 2)])
+    graph = graph.with_knowledge(known)
+    graph.save(tmp_path / "graph.json")
+    assert CausalGraph.load(tmp_path / "graph.json").equals(graph)
+    moved = graph.reordered(("c", "a", "d", "b"))
+    for own in (graph, moved, moved.around("c", 1), moved.strongest(3)):
+        index = {name: k for k, name in enumerate(own.names)}
+        masks = known.blocks(("a", "b", "c", "d"), 2)
+        for i, j in permutations(own.names, 2):
+            first = "abcd".index(i), "abcd".index(j)
+            assert own.allowed[index[i], index[j]] == masks.allowed_now[first]
+            place = (1, index[i], index[j])
+            kept = (i, j) == ("b", "c") and own.lagged[place] != 0
+            assert own.required_lagged[place] == kept
+        expected = {"a": 1.0, "b": 20.0, "c": 300.0, "d": 4.0}
+        assert [own.deviations[index[name]] for name in own.names] == [
+            expected[name] for name in own.names
+        ]
+    edges = [edge[:3] for edge in graph.marked_edges()]
+    strengths = dict(zip(edges, graph.marked_strengths(), strict=True))
+    assert strengths["a", "->", "b"] == pytest.approx(abs(graph.weights[0, 1]) / 20)
+    assert strengths["c[t-2]", "->", "a"] == pytest.approx(abs(graph.lagged[1, 2, 0]) * 300)
+    kept = max(strengths, key=strengths.get)
+    assert [edge[:3] for edge in graph.strongest(1).marked_edges()] == [kept]
+    summary = graph.summary()
+    assert summary.deviations.tolist() == graph.deviations.tolist()
+    for wrong in ([1.0, 2.0], [1.0, 0.0, 1.0, 1.0], [1.0, np.nan, 1.0, 1.0]):
+        with pytest.raises(DataError, match="deviations"):
+            replace(graph, deviations=wrong)
+    with pytest.raises(ConfigError, match="'x'"):
+        graph.with_knowledge(Knowledge(required=[("a", "x")]))

@@ -150,7 +150,7 @@ def test_moments_of_other_variables_are_refused():
     given = (model.weights, model.intercepts, model.noise_variances)
     with pytest.raises(DataError, match="the moments are those of"):
         LinearModel(tuple("abcde"), *given, model.sample_moments)
-    with pytest.raises(DataError, match=r"the marks have shape \(2, 2\)"):
+    with pytest.raises(DataError, match=r"marks has shape \(2, 2\)"):
         LinearModel(NAMES, *given, marks=np.eye(2))
 
 

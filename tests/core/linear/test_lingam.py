@@ -7,6 +7,7 @@ import pytest
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import compare, structural_hamming_distance
+from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.lingam import OrderProblem, advance, begin
 from flwr_causal.core.linear.model import refit
 from flwr_causal.core.linear.moments import Moments
@@ -128,6 +129,71 @@ def test_background_knowledge():
     found = lingam(rows, knowledge=everything).adjacency
     assert np.diagonal(found, 1).all()
     assert not np.tril(found).any()
+
+
+#: Tiers, the same as forbidden edges, and required edges, over five variables.
+ORDERED = {
+    "tiers": Knowledge(tiers=[["x2"], ["x0"], ["x1", "x3", "x4"]]),
+    "forbidden": Knowledge(
+        forbidden=[
+            *((cause, "x2") for cause in ("x0", "x1", "x3", "x4")),
+            *((cause, "x0") for cause in ("x1", "x3", "x4")),
+        ]
+    ),
+    "required": Knowledge(required=[("x2", "x0"), ("x0", "x1"), ("x0", "x4")]),
+}
+
+
+@pytest.mark.parametrize("known", ORDERED)
+def test_only_orders_that_knowledge_allows_are_searched(known):
+    """From every start, and by every move."""
+    rows, _ = system(4, d=5)
+    masks = ORDERED[known].masks(Moments.from_rows(rows).names)
+    problem, search, _ = searched(rows, masks)
+    before = {(2, 0), (2, 1), (2, 4), (0, 1), (0, 4)}
+    before |= {(2, 3), (0, 3)} if known != "required" else set()
+
+    def agrees(order, pairs):
+        return all(order.index(i) < order.index(j) for i, j in pairs)
+
+    assert all(agrees(order, before) for order in (*problem.starts(1), *search.orders))
+    own = {pair for pair in before if 0 in pair}
+    for order in permutations(range(5)):
+        if agrees(order, before - own):
+            first, last = problem.limits(0, [k for k in order if k != 0])
+            assert (first <= order.index(0) <= last) == agrees(order, own)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "known",
+    [
+        Knowledge(tiers=[["x2"], ["x0"], ["x1"]]),
+        Knowledge(tiers=[["x1", "x2"], ["x0"]]),
+        Knowledge(forbidden=[("x0", "x1")]),
+        Knowledge(forbidden=[("x0", "x1"), ("x1", "x2"), ("x0", "x2")]),
+        Knowledge(forbidden=[("x1", "x2")], tiers=[["x1"], ["x0"]]),
+        Knowledge(required=[("x2", "x1")]),
+    ],
+)
+def test_knowledge_costs_no_edge(seed, known):
+    """Of the chain x0 -> x1 -> x2 the variables next to each other stay joined."""
+    rng = np.random.default_rng(seed)
+    rows = rng.exponential(size=(1500, 3)) @ np.linalg.inv(np.eye(3) - 0.9 * np.eye(3, k=1))
+    found = lingam(rows, knowledge=known).adjacency
+    masks = known.masks(("x0", "x1", "x2"))
+    assert not (found & ~masks.allowed).any()
+    joined = found | found.T
+    assert joined[0, 1]
+    assert joined[1, 2]
+    # Without an edge the two are independent given the parents of the later one.
+    correlations = Moments.from_rows(rows).correlations
+    if not joined[0, 2]:
+        strengths = [
+            partial_correlations(correlations, np.flatnonzero(found[:, j]), j)[i]
+            for i, j in ((0, 2), (2, 0))
+        ]
+        assert min(strengths) < 0.09
 
 
 def test_lags_precede_all_variables():

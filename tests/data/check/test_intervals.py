@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete import cut_points
+from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.data.check.agreement import agree, start_cuts, with_cuts
-from flwr_causal.data.check.columns import apply_cuts, interval_names
+from flwr_causal.data.check.columns import interval_names
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport

@@ -289,3 +289,121 @@ def test_pgmpy_reads_the_same_distribution(tmp_path):
                 assert factor.get_value(**state) == pytest.approx(
                     network.tables[j][cell], abs=1e-15
                 )
+
+
+PGMPY = """network unknown {
+}
+variable low dose {
+    type discrete [ 2 ] { low risk, high risk };
+    property position = (73, 165) ;
+    property note = "a; b" ;
+}
+variable B {
+    type discrete [ 3 ] { 1 to 2, "a, b", under <= 3 };
+}
+variable C {
+    type discrete [ 2 ] { no yes };
+}
+probability ( low dose ) {
+    table 0.3, 0.7 ;
+}
+probability ( B | low dose, C ) {
+    ( low risk, no ) 0.1, 0.2, 0.7;
+    ( high risk, no ) 0.3, 0.3, 0.4;
+    (low risk yes) 0.5, 0.25, 0.25;
+    ( "high risk" , yes ) 1, 0, 0;
+
+}
+probability ( C ) {
+    table 0.5 0.5;
+}
+"""
+
+
+def test_names_with_blanks_and_commas(tmp_path):
+    text = PGMPY.replace("(low risk yes)", "(low risk, yes)")
+    network = read_bif(text_file(tmp_path, text))
+    assert network.names == ("low dose", "B", "C")
+    assert network.states == (
+        ("low risk", "high risk"),
+        ("1 to 2", "a, b", "under <= 3"),
+        ("no", "yes"),
+    )
+    assert network.parents == ((), (0, 2), ())
+    np.testing.assert_array_equal(network.tables[0], [0.3, 0.7])
+    np.testing.assert_array_equal(network.tables[1][1, 0], [0.3, 0.3, 0.4])
+    np.testing.assert_array_equal(network.tables[1][1, 1], [1, 0, 0])
+    write_bif(network, tmp_path / "again.bif")
+    same(read_bif(tmp_path / "again.bif"), network)
+    brackets = read_bif(text_file(tmp_path, text.replace("low risk", "low (risk)")))
+    assert brackets.states[0] == ("low (risk)", "high risk")
+    np.testing.assert_array_equal(brackets.tables[1], network.tables[1])
+    with pytest.raises(DataError, match=r"no '\)' behind"):
+        read_bif(text_file(tmp_path, text.replace("( high risk, no )", "( high risk, no ")))
+    with pytest.raises(DataError, match="1 states for 2 parents"):
+        read_bif(text_file(tmp_path, text.replace("(low risk, yes)", "(low)")))
+
+
+def test_lists_without_commas_and_how_many_names_they_have(tmp_path):
+    for states, expected in (
+        ("[ 2 ] { low risk }", ("low", "risk")),
+        ("[ 1 ] { low risk }", ("low risk",)),
+        ("{ low risk }", ("low", "risk")),
+        ("{ low risk, high }", ("low risk", "high")),
+        ("[ 3 ] { low risk, high }", ("low", "risk", "high")),
+        ("[ 2 ] { low risk, high }", ("low risk", "high")),
+    ):
+        table = ", ".join(["0"] * (len(expected) - 1) + ["1"])
+        text = f"variable A {{ type discrete {states}; }}\nprobability ( A ) {{ table {table}; }}"
+        assert read_bif(text_file(tmp_path, text)).states == (expected,)
+
+
+@pytest.mark.parametrize("blank", [" ", "  ", " - "])
+def test_what_pgmpy_writes_is_read_and_what_is_written_pgmpy_reads(tmp_path, blank):
+    models = pytest.importorskip("pgmpy.models")
+    factors = pytest.importorskip("pgmpy.factors.discrete")
+    names = ["A", f"my{blank}B", "C"]
+    states = {
+        names[0]: [f"low{blank}risk", f"high{blank}risk"],
+        names[1]: [f"< 3{blank}a", "3.5 to 4", f"> 4{blank}b", "x"],
+        names[2]: [True, False],
+    }
+    rng = np.random.default_rng(0)
+    given = models.DiscreteBayesianNetwork([(names[0], names[1]), (names[2], names[1])])
+    table = rng.dirichlet(np.ones(4), size=4).T
+    given.add_cpds(
+        factors.TabularCPD(names[0], 2, [[0.3], [0.7]], state_names={names[0]: states[names[0]]}),
+        factors.TabularCPD(names[2], 2, [[0.4], [0.6]], state_names={names[2]: states[names[2]]}),
+        factors.TabularCPD(names[1], 4, table, [names[0], names[2]], [2, 2], state_names=states),
+    )
+    given.save(str(tmp_path / "given.bif"))
+    network = read_bif(tmp_path / "given.bif")
+    assert sorted(network.names) == sorted(names)
+    for name, own in zip(network.names, network.states, strict=True):
+        assert own == tuple(map(str, states[name]))
+    child = network.names.index(names[1])
+    order = [network.names[k] for k in network.parents[child]]
+    own = network.tables[child].transpose(*(order.index(names[k]) for k in (0, 2)), 2)
+    np.testing.assert_allclose(own.reshape(4, 4), table.T)
+    write_bif(network, tmp_path / "ours.bif")
+    assert models.DiscreteBayesianNetwork.load(str(tmp_path / "ours.bif")).check_model()
+    same(read_bif(tmp_path / "ours.bif"), network)
+
+
+def test_values_and_cut_points_survive(tmp_path):
+    states = ((1, 2, 10), (True, False), (0.5, 2.0), ("<= 1.5", "> 1.5"), ("a", "b"))
+    tables = tuple(np.full(len(own), 1 / len(own)) for own in states)
+    network = BayesianNetwork(
+        tuple("vwxyz"), states, ((),) * 5, tables, cuts={"y": np.array([1.5])}
+    )
+    write_bif(network, tmp_path / "n.bif")
+    found = read_bif(tmp_path / "n.bif")
+    same(found, network)
+    assert [[type(one) for one in own] for own in found.states] == [
+        [type(one) for one in own] for own in states
+    ]
+    np.testing.assert_array_equal(found.cuts["y"], [1.5])
+    assert found.cuts.keys() == {"y"}
+    # Of a file that an earlier version wrote the names are texts.
+    text = (tmp_path / "n.bif").read_text()
+    assert text.count("flwr_causal_cuts") == 1

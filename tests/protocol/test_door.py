@@ -634,5 +634,5 @@ def test_what_a_party_does_not_compute_with(values, words):
 
 
 def test_an_array_does_not_come_as_a_plain_value():
-    with pytest.raises(RefusedError, match="'members' .* as a plain value"):
+    with pytest.raises(RefusedError, match=r"'members' .* as a plain value"):
         door.asked(LISTS, records.request("lists", "method", 1, {"members": [7]}), SIZES)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Contract, Exchange
 
@@ -152,7 +153,9 @@ def _report(
     secure.check_demand(own.node, met=masked)
     options = records.behind("option-", config)
     guarantee, running = guarantee_of(kind.contract, options), _is_running(context, config)
-    table = own.shown(party.opened(private=guarantee is not None))
+    policy = Policy.from_dict(records.behind("policy-", config))
+    reading = policy.reading(states="states" in kind.contract.reports)
+    table = own.shown(party.opened(reading, private=guarantee is not None))
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and privacy.begin(context, options, guarantee, again=again)
     released = privacy.of_line(context, guarantee)
@@ -163,9 +166,8 @@ def _report(
     if guarantee is not None:
         own.check_budget(released)
         privacy.keep(context)
-    policy = Policy.from_dict(records.behind("policy-", config))
     shown = Source(party.name, lambda: table)
-    client = kind(shown, context, options=options)
+    client = kind(shown, context, options=options, columns=config.get("columns"))
     if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
             f"its node config states interventions, which '{client.contract.method}' does "
@@ -246,7 +248,8 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, guarantee, again=True)
-    table = _unchanged(source(context), context, own, private=guarantee is not None)
+    reading = setup.policy.reading(states="states" in kind.contract.reports)
+    table = _unchanged(source(context), context, own, reading, private=guarantee is not None)
     return kind(table, context, setup), requests
 
 
@@ -273,9 +276,11 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
     return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
-def _unchanged(source: Source, context: Context, own: PartyDoor, *, private: bool) -> Source:
+def _unchanged(
+    source: Source, context: Context, own: PartyDoor, reading: Reading, *, private: bool
+) -> Source:
     """Return the source with the table as it is now, which must be that of the schema exchange."""
-    table = own.shown(source.opened(private=private))
+    table = own.shown(source.opened(reading, private=private))
     check_digest(context.state, table, source.name)
     return replace(source, read=lambda: table)
 

@@ -14,6 +14,8 @@ from flwr.app import Message
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
+from flwr_causal.data.check.agreement import not_used_in_words
+from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
@@ -75,20 +77,18 @@ def exchange_schema(
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
     answers, failed, size = _present(method, grid, settle)
-    if failed:
-        raise FederationError(
-            "The schema exchange failed; training was not started. "
-            + "; ".join(failed.values())
-            + ". A node that was killed counts as connected for another minute."
-        )
-    # Node ids are random in each run: parties are ordered by what stays the same.
-    answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
-    answers, late = _with_unique_names(method, answers)
-    check_versions(answers)
-    check_errors(answers)
-    reports = {party.name: TableReport.from_dict(values) for party, values in answers}
-    _check_parts(reports)
-    parties = with_groups(method, [party for party, _ in answers])
+    _check_answered(failed)
+    parties, reports, late = _reported(method, answers)
+    dropped: dict[str, str] = {}
+    while unused := _unused(method, reports):
+        dropped |= unused
+        names = [name for name in columns_of(reports) if name not in unused]
+        nodes = [party.node_id for party in parties]
+        asked = ask_schema(method, grid, nodes, method.round_timeout, columns=names)
+        _check_answered(asked[1])
+        parties, reports, late = _reported(method, asked[0])
+        size += asked[2]
+    parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
     if method.secure_aggregation and not method.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
@@ -109,7 +109,13 @@ def exchange_schema(
             f"The run began without {name}, of which there are no totals: {reason}."
             for name, reason in missing.items()
         )
-    agreement = replace(agreement, warnings=(*late, *agreement.warnings))
+    for warning in (not_used := not_used_in_words(dropped)):
+        log(WARNING, warning)
+    agreement = replace(
+        agreement,
+        dropped={**dropped, **agreement.dropped},
+        warnings=(*late, *not_used, *agreement.warnings),
+    )
     log(
         INFO,
         "%d parties agree on %d columns, %d rows in all",
@@ -118,6 +124,57 @@ def exchange_schema(
         agreement.n,
     )
     return federation, agreement, size
+
+
+def _check_answered(failed: Mapping[int, str]) -> None:
+    """Raise a FederationError if a node did not answer, with the reasons."""
+    if failed:
+        raise FederationError(
+            "The schema exchange failed; training was not started. "
+            + "; ".join(failed.values())
+            + ". A node that was killed counts as connected for another minute."
+        )
+
+
+def _reported(
+    method: Method[Any], answers: list[tuple[Party, dict[str, Any]]]
+) -> tuple[list[Party], dict[str, TableReport], tuple[str, ...]]:
+    """Return the parties in their order, their reports by name, and warnings of their names."""
+    # Node ids are random in each run: parties are ordered by what stays the same.
+    answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
+    answers, late = _with_unique_names(method, answers)
+    check_versions(answers)
+    check_errors(answers)
+    reports = {party.name: TableReport.from_dict(values) for party, values in answers}
+    _check_parts(reports)
+    return [party for party, _ in answers], reports, late
+
+
+def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:
+    """Return the columns that the run does not use although their gaps cost rows, and why.
+
+    Where rows with missing values are left out, first the columns are chosen, and then the rows.
+    """
+    if not columns_asked(method, reports):
+        return {}
+    policy = method.policy
+    unused = unshared(reports) if policy.unshared_columns == "drop" else {}
+    unused = unused or dict(method.agree(reports).dropped)
+    return {
+        name: why
+        for name, why in unused.items()
+        if policy.text_columns != "drop"
+        or any(column.is_number for column in columns_of(reports)[name].values())
+    }
+
+
+def columns_asked(
+    method: Method[Any], reports: Mapping[str, TableReport]
+) -> dict[str, list[str]]:
+    """Return what a question for the schema says of the columns, given the parties' reports."""
+    if method.private or not method.policy.leaves_rows_out(method.schema_options):
+        return {}
+    return {"columns": [*columns_of(reports)]}
 
 
 def _present(
@@ -245,7 +302,7 @@ def ask_schema(
     grid: Grid,
     node_ids: Sequence[int],
     timeout: float,
-    **further: records.Scalar,
+    **further: records.Value,
 ) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
     """Ask nodes for their schema; a node that fails or whose answer is refused is asked again once.
 

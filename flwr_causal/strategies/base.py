@@ -168,6 +168,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         is an error.
     missing_values : {"fail", "drop"}, default "fail"
         What to do about missing or infinite values: fail with an error, or leave their rows out.
+    missing_texts : str, default ""
+        Texts that are missing values, separated by commas, such as "NA,?,-999": in every column,
+        beside empty fields. In columns of numbers NA, NaN, null, None and the like always are; in
+        columns of text they are states unless they are named here.
     constant_columns : {"fail", "drop"}, default "fail"
         What to do about columns with one value in the rows of all parties.
     text_columns : {"fail", "drop"}, default "fail"
@@ -205,6 +209,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     resume: bool = False
     row_id: str = ""
     missing_values: FailDrop = "fail"
+    missing_texts: str = ""
     constant_columns: FailDrop = "fail"
     text_columns: FailDrop = "fail"
     unshared_columns: FailDrop = "fail"

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.data.check.checks import columns_of, some, some_parties
+from flwr_causal.data.check.checks import columns_of, normal, some, some_parties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -554,7 +553,7 @@ def _like_states(held: Mapping[str, Holders]) -> list[str]:
 
 def _plain(state: str) -> str:
     """Return a state without blanks, in one case and one form of each letter and number."""
-    text = "".join(unicodedata.normalize("NFKC", state).casefold().split())
+    text = "".join(normal(state).casefold().split())
     if not NUMBER.fullmatch(text):
         return text
     return f"{float(text.replace(',', '.')) + 0.0:.15g}"  # which makes 0 of -0

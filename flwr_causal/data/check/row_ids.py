@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pandas import PeriodDtype
-from pandas.api.types import is_datetime64_any_dtype
+from pandas.api.types import is_datetime64_any_dtype, is_float_dtype
 from scipy.special import ndtri
 
 from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
@@ -71,6 +71,13 @@ def problem_of_ids(column: pd.Series) -> str:
         return (
             f"column {name!r} of ids has {missing} missing: give every row an id, or leave such "
             "rows out"
+        )
+    lost = int((column.abs() > LARGEST_EXACT).sum()) if is_float_dtype(column.dtype) else 0
+    if lost:
+        return (
+            f"column {name!r} of ids holds decimal numbers, {lost} of them beyond 2^53, where the "
+            "last digits are lost (as in a spreadsheet, or where an id was missing): take the ids "
+            "from their source again, as whole numbers or text"
         )
     doubled = int(column.duplicated().sum())
     if doubled:

@@ -16,7 +16,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
 from flwr_causal.data.read.pieces import open_table, open_table_cached, whole
-from flwr_causal.data.read.reading import Reading, as_read
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import SUFFIXES, read_table
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic.discrete import federated_discrete
@@ -97,7 +97,7 @@ def simulation(
     roles: Roles = NO_ROLES,
     *,
     by_cell: bool = False,
-    reading: Reading = Reading(),
+    reading: Reading = AS_THEY_ARE,
 ) -> Simulation:
     """Make or read the data of a simulated federation.
 

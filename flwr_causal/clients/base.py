@@ -18,7 +18,7 @@ from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.data.read.by_cell import read_by_cell
 from flwr_causal.data.read.pieces import LargeFile, joined, pieces, selected, whole
-from flwr_causal.data.read.reading import Reading, as_read
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
@@ -83,16 +83,17 @@ class Source:
     read_by_cell: Callable[[], Table] | None = None
     read_as: Callable[[Reading], Table] | None = None
 
-    def opened(self, reading: Reading = Reading(), *, private: bool) -> Table:
+    def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
         """Return the table for a run without or with epsilon."""
         if private and self.read_by_cell is not None:
             return self.read_by_cell()
         if not private and self.read_as is not None:
             return self.read_as(reading)
         table = self.read()
+        if not private and isinstance(table, LargeFile):
+            return replace(table, reading=reading)
         if not private:
-            large = isinstance(table, LargeFile)
-            return replace(table, reading=reading) if large else as_read(table, reading)
+            return as_read(whole(table), reading)
         return replace(table, by_cell=True) if isinstance(table, LargeFile) else read_by_cell(table)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from logging import ERROR
+from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,6 +176,11 @@ def _report(
     with single_threaded():
         described = _described(client, policy)
     own.check_report(described, table, policy, private=client.private)
+    for column in described.columns:
+        if column.stray and own.guarded:
+            # Rows and values are shown by commands that a person starts on this machine.
+            text = "Column %r is text, as %d of its values are no numbers: see flwr-causal check"
+            log(WARNING, text, column.name, column.stray)
     key: dict[str, Any] = {}
     if masked or (described.has_ids and config.get("pair-keys")):
         key = secure.offered(context, party.name, running=running)

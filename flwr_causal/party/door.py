@@ -117,7 +117,9 @@ class PartyDoor:
         """Return the table as runs see it, without the columns that the policy withholds."""
         if self.policy.columns.shows_all:
             return table
-        return selected(table, [one for one in table.columns if self.policy.columns.shows(str(one))])
+        return selected(
+            table, [one for one in table.columns if self.policy.columns.shows(str(one))]
+        )
 
     def check_question(self, contract: Contract, config: Mapping[str, Any]) -> None:
         """Check the terms of a run that asks for the schema, and that the question keeps to them.

@@ -168,9 +168,7 @@ def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str
     }
 
 
-def columns_asked(
-    method: Method[Any], reports: Mapping[str, TableReport]
-) -> dict[str, list[str]]:
+def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return what a question for the schema says of the columns, given the parties' reports."""
     if method.private or not method.policy.leaves_rows_out(method.schema_options):
         return {}

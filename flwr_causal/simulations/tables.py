@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.clients import Source
 from flwr_causal.clients.base import cached
 from flwr_causal.data.read.pieces import open_table, open_table_cached
-from flwr_causal.data.read.reading import Reading
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.protocol.schema import party_name
 
@@ -56,7 +56,7 @@ class Tables:
             return _source(context, self._opens[index])
         path = _stored(self._directory, index)
 
-        def opened(*, by_cell: bool = False, reading: Reading = Reading()) -> Table:
+        def opened(*, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
             kept: Table | Path = cached(context, "table", lambda: pickle.loads(path.read_bytes()))
             if isinstance(kept, Path):
                 return open_table_cached(kept, by_cell=by_cell, reading=reading)

@@ -348,7 +348,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
             Naming each party, column and remedy.
         """
         agreement = agree(reports, self.policy)
-        found = doubts(reports, agreement, self.expected)
+        found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     def complete(

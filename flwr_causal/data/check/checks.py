@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.data.check.policy import MOST_FRACTIONS
+from flwr_causal.data.interventions import split_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -337,8 +338,8 @@ def _spelled(name: str | None, wanted: str | None) -> str:
     if name is None or wanted is None or normal(name) != normal(wanted):
         return ""
     return (
-        f" (the names look the same, but their characters differ: {ascii(name)} here, "
-        f"{ascii(wanted)} there; unicodedata.normalize('NFKC', name) makes them equal)"
+        f" (the names look the same, but their characters differ: {name!a} here, "
+        f"{wanted!a} there; unicodedata.normalize('NFKC', name) makes them equal)"
     )
 
 
@@ -356,16 +357,20 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
             remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
-            found.add(party, name, problem, remedy)
+            if policy.text_columns == "keep":
+                remedy += ", or name it in the option categories if its numbers are codes"
+            found.add(party, name, problem, _strays(filled[party]) or remedy)
     elif not texts:
         return
     elif policy.text_columns == "drop":
-        found.dropped[name] = f"not numeric at {some_parties(texts)}"
+        strays = max(filled[party].stray for party in texts)
+        few = f" ({strays} values are no numbers)" if strays else ""
+        found.dropped[name] = f"not numeric at {some_parties(texts)}{few}"
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
             remedy = "convert it to numbers, or leave such columns out with text_columns='drop'"
-            found.add(party, name, problem, remedy)
+            found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
         first = filled[texts[0]].kind
         for party in texts:
@@ -374,6 +379,17 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
                 found.add(party, name, problem, "make it the same everywhere")
+
+
+def _strays(column: ColumnReport) -> str:
+    """Return the remedy where most values of a column of text are numbers; "" for other text."""
+    if not column.stray:
+        return ""
+    is_none, it = ("is no number", "it") if column.stray == 1 else ("are no numbers", "them")
+    return (
+        f"{column.stray} of its values {is_none}: correct {it} (flwr-causal check FILE, on the "
+        "party's machine, shows row and value)"
+    )
 
 
 def _check_values(
@@ -464,8 +480,10 @@ def _check_states(
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{number}, {limit}"
         problem += f" (too many at {some_parties(others)} too)" if others else ""
+        if name in split_names(policy.numbers):
+            problem = "it is declared as numbers, which this method takes as intervals only"
         remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
-        found.add(party, name, problem, remedy)
+        found.add(party, name, problem, _strays(filled[party]) or remedy)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
         problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"

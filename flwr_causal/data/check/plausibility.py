@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.data.check.checks import columns_of, normal, some, some_parties
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.interventions import split_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,7 +93,10 @@ class Expected:
 
 
 def doubts(
-    reports: Mapping[str, TableReport], agreement: Agreement, expected: Expected
+    reports: Mapping[str, TableReport],
+    agreement: Agreement,
+    expected: Expected,
+    policy: Policy | None = None,
 ) -> tuple[str, ...]:
     """Return what is implausible about the agreed columns; nothing is an error.
 
@@ -103,7 +108,10 @@ def doubts(
         Of these reports.
     expected : Expected
         What the method takes for granted.
+    policy : Policy, optional
+        That of the agreement. Default: the default policy.
     """
+    policy = policy or Policy()
     columns = columns_of(reports)
     held = {name: columns[name] for name in agreement.names}
     dominated = _dominated(held)
@@ -125,9 +133,10 @@ def doubts(
         *_row_numbers(reports, held),
         *_without_values(reports, held),
         *_states_that_are_names(held),
-        *_like_states(held),
+        *_like_states(held, split_names(policy.categories)),
         *_like_missing(held),
         *_other_states(held),
+        *_nominal_numbers(agreement, held, policy),
     )
 
 
@@ -509,31 +518,68 @@ def _places(held: Mapping[str, Holders], striking: Callable[[str, str], bool]) -
 
 
 def _other_states(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of parties that have as many states as another one, and none of those of any other."""
-    where = []
+    """Warn of states that one party alone has, and of parties that have none of the others'."""
+    alone: list[str] = []
+    single: list[str] = []
     for name, holders in held.items():
         states = {party: set(column.states) for party, column in holders.items() if column.states}
-        parties = []
+        unlike, own_states = [], []
         for party, own in states.items():
             others = [theirs for other, theirs in states.items() if other != party]
-            alone = not any(own & theirs for theirs in others)
-            if alone and len(own) > 1 and any(len(theirs) == len(own) for theirs in others):
-                parties.append(party)
-        if parties:
-            where.append(f"{name!r} (at {some_parties(parties)})")
-    if not where:
+            apart = len(own) > 1 and not any(own & theirs for theirs in others)
+            if apart and any(len(theirs) == len(own) for theirs in others):
+                unlike.append(party)
+            # Where each party has one state only, it is no state that the others lack.
+            elif own.difference(*others) and max(map(len, states.values())) > 1 and others:
+                own_states.append(party)
+        for found, parties in ((alone, unlike), (single, own_states)):
+            if parties:
+                found.append(f"{name!r} (at {some_parties(parties)})")
+    warnings = []
+    if alone:
+        warnings.append(
+            f"Some columns have at a party none of the states that they have at the others: "
+            f"{some(alone)}. The same states may be written in another way there, and then count "
+            "as different. Write them alike at all parties."
+        )
+    if single:
+        warnings.append(
+            f"Some columns have at a party a state that no other party has: {some(single)}. The "
+            "states may be coded in another way there, as 1 and 2 for 0 and 1, or be misspelt: "
+            "write them alike at all parties. A rare state may well be at one party only."
+        )
+    return warnings
+
+
+def _nominal_numbers(
+    agreement: Agreement, held: Mapping[str, Holders], policy: Policy
+) -> list[str]:
+    """Warn of numbers that are categories because they are few, where others stay numbers."""
+    if not policy.discretize:
+        return []
+    declared = split_names(policy.categories)
+    named = [
+        name
+        for name, states in zip(agreement.names, agreement.states, strict=True)
+        if len(states) > 2
+        and name not in declared
+        and all(column.kind == "numeric" for column in held[name].values())
+    ]
+    if not named:
         return []
     return [
-        f"Some columns have at a party none of the states that they have at the others: "
-        f"{some(where)}. The same states may be written in another way there, and then count as "
-        "different. Write them alike at all parties."
+        f"Some columns of numbers have so few different values that they are taken for categories "
+        f"without an order: {some(map(repr, named))}. If they count or measure something, name "
+        "them in the option numbers; if they are codes, in categories."
     ]
 
 
-def _like_states(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of states that differ in spelling only. The states themselves are not named."""
+def _like_states(held: Mapping[str, Holders], codes: Sequence[str]) -> list[str]:
+    """Warn of states that differ in spelling only, but for declared codes. They are not named."""
     where = []
     for name, holders in held.items():
+        if name in codes:
+            continue
         alike: dict[str, set[str]] = {}
         for column in holders.values():
             for state in column.states:
@@ -547,7 +593,8 @@ def _like_states(held: Mapping[str, Holders]) -> list[str]:
     return [
         "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
         f"the same number, as '1.0' and '1', and count as different: {some(where)}. Write them "
-        "alike at all parties."
+        "alike at all parties; or name a column of codes in the option categories, and a column of "
+        "numbers in numbers."
     ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.read.by_cell import pieces_by_cell, read_by_cell
-from flwr_causal.data.read.reading import Reading, as_read
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import (
     check_widths,
     delimited_pieces,
@@ -67,7 +67,7 @@ class LargeFile:
     columns: pd.Index
     version: tuple[int, int]
     by_cell: bool = False
-    reading: Reading = Reading()
+    reading: Reading = AS_THEY_ARE
 
     def __len__(self) -> int:
         return len(self.whole) if self._rows_in_pieces is None else self._rows_in_pieces
@@ -189,7 +189,7 @@ def _with_names(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
     return frame if kept.all() else frame.loc[:, kept]
 
 
-def open_table(source: Any, *, by_cell: bool = False, reading: Reading = Reading()) -> Table:
+def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
     """Read a table as :func:`~flwr_causal.data.read.tables.read_table` does, or open a large file.
 
     Parameters
@@ -224,7 +224,7 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = Reading
 
 
 def open_table_cached(
-    path: str | Path, *, by_cell: bool = False, reading: Reading = Reading()
+    path: str | Path, *, by_cell: bool = False, reading: Reading = AS_THEY_ARE
 ) -> Table:
     """Open a file as :func:`open_table` does, once per process while the file is unchanged.
 

@@ -59,6 +59,10 @@ class Reading(NamedTuple):
     codes: int = 0
 
 
+#: The reading of a run that says nothing.
+AS_THEY_ARE = Reading()
+
+
 def typed(column: pd.Series, codes: int = 0) -> pd.Series:
     """Return a column of texts as what its texts are: numbers, truth values, or text.
 
@@ -91,12 +95,28 @@ def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:
     if len(plain) and (places >= 0).all() and all(map(_WHOLE.fullmatch, plain)):
         values = [int(text) for text in plain]
         least, most = min(values), max(values)
-        if -(2**63) <= least and most < 2**64 and (most < 2**63 or least >= 0):
+        if least >= -(2**63) and most < 2**64 and (most < 2**63 or least >= 0):
             kind = np.int64 if most < 2**63 else np.uint64
             return pd.Series(np.array(values, dtype=kind)[places], column.index)
         return column  # only the texts have all digits
     numbers = [np.nan if text in MISSING else float(text) for text in plain]
     return pd.Series(np.array([*numbers, np.nan])[places], column.index)
+
+
+def is_stray(text: str) -> bool:
+    """Return whether a text among numbers is neither a number nor a mark of a missing value."""
+    plain = text.strip()
+    return not (_NUMBER.fullmatch(plain) or plain in MISSING)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_spelled(text: str) -> bool:
+    """Return whether a text is a number in another spelling than that of a number's state: 007."""
+    return is_number(text) and (not _WHOLE.fullmatch(text) or str(int(text)) != text)
 
 
 def are_codes(texts: Iterable[str]) -> bool:
@@ -179,8 +199,9 @@ def _names_a_state(value: Any) -> bool:
 
 def missing_texts(column: pd.Series) -> dict[str, int]:
     """Return how often each text stands for a missing value in a column of texts, "" if empty."""
-    counts = {"": int(column.isna().sum())}
-    if not is_text(typed(column)):
-        found = column[column.notna()].map(str.strip)
-        counts |= found[found.isin(MISSING)].value_counts().to_dict()
-    return {text: count for text, count in counts.items() if count}
+    found = column.fillna("")
+    if is_text(typed(column)):
+        found = found[found == ""]
+    plain = found.map(str.strip)
+    counts = plain[plain.isin({"", *MISSING})].value_counts()
+    return {str(text): int(count) for text, count in counts.items()}

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
 import numpy as np
 import pandas as pd
 
-from flwr_causal.data.read.reading import Reading, as_read, is_text, typed, with_columns
+from flwr_causal.data.read.reading import (
+    AS_THEY_ARE,
+    Reading,
+    as_read,
+    is_text,
+    missing_texts,
+    typed,
+    with_columns,
+)
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
@@ -45,9 +53,7 @@ EXACT: dict[str, Any] = (
 )
 
 
-def read_table(
-    source: Source | Sequence[Source], reading: Reading = Reading()
-) -> pd.DataFrame:
+def read_table(source: Source | Sequence[Source], reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
     """Read a table of samples (rows) and variables (columns).
 
     Parameters
@@ -345,7 +351,7 @@ def parquet_file(path: Path) -> Any:
     return ParquetFile(path, buffer_size=2**16, pre_buffer=False)
 
 
-def read_delimited(path: Path, separator: str, reading: Reading = Reading()) -> pd.DataFrame:
+def read_delimited(path: Path, separator: str, reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
     """Read a delimited text file (UTF-8, with a header line; perhaps compressed by gzip).
 
     Numbers are parsed to the nearest float64. Repeated names in the header are kept.
@@ -379,7 +385,7 @@ def delimited_pieces(
     path: Path,
     separator: str,
     rows_of_piece: Callable[[int], int] | None,
-    reading: Reading = Reading(),
+    reading: Reading = AS_THEY_ARE,
 ) -> Iterator[pd.DataFrame]:
     """Read a delimited text file in pieces of some rows, which follow from the number of columns.
 
@@ -442,6 +448,19 @@ def check_widths(path: Path, separator: str) -> None:
     """
     with _unreadable_text(path):
         _check_fields(path, separator, len(_header(path, separator)))
+
+
+def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
+    """Return by column how often each text of a delimited file stands for a missing value.
+
+    An empty field is "". Other files have no such texts.
+    """
+    with naming(path):
+        if not (separator := separator_of(path)):
+            return {}
+        header = _header(path, separator)
+        frame = read_delimited(path, separator, Reading(categories=tuple(header)))
+    return {str(name): missing_texts(column) for name, column in frame.items()}
 
 
 @contextmanager

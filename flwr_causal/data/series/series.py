@@ -55,7 +55,8 @@ class Layout:
     time_column : str, default ""
         The column of times: numbers or dates, ascending in steps of equal length within each
         series, up to 10 % of jitter. Dates at one time of day in their own time zone are days,
-        also where a clock change makes one of 23 hours. Default: the rows of a series are in temporal order, one step apart.
+        also where a clock change makes one of 23 hours. Default: the rows of a series are in
+        temporal order, one step apart.
     gaps : {"fail", "split"}, default "fail"
         The effect of a longer step, or of a row with a missing value: an error, or the start of a
         new series after the gap.

@@ -356,10 +356,11 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
         there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
-            remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
+            why = _strays(filled[party]) or "a stray word makes text of a column of numbers"
+            remedy = f"make it the same everywhere ({why})"
             if policy.text_columns == "keep":
                 remedy += ", or name it in the option categories if its numbers are codes"
-            found.add(party, name, problem, _strays(filled[party]) or remedy)
+            found.add(party, name, problem, remedy)
     elif not texts:
         return
     elif policy.text_columns == "drop":
@@ -387,8 +388,8 @@ def _strays(column: ColumnReport) -> str:
         return ""
     is_none, it = ("is no number", "it") if column.stray == 1 else ("are no numbers", "them")
     return (
-        f"{column.stray} of its values {is_none}: correct {it} (flwr-causal check FILE, on the "
-        "party's machine, shows row and value)"
+        f"{column.stray} of its values {is_none}: correct {it}; flwr-causal check FILE, on the "
+        "party's machine, shows row and value"
     )
 
 

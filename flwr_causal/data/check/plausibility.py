@@ -529,9 +529,12 @@ def _other_states(held: Mapping[str, Holders]) -> list[str]:
             apart = len(own) > 1 and not any(own & theirs for theirs in others)
             if apart and any(len(theirs) == len(own) for theirs in others):
                 unlike.append(party)
-            # Where each party has one state only, it is no state that the others lack.
-            elif own.difference(*others) and max(map(len, states.values())) > 1 and others:
-                own_states.append(party)
+            # States of its own alone, as of its wards, are a party's right.
+            elif any(own & theirs for theirs in others):
+                # Other doubts are about a state in another spelling, or that is none.
+                known = {*MISSING, *map(_plain, [name, *set().union(*others)])}
+                if not known.issuperset(map(_plain, own)):
+                    own_states.append(party)
         for found, parties in ((alone, unlike), (single, own_states)):
             if parties:
                 found.append(f"{name!r} (at {some_parties(parties)})")

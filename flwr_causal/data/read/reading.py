@@ -98,7 +98,7 @@ def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:
         if least >= -(2**63) and most < 2**64 and (most < 2**63 or least >= 0):
             kind = np.int64 if most < 2**63 else np.uint64
             return pd.Series(np.array(values, dtype=kind)[places], column.index)
-        return column  # only the texts have all digits
+        return pd.Series(np.array(values, dtype=object)[places], column.index)
     numbers = [np.nan if text in MISSING else float(text) for text in plain]
     return pd.Series(np.array([*numbers, np.nan])[places], column.index)
 

@@ -17,6 +17,7 @@ from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Sour
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from flwr.app import Array
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Contract, Exchange
@@ -173,9 +173,13 @@ def _report(
             f"its node config states interventions, which '{client.contract.method}' does "
             f"not use: use {USERS}, or take them out"
         )
+    names_only = bool(config.get("names-only"))
     with single_threaded():
-        described = _described(client, policy)
-    own.check_report(described, table, policy, private=client.private)
+        if names_only:
+            described = TableReport.of_names(client.table().columns)
+        else:
+            described = _described(client, policy)
+    own.check_report(described, table, policy, private=client.private or names_only)
     for column in described.columns:
         if column.stray and own.guarded:
             # Rows and values are shown by commands that a person starts on this machine.

@@ -17,7 +17,7 @@ from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 Kind = Literal["numeric", "boolean", "category", "other"]
@@ -152,6 +152,12 @@ class TableReport:
     withheld: bool = False
     ids_problem: str = ""
     ids_kind: str = ""
+
+    @classmethod
+    def of_names(cls, names: Iterable[object]) -> TableReport:
+        """Return a report that depends on nothing but the names of the columns."""
+        columns = tuple(ColumnReport(str(name), "numeric") for name in names)
+        return cls(0, 0, columns, has_sums=False, withheld=True)
 
     @property
     def has_rows(self) -> bool:

@@ -88,7 +88,10 @@ def exchange_schema(
         unused = _unused(method, reports)
     while first or unused:
         dropped |= unused
-        names = [name for name in columns_of(reports) if name not in unused]
+        # Where no column is left, the reports on all of them say why.
+        names = [name for name in columns_of(reports) if name not in unused] or [
+            *columns_of(reports)
+        ]
         nodes, first = [party.node_id for party, _ in answers], {}
         answers, failed, more = ask_schema(method, grid, nodes, method.round_timeout, columns=names)
         _check_answered(failed)

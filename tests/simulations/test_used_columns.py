@@ -126,6 +126,14 @@ def test_columns_that_are_used_cost_their_rows_and_others_are_an_error_as_ever()
         agreement_of("moments", with_gaps(parts), unshared_columns="drop", text_columns="drop")
 
 
+def test_columns_that_no_two_parties_share_are_named():
+    parts = [
+        one.rename(columns={name: f"{name}{k}" for name in NAMES}) for k, one in enumerate(tables())
+    ]
+    with pytest.raises(DataError, match="no column is left to train on: 'a0' is not in the table"):
+        agreement_of("moments", parts, **DROP)
+
+
 def test_an_interrupted_run_asks_for_the_same_columns(tmp_path):
     given = with_gaps(tables())
     options = {"max_rounds": 6, **DROP}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -136,6 +137,7 @@ def doubts(
         *_like_states(held, split_names(policy.categories)),
         *_like_missing(held),
         *_other_states(held),
+        *_other_codes(reports, held),
         *_nominal_numbers(agreement, held, policy),
     )
 
@@ -552,6 +554,45 @@ def _other_states(held: Mapping[str, Holders]) -> list[str]:
             "write them alike at all parties. A rare state may well be at one party only."
         )
     return warnings
+
+
+def _other_codes(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
+    """Warn of columns of two successive whole numbers that are others at some parties."""
+    where = []
+    for name, holders in held.items():
+        lower = {
+            party: code
+            for party, column in holders.items()
+            if not column.states and (code := _lower_code(reports[party], column)) is not None
+        }
+        usual, _ = Counter(lower.values()).most_common(1)[0] if lower else (0, 0)
+        others = [party for party, code in lower.items() if code != usual]
+        if others:
+            where.append(f"{name!r} (at {some_parties(others)})")
+    if not where:
+        return []
+    return [
+        "Some columns have two codes, and other ones at some parties, as 1 and 2 for 0 and 1: "
+        f"{some(where)}. Write them alike at all parties."
+    ]
+
+
+def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
+    """Return k where the values of a column are k and k + 1, by their mean and squares."""
+    if not report.has_sums or report.level_rows is not None or not column.squares > 0:
+        return None
+    rows = report.rows - (0 if report.dropped_rows else column.missing)
+    # Of shares p and 1 - p the variance is p (1 - p), and the mean k + p.
+    root = 1 - 4 * column.squares / rows
+    if root < -SAME:
+        return None
+    for share in ((1 - max(root, 0.0) ** 0.5) / 2, (1 + max(root, 0.0) ** 0.5) / 2):
+        code = round(column.mean - share)
+        counted = share * rows
+        exact = abs(column.mean - share - code) < SAME * max(1, abs(code))
+        if exact and abs(counted - round(counted)) < SAME * rows:
+            return code
+    return None
 
 
 def _nominal_numbers(

@@ -343,3 +343,24 @@ def test_codes_that_are_declared_need_no_other_spelling():
     reports = {name: describe(f, KEEP, states=True) for name, f in given.items()}
     policy = replace(KEEP, categories="sex")
     assert doubts(reports, agree(reports, policy), Expected(), policy) == ()
+
+
+@pytest.mark.parametrize("shift", [1, -3, 1000])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_two_codes_that_are_others_at_one_party(shift, share):
+    given = tables(rows=200)
+    rng = np.random.default_rng(1)
+    for frame in given.values():
+        frame["sex"] = (rng.random(200) < share).astype(int)
+    assert warned(given) == ()
+    given["p1"]["sex"] += shift
+    if shift == 1000:  # the levels lie far apart, too
+        assert any("'sex' (at party 'p1')" in text for text in warned(given) if "codes" in text)
+    else:
+        found = [text for text in warned(given) if "two codes" in text]
+        assert len(found) == 1
+        assert "'sex' (at party 'p1')" in found[0]
+    # Three codes, or fractions, are not judged by their mean.
+    for values in (rng.integers(0, 3, 200), rng.random(200)):
+        given["p1"]["sex"] = values
+        assert not any("two codes" in text for text in warned(given))

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
 
@@ -323,6 +324,11 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """How problems of the data are handled."""
         own = {f.name for f in fields(self)} & {f.name for f in fields(Policy)}
         return Policy(**{name: getattr(self, name) for name in own})
+
+    @property
+    def reading(self) -> Reading:
+        """How the parties' tables are read."""
+        return self.policy.reading(states="states" in self.contract.reports)
 
     @property
     def role_columns(self) -> tuple[str, ...]:

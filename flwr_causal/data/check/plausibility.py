@@ -583,10 +583,11 @@ def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
         return None
     rows = report.rows - (0 if report.dropped_rows else column.missing)
     # Of shares p and 1 - p the variance is p (1 - p), and the mean k + p.
-    root = 1 - 4 * column.squares / rows
-    if root < -SAME:
+    inside = 1 - 4 * column.squares / rows
+    if inside < -SAME:
         return None
-    for share in ((1 - max(root, 0.0) ** 0.5) / 2, (1 + max(root, 0.0) ** 0.5) / 2):
+    root = math.sqrt(max(inside, 0.0))
+    for share in ((1 - root) / 2, (1 + root) / 2):
         code = round(column.mean - share)
         counted = share * rows
         exact = abs(column.mean - share - code) < SAME * max(1, abs(code))

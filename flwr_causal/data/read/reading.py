@@ -80,7 +80,9 @@ def typed(column: pd.Series, codes: int = 0) -> pd.Series:
         return column
     if all(map(_NUMBER.fullmatch, present)):
         if len(present) <= codes and are_codes(present):
-            return column
+            return column.mask(
+                column.isin([text for text in texts if str(text).strip() in MISSING])
+            )
         return _from_texts(column, places, plain)
     if all(text in _FLAGS for text in present):
         values: list[Any] = [_FLAGS.get(text, np.nan) for text in plain]

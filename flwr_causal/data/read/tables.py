@@ -378,7 +378,27 @@ def read_delimited(path: Path, separator: str, reading: Reading = AS_THEY_ARE) -
     # A short row has a missing value in the last column: otherwise no row is short.
     if frame.iloc[:, -1].isna().any():
         check_widths(path, separator)
-    return frame
+    return _with_codes(path, separator, frame, reading) if reading.codes else frame
+
+
+def _with_codes(path: Path, separator: str, frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+    """Return a table in which columns of few numbers are text where these are spelled as codes."""
+    few = tuple(
+        name
+        for name, column in frame.items()
+        if name not in reading.numbers
+        and pd.api.types.is_numeric_dtype(column.dtype)
+        and column.nunique() <= reading.codes
+    )
+    if not few:
+        return frame
+    (texts,) = delimited_pieces(path, separator, None, Reading(categories=few))
+    changed = {
+        place: column
+        for place, (name, column) in enumerate(texts.items())
+        if name in few and is_text(typed(column, reading.codes))
+    }
+    return as_read(with_columns(frame, changed), reading)
 
 
 def delimited_pieces(
@@ -408,8 +428,7 @@ def delimited_pieces(
             # Which other texts are missing values depends on the column, see `typed`.
             keep_default_na=False,
             na_values=[""],
-            # The spelling of codes is known from texts alone.
-            dtype=str if reading.codes else texts,
+            dtype=texts,
             # With low_memory a column is parsed in chunks, some to numbers and others to texts.
             low_memory=False,
             iterator=True,
@@ -429,7 +448,7 @@ def delimited_pieces(
 def _as_named(frame: pd.DataFrame, header: list[str], reading: Reading) -> pd.DataFrame:
     """Return columns of delimited text, by number, as what their texts are, with their names."""
     changed = {
-        place: typed(column, 0 if name in reading.numbers else reading.codes)
+        place: typed(column)
         for place, (name, (_, column)) in enumerate(zip(header, frame.items(), strict=True))
         if name not in reading.categories and is_text(column)
     }

@@ -81,6 +81,13 @@ def test_codes_are_told_by_two_spellings_of_one_number(write, texts, codes):
     assert read_table(path, Reading(categories=("x",)))["x"].tolist() == texts
 
 
+def test_among_codes_marks_of_missing_values_are_missing(write):
+    frame = read_table(write("x,y\n007,1\nNA,2\n7,3\n,4\n"), Reading(codes=64))
+    assert frame["x"].isna().tolist() == [False, True, False, True]
+    assert frame["x"].tolist()[::2] == ["007", "7"]
+    assert frame["y"].dtype == np.int64
+
+
 def test_declared_columns_are_the_same_from_every_source(write, tmp_path):
     frame = pd.DataFrame({"code": ["007", "12"], "age": ["30", "41.5"], "n": [1.0, -999.0]})
     frame.to_parquet(tmp_path / "t.parquet")

@@ -384,7 +384,7 @@ def read_delimited(path: Path, separator: str, reading: Reading = AS_THEY_ARE) -
 def _with_codes(path: Path, separator: str, frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
     """Return a table in which columns of few numbers are text where these are spelled as codes."""
     few = tuple(
-        name
+        str(name)
         for name, column in frame.items()
         if name not in reading.numbers
         and pd.api.types.is_numeric_dtype(column.dtype)
@@ -394,9 +394,9 @@ def _with_codes(path: Path, separator: str, frame: pd.DataFrame, reading: Readin
         return frame
     (texts,) = delimited_pieces(path, separator, None, Reading(categories=few))
     changed = {
-        place: column
+        place: found
         for place, (name, column) in enumerate(texts.items())
-        if name in few and is_text(typed(column, reading.codes))
+        if name in few and is_text(found := typed(column, reading.codes))
     }
     return as_read(with_columns(frame, changed), reading)
 

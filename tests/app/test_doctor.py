@@ -234,7 +234,7 @@ def test_a_stray_cell_is_shown_on_the_partys_machine(tmp_path):
     frame = pd.read_csv(tmp_path / "a.csv").astype(object)
     frame.loc[4, "y"] = "1,5"
     frame.to_csv(tmp_path / "a.csv", index=False)
-    text = " ".join(problems(examine(node_config=config)))
+    text = " ".join(problems(examine(node_config=config), "note"))
     assert "column 'y': '1,5' in row 5 is no number" in text
 
 

@@ -126,10 +126,10 @@ def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
         yield Finding("ok", subject, f"{text}, {missing} of them with missing values")
         for column, row, value in islice(stray_cells(table, report), SHOWN_CELLS):
             yield Finding(
-                "problem",
+                "note",
                 subject,
                 f"column {column!r}: {value!r} in row {row} is no number, as most of the column is",
-                "Correct it: the column counts as text until then.",
+                "Correct it, unless the column holds codes: it counts as text.",
             )
         if looks:
             yield Finding(

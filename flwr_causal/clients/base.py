@@ -317,7 +317,7 @@ class CausalClient(NumPyClient):
     @property
     def other_columns(self) -> tuple[str, ...]:
         """The columns that the client needs and that are no variables."""
-        return self.role_columns
+        return (SERIES, *self.role_columns)
 
     @property
     def has_time(self) -> bool:

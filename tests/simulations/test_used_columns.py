@@ -89,6 +89,18 @@ def test_gaps_of_a_column_that_others_lack_split_no_series(method):
     same(found, simulate(method.split()[0], parts, text_columns="drop", **options))
 
 
+@pytest.mark.parametrize("method", SERIES)
+def test_series_of_a_list_stay_apart(method):
+    def halves(parts):
+        return [[one[:30], one[30:]] for one in parts]
+
+    parts, options = tables(), {**METHODS[method], **DROP}
+    found = simulate(method.split()[0], halves(with_gaps(parts)), **options)
+    same(found, simulate(method.split()[0], halves(parts), **options))
+    whole = agreement_of(method.split()[0], parts, **options)
+    assert found.total_rows < whole.n  # each series loses the rows of its first lag
+
+
 @pytest.mark.parametrize("how", ["secure", "large", "empty", "categories"])
 def test_however_tables_are_held(tmp_path, monkeypatch, how):
     parts, method, options = tables(), "moments", dict(DROP)

@@ -20,12 +20,12 @@ from flwr_causal.strategies.fedpc.fedpc import FedPC
 NAMES = ["ward", "age", "dose", "outcome", "days"]
 
 
-@pytest.fixture(scope="module")
 def of_training(run):
     """The warnings of a run but that of doses, of which there are three."""
     return [one for one in run.warnings if "without an order: 'dose'" not in one]
 
 
+@pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
     n = 400

@@ -26,9 +26,10 @@ from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
-from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.pieces import open_table
+from flwr_causal.data.read.tables import texts_of_missing
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
     import click
     import pandas as pd
+
+    from flwr_causal.data.check.report import TableReport
 
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
@@ -183,6 +186,13 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Look at tables, and at what each method says of them."""
+    tables = {path: open_table(path) for path in data}
+    reports = {path: describe(table) for path, table in tables.items()}
+    stray = [
+        {"table": str(path), "column": name, "row": row, "value": value}
+        for path, table in tables.items()
+        for name, row, value in stray_cells(table, reports[path])
+    ]
     columns = [
         {
             "table": str(path),
@@ -194,17 +204,26 @@ def check(
             "constant": column.distinct_one,
             "copy_of": None if column.copy_of is None else report.names[column.copy_of],
         }
-        for path, report in ((path, describe(open_table(path))) for path in data)
+        for path, report in reports.items()
         for column in report.columns
     ]
     verdicts = {one: _verdict(one, data, option) for one in method or registry.METHODS}
     if as_json:
-        _print_json({"columns": columns, "methods": verdicts})
+        _print_json({"columns": columns, "stray": stray, "methods": verdicts})
     else:
         table = Table(*columns[0], box=None) if columns else Table()
         for row in columns:
             table.add_row(*(_shown(value) for value in row.values()))
         Console().print(table)
+        for path, own in reports.items():
+            _echo_missing(path, own)
+        for cell in stray[:SHOWN_CELLS]:
+            typer.echo(
+                "{table}, column {column!r}: {value!r} in row {row} is no number, as most of the "
+                "column is".format(**cell)
+            )
+        if len(stray) > SHOWN_CELLS:
+            typer.echo(f"... and {len(stray) - SHOWN_CELLS} more such values; --json lists all")
         alike: dict[tuple[str, ...], list[str]] = {}
         for one, verdict in verdicts.items():
             alike.setdefault((verdict["error"], *verdict["warnings"]), []).append(one)
@@ -214,6 +233,18 @@ def check(
                 _wrapped(text, "  ")
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
+
+
+def _echo_missing(path: Path, report: TableReport) -> None:
+    """Say which texts of a file stand for missing values, where there are others than none."""
+    if not any(column.missing for column in report.columns):
+        return
+    for name, texts in texts_of_missing(path).items():
+        if texts.keys() - {""}:
+            listed = ", ".join(
+                f"{count} {repr(text) if text else 'empty fields'}" for text, count in texts.items()
+            )
+            typer.echo(f"{path}, column {name!r}: missing values are {listed}")
 
 
 def _verdict(method: str, data: Sequence[Path], option: Sequence[str]) -> dict[str, Any]:

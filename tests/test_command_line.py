@@ -196,6 +196,17 @@ def test_check_says_what_each_method_would_say(files):
     assert "1 of 3 rows have missing or infinite values" in shown.stdout
 
 
+def test_check_shows_stray_cells_and_the_texts_of_missing_values(files):
+    rows = [f"{k},{'12,5' if k == 7 else k / 2},{k if k % 4 else 'NA'}" for k in range(20)]
+    files[1].write_text("\n".join(["x,y,z", *rows]).replace("12,5", '"12,5"') + "\n")
+    shown = call("check", *files, "-m", "moments")
+    assert f"{files[1]}, column 'y': '12,5' in row 8 is no number" in shown.stdout
+    assert f"{files[1]}, column 'z': missing values are 5 'NA'" in shown.stdout
+    assert "1 of its values is no number" in " ".join(shown.stdout.split())
+    stray = json.loads(call("check", *files, "-m", "moments", "--json").stdout)["stray"]
+    assert stray == [{"table": str(files[1]), "column": "y", "row": 8, "value": "12,5"}]
+
+
 def test_compare_names_the_edges_that_differ(tmp_path):
     bare = dict.fromkeys(("rounds", "bytes_sent", "bytes_received", "schema_bytes"), 0)
     first = CausalGraph.from_array([[0, 2, 0], [0, 0, 1.5], [0, 0, 0]], "abc")

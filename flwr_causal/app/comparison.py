@@ -16,6 +16,7 @@ from flwr_causal.core.circuits.distribution import chosen_classes
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import CausalError, DataError
@@ -197,7 +198,7 @@ def calibration(shares: FloatArray, truth: IntArray) -> list[dict[str, float]]:
     ]
 
 
-def query_table(path: str, row_id: str = ROW_ID) -> pd.DataFrame:
+def query_table(path: str, row_id: str = ROW_ID, reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
     """Read the rows of a query: one table, or a directory of tables to be joined by their ids.
 
     Raises
@@ -210,8 +211,8 @@ def query_table(path: str, row_id: str = ROW_ID) -> pd.DataFrame:
         files = sorted(file for file in place.iterdir() if file.is_file())
         if not files:
             raise DataError(f"The directory '{path}', which the option 'query' names, is empty.")
-        return joined_tables([read_table(file) for file in files], row_id)
-    return read_table(place)
+        return joined_tables([read_table(file, reading) for file in files], row_id)
+    return read_table(place, reading)
 
 
 def answers(model: Any, rows: pd.DataFrame, row_id: str = ROW_ID) -> pd.DataFrame:

@@ -102,7 +102,7 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
             run.truth, run.metrics = truth, compare(truth, run.graph)
         return
     what = (data, len(run.parties), strategy.data, Roles.of(strategy))
-    tables, made, test = simulation(*what, by_cell=strategy.private)
+    tables, made, test = simulation(*what, by_cell=strategy.private, reading=strategy.reading)
     truth = truth or made
     run.truth = None if run.graph is None else truth
     run.metrics = judged(run.model if run.graph is None else run.graph, truth, test)
@@ -118,7 +118,7 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy[Any]) -> None:
     """Evaluate a fitted circuit on the rows of the query while its parties are connected."""
     if job.query:
         row_id = Roles.of(strategy).row_id
-        rows = query_table(job.query, row_id)
+        rows = query_table(job.query, row_id, strategy.reading)
         run.answers = answers(run.model, rows, row_id)
         run.metrics["query"] = circuit_scores(run.model, rows, run.answers)
 

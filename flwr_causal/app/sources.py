@@ -16,6 +16,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
 from flwr_causal.data.read.pieces import open_table, open_table_cached, whole
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import SUFFIXES, read_table
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.data.synthetic.discrete import federated_discrete
@@ -96,6 +97,7 @@ def simulation(
     roles: Roles = NO_ROLES,
     *,
     by_cell: bool = False,
+    reading: Reading = AS_THEY_ARE,
 ) -> Simulation:
     """Make or read the data of a simulated federation.
 
@@ -110,6 +112,8 @@ def simulation(
     by_cell : bool, default False
         Whether the files of a directory are read as a run with epsilon needs it. Which rows of a
         single table a party is dealt depends on all of them in any case.
+    reading : Reading, optional
+        What the run says about columns that may be read in several ways.
 
     Raises
     ------
@@ -117,7 +121,7 @@ def simulation(
         If the data cannot be read, or cannot be divided among this number of parties.
     """
     if kind is DataKind.TABLE:
-        tables = _mixed_tables(config, num_parties, roles)
+        tables = _mixed_tables(config, num_parties, roles, reading)
         parties, test = hold_out(tables, config.test_share, config.seed, roles.row_id)
         return Simulation(parties, test=test)
     if not config.data:
@@ -125,17 +129,22 @@ def simulation(
     path = _path_of(config)
     if path.is_dir():
         files = _tables_in(path, num_parties)
-        return Simulation([whole(open_table(file, by_cell=by_cell)) for file in files])
+        opened = [open_table(file, by_cell=by_cell, reading=reading) for file in files]
+        return Simulation([whole(table) for table in opened])
     if kind is DataKind.SERIES:
-        return Simulation(deal_series(read_table(path), num_parties, roles.series_column))
-    return Simulation(_dealt(read_table(path), config, num_parties))
+        return Simulation(deal_series(read_table(path, reading), num_parties, roles.series_column))
+    return Simulation(_dealt(read_table(path, reading), config, num_parties))
 
 
-def _mixed_tables(config: DataConfig, num_parties: int, roles: Roles) -> list[pd.DataFrame]:
+def _mixed_tables(
+    config: DataConfig, num_parties: int, roles: Roles, reading: Reading
+) -> list[pd.DataFrame]:
     example = EXAMPLES.get(config.data)
     if example is None and _path_of(config).is_dir():
-        return [read_table(file) for file in _tables_in(_path_of(config), num_parties)]
-    frame = read_table(_path_of(config)) if example is None else example()
+        return [read_table(file, reading) for file in _tables_in(_path_of(config), num_parties)]
+    frame = (
+        read_table(_path_of(config), reading) if example is None else as_read(example(), reading)
+    )
     if config.setting == "horizontal":
         return _dealt(frame, config, num_parties)
     target = target_in(frame.columns, roles.target)
@@ -238,6 +247,7 @@ def source_of(context: Context) -> Source:
             party_name(context),
             lambda: made().tables[index],
             read_by_cell=lambda: made(by_cell=True).tables[index],
+            read_as=lambda reading: made(reading=reading).tables[index],
         )
     name = party_name(context)
     wanted = data_config(context.run_config).data
@@ -248,4 +258,5 @@ def source_of(context: Context) -> Source:
         partial(open_table_cached, path),
         wanted,
         partial(open_table_cached, path, by_cell=True),
+        lambda reading: open_table_cached(path, reading=reading),
     )

@@ -17,7 +17,8 @@ from flwr_causal.clients.privacy import public_report
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.data.read.by_cell import read_by_cell
-from flwr_causal.data.read.pieces import LargeFile, joined, pieces, whole
+from flwr_causal.data.read.pieces import LargeFile, joined, pieces, selected, whole
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
@@ -71,20 +72,29 @@ class Source:
         Returns the table of a run with epsilon: the same columns, as ``open_table(...,
         by_cell=True)`` reads them, so that no row changes how another one is read. Default: the
         cells of what ``read`` returns, of which the types may depend on all rows.
+    read_as : callable, optional
+        Returns the table as ``open_table(..., reading=reading)`` reads it, given a
+        :class:`~flwr_causal.data.read.reading.Reading`. Default: what ``read`` returns, of which
+        numbers have lost the spelling that they had in a file.
     """
 
     name: str
     read: Callable[[], Table]
     table: str = ""
     read_by_cell: Callable[[], Table] | None = None
+    read_as: Callable[[Reading], Table] | None = None
 
-    def opened(self, *, private: bool) -> Table:
+    def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
         """Return the table for a run without or with epsilon."""
         if private and self.read_by_cell is not None:
             return self.read_by_cell()
+        if not private and self.read_as is not None:
+            return self.read_as(reading)
         table = self.read()
+        if not private and isinstance(table, LargeFile):
+            return replace(table, reading=reading)
         if not private:
-            return table
+            return as_read(whole(table), reading)
         return replace(table, by_cell=True) if isinstance(table, LargeFile) else read_by_cell(table)
 
 
@@ -161,6 +171,8 @@ class CausalClient(NumPyClient):
         What the parties agreed on; None during the schema exchange.
     options : mapping, optional
         The strategy's ``schema_options``, during the schema exchange.
+    columns : collection of str, optional
+        The columns that the run will use, during the schema exchange; default: all.
 
     Attributes
     ----------
@@ -213,7 +225,9 @@ class CausalClient(NumPyClient):
         context: Context,
         setup: Setup | None = None,
         options: Mapping[str, Any] | None = None,
+        columns: Collection[str] | None = None,
     ) -> None:
+        self._columns = columns
         self.source = source
         self.context = context
         self._setup = setup
@@ -269,6 +283,9 @@ class CausalClient(NumPyClient):
     def table(self) -> Table:
         """Return the party's table without ids: a DataFrame, or a file that is not in memory.
 
+        Where rows with missing values are left out, it has no column that is not used: its gaps
+        are no reason to leave a row out.
+
         Raises
         ------
         DataError
@@ -282,7 +299,26 @@ class CausalClient(NumPyClient):
                 "has no time: join them to one table, or use a method for time series"
             )
         ids = name_of_ids(table.columns, self._row_id)
-        return whole(table).drop(columns=ids) if ids and ids not in self.role_columns else table
+        used = self._used_columns()
+        kept = [
+            name
+            for name in table.columns
+            if (used is None or name in used or name in self.other_columns)
+            and (name != ids or name in self.role_columns)
+        ]
+        return selected(table, kept)
+
+    def _used_columns(self) -> Collection[str] | None:
+        """Return the columns that the run uses, where their gaps decide about rows; None: all."""
+        if self._setup is None:
+            return self._columns
+        leaves_out = self._setup.policy.leaves_rows_out(self.options) and not self.private
+        return self._setup.names if leaves_out else None
+
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The columns that the client needs and that are no variables."""
+        return (SERIES, *self.role_columns)
 
     @property
     def has_time(self) -> bool:

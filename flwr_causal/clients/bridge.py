@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from logging import ERROR
+from logging import ERROR, WARNING
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Sour
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from flwr.app import Array
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.bundle import Part
     from flwr_causal.protocol.exchange import Contract, Exchange
 
@@ -153,7 +154,9 @@ def _report(
     secure.check_demand(own.node, met=masked)
     options = records.behind("option-", config)
     guarantee, running = guarantee_of(kind.contract, options), _is_running(context, config)
-    table = own.shown(party.opened(private=guarantee is not None))
+    policy = Policy.from_dict(records.behind("policy-", config))
+    reading = policy.reading(states="states" in kind.contract.reports)
+    table = own.shown(party.opened(reading, private=guarantee is not None))
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and privacy.begin(context, options, guarantee, again=again)
     released = privacy.of_line(context, guarantee)
@@ -165,17 +168,25 @@ def _report(
         own.check_budget(released)
         about |= released
         privacy.keep(context)
-    policy = Policy.from_dict(records.behind("policy-", config))
     shown = Source(party.name, lambda: table)
-    client = kind(shown, context, options=options)
+    client = kind(shown, context, options=options, columns=config.get("columns"))
     if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
             f"its node config states interventions, which '{client.contract.method}' does "
             f"not use: use {USERS}, or take them out"
         )
+    names_only = bool(config.get("names-only"))
     with single_threaded():
-        described = _described(client, policy)
-    own.check_report(described, table, policy, private=client.private)
+        if names_only:
+            described = TableReport.of_names(client.table().columns)
+        else:
+            described = _described(client, policy)
+    own.check_report(described, table, policy, private=client.private or names_only)
+    for column in described.columns:
+        if column.stray and own.guarded:
+            # Rows and values are shown by commands that a person starts on this machine.
+            text = "Column %r is text, as %d of its values are no numbers: see flwr-causal check"
+            log(WARNING, text, column.name, column.stray)
     key: dict[str, Any] = {}
     if masked or (described.has_ids and config.get("pair-keys")):
         key = secure.offered(context, party.name, running=running)
@@ -254,7 +265,8 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, guarantee, again=True)
-    table = _unchanged(source(context), context, own, private=guarantee is not None)
+    reading = setup.policy.reading(states="states" in kind.contract.reports)
+    table = _unchanged(source(context), context, own, reading, private=guarantee is not None)
     client = kind(table, context, setup)
     if guarantee is None:
         own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
@@ -284,9 +296,11 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
     return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
-def _unchanged(source: Source, context: Context, own: PartyDoor, *, private: bool) -> Source:
+def _unchanged(
+    source: Source, context: Context, own: PartyDoor, reading: Reading, *, private: bool
+) -> Source:
     """Return the source with the table as it is now, which must be that of the schema exchange."""
-    table = own.shown(source.opened(private=private))
+    table = own.shown(source.opened(reading, private=private))
     check_digest(context.state, table, source.name)
     return replace(source, read=lambda: table)
 

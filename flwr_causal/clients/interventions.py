@@ -27,6 +27,11 @@ class InterventionClient(LinearClient):
     Their strategy is an :class:`~flwr_causal.strategies.interventions.InterventionStrategy`.
     """
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The columns that are needed and are no variables, that of the targets among them."""
+        return (*super().other_columns, self._target_column)
+
     def table(self) -> Table:
         """Return the party's table without the column that names targets."""
         name, table = self._target_column, super().table()

@@ -30,7 +30,7 @@ from flwr_causal.core.privacy.release import (
 )
 from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.data.check.columns import all_columns
-from flwr_causal.data.check.report import ColumnReport, TableReport
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.read.cells import numbers_of_column
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
@@ -175,8 +175,7 @@ def public_report(context: Context, table: Table) -> TableReport:
             "its node config states interventions, which a run with epsilon does not use: take "
             "them out"
         )
-    columns = tuple(ColumnReport(str(name), "numeric") for name in table.columns)
-    return TableReport(0, 0, columns, has_sums=False, withheld=True)
+    return TableReport.of_names(table.columns)
 
 
 def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:

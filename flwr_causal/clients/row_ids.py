@@ -10,6 +10,7 @@ from flwr_causal.data.check.row_ids import (
     checked_ids,
     hashed_ids,
     hashes_of_rows,
+    kind_of_ids,
     name_of_ids,
     problem_of_ids,
 )
@@ -41,8 +42,11 @@ class RowIdClient(CausalClient):
         Ids that repeat matter where columns differ only, which a party alone does not know.
         """
         ids = self._id_column()
-        problem = "" if ids is None else problem_of_ids(ids)
-        return replace(report, has_ids=ids is not None, ids_problem=problem)
+        if ids is None:
+            return report
+        return replace(
+            report, has_ids=True, ids_problem=problem_of_ids(ids), ids_kind=kind_of_ids(ids)
+        )
 
     @property
     def held_names(self) -> tuple[str, ...]:

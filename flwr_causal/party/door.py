@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
 
-from flwr_causal.data.read.pieces import whole
+from flwr_causal.data.read.pieces import selected
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers, named_like_one
 from flwr_causal.party.node_config import NodeConfig, check_keys
@@ -117,8 +117,9 @@ class PartyDoor:
         """Return the table as runs see it, without the columns that the policy withholds."""
         if self.policy.columns.shows_all:
             return table
-        kept = [name for name in table.columns if self.policy.columns.shows(str(name))]
-        return table if len(kept) == len(table.columns) else whole(table)[kept]
+        return selected(
+            table, [one for one in table.columns if self.policy.columns.shows(str(one))]
+        )
 
     def check_question(self, contract: Contract, config: Mapping[str, Any]) -> None:
         """Check the terms of a run that asks for the schema, and that the question keeps to them.

@@ -291,7 +291,7 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
     if not 0 <= rows <= MOST_ROWS:
         raise RefusedError(f"the report says that the table has {report['rows']} rows")
     # Of a report that withholds its rows, "distinct" tells of named states only.
-    for key in ("missing", "infinite", *(() if report.get("withheld") else ("distinct",))):
+    for key in ("missing", "infinite", "stray", *(() if report.get("withheld") else ("distinct",))):
         if max(report.get(key, []), default=0) > rows:
             raise RefusedError(f"'{key}' is {max(report[key])} for a column of {rows} rows")
     _check_remainders(report)

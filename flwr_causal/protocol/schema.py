@@ -91,6 +91,13 @@ FACTS = (
     Fact("kinds", "numeric, boolean, category or other", "text", "column"),
     Fact("missing", "number of missing values", "count", "column"),
     Fact("infinite", "number of infinite values", "count", "column"),
+    Fact(
+        "stray",
+        "of a column of text most of whose values are numbers, how many are none; neither which "
+        "nor where",
+        "count",
+        "column",
+    ),
     Fact("distinct-one", "whether the kept rows hold one value only", "flag", "column"),
     Fact(
         "copy-of", "the first column with the same values in every kept row", "position", "column"
@@ -171,7 +178,19 @@ FACTS = (
         "interventions",
     ),
     Fact("has-ids", "whether there is a column of ids", "flag", part="ids"),
-    Fact("ids-problem", "how many ids are missing or repeat, if any", "text", part="ids"),
+    Fact(
+        "ids-problem",
+        "how many ids are missing, repeat or have lost digits, if any",
+        "text",
+        part="ids",
+    ),
+    Fact(
+        "ids-kind",
+        "whether the ids are numbers, text, or text of digits that no number is written as, such "
+        "as 007",
+        "text",
+        part="ids",
+    ),
 )
 #: What every report has.
 REQUIRED = tuple(fact.key for fact in FACTS[7:] if fact.part is None)

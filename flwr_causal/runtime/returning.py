@@ -20,6 +20,7 @@ from flwr_causal.runtime.schema import (
     ask_schema,
     check_errors,
     check_versions,
+    columns_asked,
     is_another,
 )
 
@@ -66,8 +67,9 @@ def find_returned(
     if not unknown:
         return found
     timeout = min(method.round_timeout, PATIENCE)
+    columns = columns_asked(method, federation.reports)
     answers, failed, size = ask_schema(
-        method, grid, unknown, timeout, exchange=federation.setup.exchange
+        method, grid, unknown, timeout, exchange=federation.setup.exchange, **columns
     )
     for reason in failed.values():
         log(WARNING, "A node that has just come gives no schema (%s)", reason)
@@ -151,7 +153,8 @@ def reconnected(
         asked.update(new)
         # A private release is not drawn again.
         resumed = {"resumed": 1} if method.private else {}
-        answers, _, size = ask_schema(method, grid, new, timeout, **resumed)
+        columns = columns_asked(method, reports)
+        answers, _, size = ask_schema(method, grid, new, timeout, **resumed, **columns)
         num_bytes += size
         own = [answer for answer in answers if _place_of(answer[0], absent)]
         check_versions(own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from logging import INFO, WARNING
@@ -14,6 +15,8 @@ from flwr.app import Message
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
+from flwr_causal.data.check.agreement import not_used_in_words
+from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
@@ -74,21 +77,28 @@ def exchange_schema(
     FederationError
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
-    answers, failed, size = _present(method, grid, settle)
-    if failed:
-        raise FederationError(
-            "The schema exchange failed; training was not started. "
-            + "; ".join(failed.values())
-            + ". A node that was killed counts as connected for another minute."
-        )
-    # Node ids are random in each run: parties are ordered by what stays the same.
-    answers.sort(key=lambda pair: (pair[0].partition_id, pair[0].name, pair[0].node_id))
-    answers, late = _with_unique_names(method, answers)
-    check_versions(answers)
-    check_errors(answers)
-    reports = {party.name: TableReport.from_dict(values) for party, values in answers}
-    _check_parts(reports)
-    parties = with_groups(method, [party for party, _ in answers])
+    first = {"names-only": 1} if _needs_names(method) else {}
+    answers, failed, size = _present(method, grid, settle, **first)
+    _check_answered(failed)
+    dropped: dict[str, str] = {}
+    if first:
+        unused = unshared(reports := _names_reported(answers))
+    else:
+        parties, reports, late = _reported(method, answers)
+        unused = _unused(method, reports)
+    while first or unused:
+        dropped |= unused
+        # Where no column is left, the reports on all of them say why.
+        names = [name for name in columns_of(reports) if name not in unused] or [
+            *columns_of(reports)
+        ]
+        nodes, first = [party.node_id for party, _ in answers], {}
+        answers, failed, more = ask_schema(method, grid, nodes, method.round_timeout, columns=names)
+        _check_answered(failed)
+        size += more
+        parties, reports, late = _reported(method, answers)
+        unused = _unused(method, reports)
+    parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
     if method.secure_aggregation and not method.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
@@ -109,7 +119,13 @@ def exchange_schema(
             f"The run began without {name}, of which there are no totals: {reason}."
             for name, reason in missing.items()
         )
-    agreement = replace(agreement, warnings=(*late, *agreement.warnings))
+    for warning in (not_used := not_used_in_words(dropped)):
+        log(WARNING, warning)
+    agreement = replace(
+        agreement,
+        dropped={**dropped, **agreement.dropped},
+        warnings=(*late, *not_used, *agreement.warnings),
+    )
     log(
         INFO,
         "%d parties agree on %d columns, %d rows in all",
@@ -120,8 +136,79 @@ def exchange_schema(
     return federation, agreement, size
 
 
+def _check_answered(failed: Mapping[int, str]) -> None:
+    """Raise a FederationError if a node did not answer, with the reasons."""
+    if failed:
+        raise FederationError(
+            "The schema exchange failed; training was not started. "
+            + "; ".join(failed.values())
+            + ". A node that was killed counts as connected for another minute."
+        )
+
+
+def _reported(
+    method: Method[Any], answers: list[tuple[Party, dict[str, Any]]]
+) -> tuple[list[Party], dict[str, TableReport], tuple[str, ...]]:
+    """Return the parties in their order, their reports by name, and warnings of their names."""
+    answers.sort(key=_order)
+    answers, late = _with_unique_names(method, answers)
+    check_versions(answers)
+    check_errors(answers)
+    reports = {party.name: TableReport.from_dict(values) for party, values in answers}
+    _check_parts(reports)
+    return [party for party, _ in answers], reports, late
+
+
+def _needs_names(method: Method[Any]) -> bool:
+    """Return whether the names of columns are asked for first.
+
+    Where rows with missing values are left out, first the columns are chosen, and then the rows.
+    """
+    drops = method.policy.unshared_columns == "drop"
+    return drops and not method.private and method.policy.leaves_rows_out(method.schema_options)
+
+
+def _names_reported(answers: list[tuple[Party, dict[str, Any]]]) -> dict[str, TableReport]:
+    """Return the reports on names of columns, by party."""
+    answers.sort(key=_order)
+    check_versions(answers)
+    check_errors(answers)
+    several = Counter(party.name for party, _ in answers)
+    return {
+        party.name if several[party.name] == 1 else f"{party.name} ({party.node_id})": (
+            TableReport.from_dict(values)
+        )
+        for party, values in answers
+    }
+
+
+def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
+    """Return the key of the parties' order. Node ids, which are random in each run, come last."""
+    party = answer[0]
+    return party.partition_id, party.name, party.node_id
+
+
+def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:
+    """Return the columns that are not used although their gaps have cost rows, and why."""
+    if not columns_asked(method, reports):
+        return {}
+    return {
+        name: why
+        for name, why in method.agree(reports).dropped.items()
+        if method.policy.text_columns != "drop"
+        or any(column.is_number for column in columns_of(reports)[name].values())
+    }
+
+
+def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
+    """Return what a question for the schema says of the columns, given the parties' reports."""
+    if method.private or not method.policy.leaves_rows_out(method.schema_options):
+        return {}
+    return {"columns": [*columns_of(reports)]}
+
+
 def _present(
-    method: Method[Any], grid: Grid, settle: float
+    method: Method[Any], grid: Grid, settle: float, **further: records.Value
 ) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
     """Wait for enough nodes, and ask them for their schema, see :func:`ask_schema`.
 
@@ -137,7 +224,7 @@ def _present(
     expected = [name for part in text.split(",") if (name := part.strip())]
     if not expected:
         node_ids = _connected(grid, method.min_available_nodes, settle, timeout)
-        return ask_schema(method, grid, node_ids, timeout)
+        return ask_schema(method, grid, node_ids, timeout, **further)
     deadline = time.monotonic() + timeout
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}
     size, said = 0, ""
@@ -146,7 +233,7 @@ def _present(
         answers = {node_id: answers[node_id] for node_id in answers if node_id in connected}
         new = [node_id for node_id in connected if node_id not in answers]
         if new:
-            found, failed, more = ask_schema(method, grid, new, timeout)
+            found, failed, more = ask_schema(method, grid, new, timeout, **further)
             answers |= {party.node_id: (party, values) for party, values in found}
             size += more
             if failed:
@@ -245,7 +332,7 @@ def ask_schema(
     grid: Grid,
     node_ids: Sequence[int],
     timeout: float,
-    **further: records.Scalar,
+    **further: records.Value,
 ) -> tuple[list[tuple[Party, dict[str, Any]]], dict[int, str], int]:
     """Ask nodes for their schema; a node that fails or whose answer is refused is asked again once.
 
@@ -299,7 +386,7 @@ def ask_schema(
                 continue
             size += records.reply_bytes(reply)
             try:
-                answers[node_id] = _answer(method, reply)
+                answers[node_id] = _answer(method, reply, names_only="names-only" in further)
             except door.RefusedError as error:
                 failed[node_id] = str(error)
         waiting = [node_id for node_id in waiting if node_id not in answers]
@@ -315,7 +402,9 @@ def _terms(method: Method[Any]) -> dict[str, Any]:
     return {"terms": terms, "signature": signed(terms, own_run(), options.get("signing_key"))}
 
 
-def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]:
+def _answer(
+    method: Method[Any], reply: Message, *, names_only: bool
+) -> tuple[Party, dict[str, Any]]:
     """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
     values: dict[str, Any] = records.config_of(reply.content)
@@ -334,7 +423,8 @@ def _answer(method: Method[Any], reply: Message) -> tuple[Party, dict[str, Any]]
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.reports, method.policy.max_states)
             report = TableReport.from_dict(values)
-            if report.withheld is not (method.secure_aggregation or method.withholds_totals):
+            withheld = names_only or method.secure_aggregation or method.withholds_totals
+            if report.withheld is not withheld:
                 raise door.RefusedError(
                     "it withholds its numbers"
                     if report.withheld

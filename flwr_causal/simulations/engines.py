@@ -151,7 +151,7 @@ def simulate(
         run.truth = _without_dropped(truth, run.graph.names)
         run.metrics = compare(run.truth, run.graph)
         # Metrics on the pooled rows, which only a simulation has.
-        rows = (read_table(party) for party in parties)
+        rows = (read_table(party, strategy.reading) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
     if strategy.output_dir:
         run.save(strategy.output_dir, influence=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.clients import Source
 from flwr_causal.clients.base import cached
 from flwr_causal.data.read.pieces import open_table, open_table_cached
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.protocol.schema import party_name
 
@@ -55,17 +56,22 @@ class Tables:
             return _source(context, self._opens[index])
         path = _stored(self._directory, index)
 
-        def opened(*, by_cell: bool = False) -> Table:
+        def opened(*, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
             kept: Table | Path = cached(context, "table", lambda: pickle.loads(path.read_bytes()))
             if isinstance(kept, Path):
-                return open_table_cached(kept, by_cell=by_cell)
-            return open_table(kept, by_cell=True) if by_cell else kept
+                return open_table_cached(kept, by_cell=by_cell, reading=reading)
+            return open_table(kept, by_cell=by_cell, reading=reading)
 
         return _source(context, opened)
 
 
 def _source(context: Context, opened: Callable[..., Table]) -> Source:
-    return Source(party_name(context), opened, read_by_cell=partial(opened, by_cell=True))
+    return Source(
+        party_name(context),
+        opened,
+        read_by_cell=partial(opened, by_cell=True),
+        read_as=lambda reading: opened(reading=reading),
+    )
 
 
 def _stored(directory: str, index: int) -> Path:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
 
@@ -169,6 +170,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
         is an error.
     missing_values : {"fail", "drop"}, default "fail"
         What to do about missing or infinite values: fail with an error, or leave their rows out.
+    missing_texts : str, default ""
+        Texts that are missing values, separated by commas, such as "NA,?,-999": in every column,
+        beside empty fields. In columns of numbers NA, NaN, null, None and the like always are; in
+        columns of text they are states unless they are named here.
     constant_columns : {"fail", "drop"}, default "fail"
         What to do about columns with one value in the rows of all parties.
     text_columns : {"fail", "drop"}, default "fail"
@@ -206,6 +211,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     resume: bool = False
     row_id: str = ""
     missing_values: FailDrop = "fail"
+    missing_texts: str = ""
     constant_columns: FailDrop = "fail"
     text_columns: FailDrop = "fail"
     unshared_columns: FailDrop = "fail"
@@ -321,6 +327,11 @@ class CausalStrategy(FedAvg, Method[StateT]):
         return Policy(**{name: getattr(self, name) for name in own})
 
     @property
+    def reading(self) -> Reading:
+        """How the parties' tables are read."""
+        return self.policy.reading(states="states" in self.contract.reports)
+
+    @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables: that of ids; subclasses add to it."""
         return (self.row_id or ROW_ID,)
@@ -344,7 +355,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
             Naming each party, column and remedy.
         """
         agreement = agree(reports, self.policy)
-        found = doubts(reports, agreement, self.expected)
+        found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     def complete(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 #: Options about values that reports tell of, which a private report does not.
-OF_REPORTS = ("text_columns", "constant_columns", "duplicate_columns")
+OF_REPORTS = ("text_columns", "constant_columns", "duplicate_columns", "missing_texts")
 #: A column fits where its mean is at most so many scales from the centre, and its standard
 #: deviation is between these many scales.
 FAR, LEAST_SPREAD = 2.0, 0.25

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr_causal.data.check.checks import some_parties
 from flwr_causal.errors import DataError, FederationError
 
 if TYPE_CHECKING:
@@ -19,10 +20,22 @@ def check_ids(reports: Mapping[str, TableReport]) -> None:
     Raises
     ------
     DataError
-        Naming the parties whose ids are missing or repeat.
+        Naming the parties whose ids are missing, repeat, have lost digits, or are text of digits
+        where they are numbers at others.
     """
     problems = {party: report.ids_problem for party, report in reports.items()}
     named = [f"{party}: {problem}" for party, problem in problems.items() if problem]
+    of_kind = {
+        kind: [party for party, report in reports.items() if report.ids_kind == kind]
+        for kind in ("numbers", "digits")
+    }
+    if all(of_kind.values()):
+        named.append(
+            f"the ids are numbers at {some_parties(of_kind['numbers'])}, and text in the spelling "
+            f"of codes at {some_parties(of_kind['digits'])}, as '007', which is not the id 7: make "
+            "them numbers at all parties, without leading zeros; or, if the zeros matter, text at "
+            "all parties (in Parquet files; in a CSV file digits are numbers)"
+        )
     if named:
         raise DataError(
             "The parties hold different columns, and rows cannot be matched; training was not "

@@ -229,6 +229,15 @@ def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
     assert {one.split(":")[0] for one in problems(examine())} == {"disk"}
 
 
+def test_a_stray_cell_is_shown_on_the_partys_machine(tmp_path):
+    config = node(tmp_path)
+    frame = pd.read_csv(tmp_path / "a.csv").astype(object)
+    frame.loc[4, "y"] = "1,5"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    text = " ".join(problems(examine(node_config=config), "note"))
+    assert "column 'y': '1,5' in row 5 is no number" in text
+
+
 def test_settings_alone_say_what_the_node_would_say(tmp_path):
     def said(config):
         found = examine(node_config=config, settings=True)

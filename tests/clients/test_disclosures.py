@@ -45,7 +45,9 @@ SCHEMA = {
     "rows": None,
     "dropped-rows": None,
     "has-sums": None,
-    **dict.fromkeys(["names", "kinds", "missing", "infinite", "distinct-one", "copy-of"], D),
+    **dict.fromkeys(
+        ["names", "kinds", "missing", "infinite", "stray", "distinct-one", "copy-of"], D
+    ),
     **dict.fromkeys(["means", "remainders", "squares"], D),
 }
 RELATIONS = dict.fromkeys(["combination-of", "dominated"], D)

@@ -24,6 +24,7 @@ WHOLE = replace(
     level_rows=2,
     has_ids=True,
     ids_problem="column 'a' of ids has 1 that repeat",
+    ids_kind="digits",
     notes=("one series",),
     step="1 days",
     targets=((), ("a",)),

@@ -20,6 +20,11 @@ from flwr_causal.strategies.fedpc.fedpc import FedPC
 NAMES = ["ward", "age", "dose", "outcome", "days"]
 
 
+def of_training(run):
+    """The warnings of a run but that of doses, of which there are three."""
+    return [one for one in run.warnings if "without an order: 'dose'" not in one]
+
+
 @pytest.fixture(scope="module")
 def table():
     rng = np.random.default_rng(0)
@@ -62,7 +67,7 @@ def test_the_tree_is_that_of_the_joined_rows(table, parties):
     found = pairs(vertical(table, *groups))
     alike(found, joined(table), table)
     assert found.num_rows == len(table)
-    assert found.warnings == []
+    assert of_training(found) == []
     # The dependence on a column of another party is there: of the wards' means 50, 55 and 60.
     given = pd.DataFrame({"ward": ["a", "c"]})
     low, high = found.model.moments("age", given)[0]
@@ -199,9 +204,9 @@ def test_classes_of_few_rows_leave_no_party(table):
     left_out = pairs(tables, target="outcome", minimum_count=4)
     row = pd.DataFrame({"outcome": ["rare"]})
     assert kept.model.log_likelihood(row) == pytest.approx(np.log(3 / 400), abs=1e-9)
-    assert kept.warnings == []
+    assert of_training(kept) == []
     assert left_out.model.log_likelihood(row) == -np.inf
-    (warning,) = left_out.warnings
+    (warning,) = of_training(left_out)
     assert "3 rows are not counted: fewer than 4 (minimum_count)" in warning
     assert "'outcome'" in warning
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from flwr_causal.app import methods
 from flwr_causal.app.doctor.finding import Finding
 from flwr_causal.compat import node_config_of
 from flwr_causal.core.circuits.learners.by_name import NAMES
-from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
 from flwr_causal.party.identifiers import identifiers
@@ -123,6 +124,13 @@ def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
         rows = report.rows + report.dropped_rows
         text = f"{path}: {rows} rows, {len(names)} columns that runs see"
         yield Finding("ok", subject, f"{text}, {missing} of them with missing values")
+        for column, row, value in islice(stray_cells(table, report), SHOWN_CELLS):
+            yield Finding(
+                "note",
+                subject,
+                f"column {column!r}: {value!r} in row {row} is no number, as most of the column is",
+                "Correct it, unless the column holds codes: it counts as text.",
+            )
         if looks:
             yield Finding(
                 "problem",

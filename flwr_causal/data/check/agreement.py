@@ -166,7 +166,7 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
         variance=variance,
         dropped=dict(findings.dropped),
         warnings=(
-            *(f"column {name!r} is not used: {why}" for name, why in findings.dropped.items()),
+            *not_used_in_words(findings.dropped),
             *findings.warnings,
         ),
         states=tuple(findings.states.get(name, ()) for name in names) if has_states else (),
@@ -227,10 +227,15 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
         dropped={**agreement.dropped, **dict.fromkeys(constant, why)},
         warnings=(
             *agreement.warnings,
-            *(f"column {name!r} is not used: {why}" for name in constant),
+            *not_used_in_words(dict.fromkeys(constant, why)),
         ),
         total=total.rows,
     )
+
+
+def not_used_in_words(dropped: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the warnings of columns that are left out, by column the reason."""
+    return tuple(f"column {name!r} is not used: {why}" for name, why in dropped.items())
 
 
 def _kept(values: Sequence[T], kept: BoolArray) -> tuple[T, ...]:

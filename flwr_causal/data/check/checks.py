@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.data.check.policy import MOST_FRACTIONS
+from flwr_causal.data.interventions import split_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -143,11 +145,8 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     _check_levels(reports, found)
     _check_duplicate_names(reports, found)
     _check_shared(reports, columns, policy, found)
-    shared = {
-        name: holders
-        for name, holders in columns.items()
-        if len(holders) == len(reports) or policy.unshared_columns == "keep"
-    }
+    lacked = unshared(reports) if policy.unshared_columns != "keep" else {}
+    shared = {name: holders for name, holders in columns.items() if name not in lacked}
     # Columns that some parties lack are checked too: one error lists all problems.
     for name, holders in columns.items():
         if name not in found.dropped:
@@ -209,6 +208,19 @@ def columns_of(reports: Mapping[str, TableReport]) -> dict[str, Holders]:
     return columns
 
 
+def unshared(reports: Mapping[str, TableReport]) -> dict[str, str]:
+    """Return the columns that some parties lack, and which."""
+    lacking = {
+        name: [party for party in reports if party not in holders]
+        for name, holders in columns_of(reports).items()
+    }
+    return {
+        name: f"not in the table of {some_parties(parties)}"
+        for name, parties in lacking.items()
+        if parties
+    }
+
+
 def some(entries: Iterable[str], most: int = NAMED_COLUMNS) -> str:
     """List a few entries, and say how many more there are."""
     listed = list(entries)
@@ -217,8 +229,8 @@ def some(entries: Iterable[str], most: int = NAMED_COLUMNS) -> str:
 
 
 def letters(name: str) -> str:
-    """Return the letters and digits of a name, in one case."""
-    return "".join(character for character in name.casefold() if character.isalnum())
+    """Return the letters and digits of a name, in one case and one form of each character."""
+    return "".join(character for character in normal(name).casefold() if character.isalnum())
 
 
 def some_parties(parties: Iterable[str]) -> str:
@@ -277,14 +289,16 @@ def _check_shared(
     found: Findings,
 ) -> None:
     """Find columns that some parties lack; the smaller group of parties gets the problem."""
+    if policy.unshared_columns == "keep":
+        return
+    lacked = unshared(reports)
+    if policy.unshared_columns == "drop":
+        found.dropped |= lacked
+        return
     renamed = set()  # by the remedy of a name that more parties have
-    for name, holders in columns.items():
+    for name in lacked:
+        holders = columns[name]
         lacking = [party for party in reports if party not in holders]
-        if not lacking or policy.unshared_columns == "keep":
-            continue
-        if policy.unshared_columns == "drop":
-            found.dropped[name] = f"not in the table of {some_parties(lacking)}"
-            continue
         remedy = (
             "or use only the columns that all share with unshared_columns='drop', or give all "
             "tables ids of their rows (row_id), by which 'moments' (numbers), 'fedges' with "
@@ -294,6 +308,7 @@ def _check_shared(
             for party in lacking:
                 similar = _similar(name, reports[party], columns, len(reports))
                 hint = f"rename its column {similar!r}" if similar else "add it"
+                hint += _spelled(similar, name)
                 renamed.add((party, similar))
                 problem = f"missing, but there at {some_parties(holders)}"
                 found.add(party, name, problem, f"{hint}, {remedy}")
@@ -303,6 +318,7 @@ def _check_shared(
                     continue
                 similar = _similar(name, reports[lacking[0]], columns, len(reports))
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
+                hint += _spelled(name, similar)
                 problem = f"not in the table of {some_parties(lacking)}"
                 found.add(party, name, problem, f"{hint}, {remedy}")
 
@@ -317,24 +333,45 @@ def _similar(
     return None
 
 
+def _spelled(name: str | None, wanted: str | None) -> str:
+    """Return how two names that look the same are spelled, in words; "" for all others."""
+    if name is None or wanted is None or normal(name) != normal(wanted):
+        return ""
+    return (
+        f" (the names look the same, but their characters differ: {name!a} here, "
+        f"{wanted!a} there; unicodedata.normalize('NFKC', name) makes them equal)"
+    )
+
+
+def normal(text: str) -> str:
+    """Return a text in the form in which what looks the same is the same."""
+    return unicodedata.normalize("NFKC", text)
+
+
 def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) -> None:
     """Find columns that are no numbers, or numbers here and text there."""
     texts = [party for party, column in filled.items() if not column.is_number]
     numbers = [party for party in filled if party not in texts]
     if texts and numbers:
+        there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
         for party in texts:
-            problem = f"holds {WORDS[filled[party].kind]}, but numbers at {some_parties(numbers)}"
-            remedy = "make it the same everywhere (a stray word makes text of a column of numbers)"
+            problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
+            why = _strays(filled[party]) or "a stray word makes text of a column of numbers"
+            remedy = f"make it the same everywhere ({why})"
+            if policy.text_columns == "keep":
+                remedy += ", or name it in the option categories if its numbers are codes"
             found.add(party, name, problem, remedy)
     elif not texts:
         return
     elif policy.text_columns == "drop":
-        found.dropped[name] = f"not numeric at {some_parties(texts)}"
+        strays = max(filled[party].stray for party in texts)
+        few = f" ({strays} values are no numbers)" if strays else ""
+        found.dropped[name] = f"not numeric at {some_parties(texts)}{few}"
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
             remedy = "convert it to numbers, or leave such columns out with text_columns='drop'"
-            found.add(party, name, problem, remedy)
+            found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
         first = filled[texts[0]].kind
         for party in texts:
@@ -343,6 +380,17 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
                 found.add(party, name, problem, "make it the same everywhere")
+
+
+def _strays(column: ColumnReport) -> str:
+    """Return the remedy where most values of a column of text are numbers; "" for other text."""
+    if not column.stray:
+        return ""
+    is_none, it = ("is no number", "it") if column.stray == 1 else ("are no numbers", "them")
+    return (
+        f"{column.stray} of its values {is_none}: correct {it}; flwr-causal check FILE, on the "
+        "party's machine, shows row and value"
+    )
 
 
 def _check_values(
@@ -433,8 +481,10 @@ def _check_states(
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{number}, {limit}"
         problem += f" (too many at {some_parties(others)} too)" if others else ""
+        if name in split_names(policy.numbers):
+            problem = "it is declared as numbers, which this method takes as intervals only"
         remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
-        found.add(party, name, problem, remedy)
+        found.add(party, name, problem, _strays(filled[party]) or remedy)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
         problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"

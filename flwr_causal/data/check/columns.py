@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Letters of the numpy types that are numbers or booleans, and cannot hold anything else.
 PLAIN = "biuf"
+#: Below it float64 holds every whole number.
+LARGEST_EXACT = 2.0**53
 #: The one state of a column that no cut point divides.
 UNDIVIDED = "any value"
 

@@ -14,6 +14,7 @@ from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.data.check.column_sums import ColumnSums, Products, combined, sums_of
 from flwr_causal.data.check.columns import (
+    LARGEST_EXACT,
     PLAIN,
     all_columns,
     as_numbers,
@@ -34,11 +35,13 @@ from flwr_causal.data.check.report import (
     TableReport,
     tells_combinations,
 )
+from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.pieces import pieces, whole
+from flwr_causal.data.read.reading import is_number, is_stray
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,11 +49,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.discrete import Codes
     from flwr_causal.data.read.pieces import Table
 
-#: Below it float64 holds every whole number.
-LARGEST_EXACT = 2.0**53
 #: A row dominates a column where it holds more than this share of the sum of squares, and Gaussian
 #: rows would do so with less than this probability.
 MOST_OF_SQUARES, CHANCE = 0.5, 1e-9
+#: How many cells of a table commands list.
+SHOWN_CELLS = 10
 
 
 def complete_rows(frame: pd.DataFrame, policy: Policy | None = None) -> BoolArray:
@@ -340,6 +343,7 @@ class _Pass:
         self._missing: list[IntArray] = []
         self._infinite: list[IntArray] = []
         self._texts: dict[int, set[str | None]] = {}
+        self._stray: dict[int, IntArray] = {}
 
     @property
     def rows(self) -> int:
@@ -377,6 +381,7 @@ class _Pass:
             # A missing value is one more; of several that differ, two suffice.
             different.update([None] if (codes < 0).any() else [])
             different.update(texts[:2])
+            self._stray[place] = self._stray.get(place, 0) + _numbers_and_others(codes, texts)
         self._missing.append(missing)
 
     def _begin(self, piece: pd.DataFrame) -> None:
@@ -392,6 +397,8 @@ class _Pass:
         facts: list[dict[str, Any]] = [{"missing": count} for count in missing.tolist()]
         for place, different in self._texts.items():
             facts[place]["distinct_one"] = len(different) == 1
+            numbers, others = self._stray[place].tolist()
+            facts[place]["stray"] = others if numbers > others else 0
         total = self.total
         entries = {"infinite": infinite, "distinct_one": total.same & (self.rows > 0)}
         if sums:
@@ -414,6 +421,28 @@ def _factorized(rows: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
     except (TypeError, NotImplementedError):  # lists and the like, which are compared as texts
         codes, values = pd.factorize(rows.map(str))
     return codes, [str(value) for value in values]
+
+
+def _numbers_and_others(codes: NDArray[np.intp], texts: Sequence[str]) -> IntArray:
+    """Return how many values are numbers, and how many are neither numbers nor missing."""
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    numbers = np.fromiter(map(is_number, texts), np.bool_, len(texts))
+    others = np.fromiter(map(is_stray, texts), np.bool_, len(texts))
+    return np.array([counts[numbers].sum(), counts[others].sum()])
+
+
+def stray_cells(table: Table, report: TableReport) -> Iterator[tuple[str, int, str]]:
+    """Yield the cells that are no numbers where most of a column is: its name, row and value.
+
+    Rows count from 1. For the party's own machine: values are no part of any report.
+    """
+    frame = whole(table) if any(column.stray for column in report.columns) else None
+    for place, column in enumerate(report.columns):
+        if frame is not None and column.stray:
+            cells = frame.iloc[:, place]
+            for row, cell in enumerate(cells.tolist(), start=1):
+                if not pd.isna(cell) and is_stray(str(cell)):
+                    yield column.name, row, str(cell)
 
 
 def _finite_sums(total: ColumnSums) -> dict[str, FloatArray]:
@@ -471,7 +500,9 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
     types = type_of(rows, kind, values)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
     few = policy.max_states
-    if kind == "numeric" and policy.number_states:
+    if kind == "numeric" and name in split_names(policy.numbers):
+        few = 0
+    elif kind == "numeric" and policy.number_states:
         few = policy.number_states if whole else 0
     elif kind == "numeric" and not whole:
         # Measurements are not categories: their values need not leave the party.

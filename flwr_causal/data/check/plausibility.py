@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.data.check.checks import columns_of, some, some_parties
+from flwr_causal.data.check.checks import columns_of, normal, some, some_parties
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.interventions import split_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +94,10 @@ class Expected:
 
 
 def doubts(
-    reports: Mapping[str, TableReport], agreement: Agreement, expected: Expected
+    reports: Mapping[str, TableReport],
+    agreement: Agreement,
+    expected: Expected,
+    policy: Policy | None = None,
 ) -> tuple[str, ...]:
     """Return what is implausible about the agreed columns; nothing is an error.
 
@@ -104,7 +109,10 @@ def doubts(
         Of these reports.
     expected : Expected
         What the method takes for granted.
+    policy : Policy, optional
+        That of the agreement. Default: the default policy.
     """
+    policy = policy or Policy()
     columns = columns_of(reports)
     held = {name: columns[name] for name in agreement.names}
     dominated = _dominated(held)
@@ -126,9 +134,11 @@ def doubts(
         *_row_numbers(reports, held),
         *_without_values(reports, held),
         *_states_that_are_names(held),
-        *_like_states(held),
+        *_like_states(held, split_names(policy.categories)),
         *_like_missing(held),
         *_other_states(held),
+        *_other_codes(reports, held),
+        *_nominal_numbers(agreement, held, policy),
     )
 
 
@@ -510,31 +520,111 @@ def _places(held: Mapping[str, Holders], striking: Callable[[str, str], bool]) -
 
 
 def _other_states(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of parties that have as many states as another one, and none of those of any other."""
-    where = []
+    """Warn of states that one party alone has, and of parties that have none of the others'."""
+    alone: list[str] = []
+    single: list[str] = []
     for name, holders in held.items():
         states = {party: set(column.states) for party, column in holders.items() if column.states}
-        parties = []
+        unlike, own_states = [], []
         for party, own in states.items():
             others = [theirs for other, theirs in states.items() if other != party]
-            alone = not any(own & theirs for theirs in others)
-            if alone and len(own) > 1 and any(len(theirs) == len(own) for theirs in others):
-                parties.append(party)
-        if parties:
-            where.append(f"{name!r} (at {some_parties(parties)})")
+            apart = len(own) > 1 and not any(own & theirs for theirs in others)
+            if apart and any(len(theirs) == len(own) for theirs in others):
+                unlike.append(party)
+            # States of its own alone, as of its wards, are a party's right.
+            elif any(own & theirs for theirs in others):
+                # Other doubts are about a state in another spelling, or that is none.
+                known = {*MISSING, *map(_plain, [name, *set().union(*others)])}
+                if not known.issuperset(map(_plain, own)):
+                    own_states.append(party)
+        for found, parties in ((alone, unlike), (single, own_states)):
+            if parties:
+                found.append(f"{name!r} (at {some_parties(parties)})")
+    warnings = []
+    if alone:
+        warnings.append(
+            f"Some columns have at a party none of the states that they have at the others: "
+            f"{some(alone)}. The same states may be written in another way there, and then count "
+            "as different. Write them alike at all parties."
+        )
+    if single:
+        warnings.append(
+            f"Some columns have at a party a state that no other party has: {some(single)}. The "
+            "states may be coded in another way there, as 1 and 2 for 0 and 1, or be misspelt: "
+            "write them alike at all parties. A rare state may well be at one party only."
+        )
+    return warnings
+
+
+def _other_codes(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
+    """Warn of columns of two successive whole numbers that are others at some parties."""
+    where = []
+    for name, holders in held.items():
+        lower = {
+            party: code
+            for party, column in holders.items()
+            if not column.states and (code := _lower_code(reports[party], column)) is not None
+        }
+        usual, _ = Counter(lower.values()).most_common(1)[0] if lower else (0, 0)
+        others = [party for party, code in lower.items() if code != usual]
+        if others:
+            where.append(f"{name!r} (at {some_parties(others)})")
     if not where:
         return []
     return [
-        f"Some columns have at a party none of the states that they have at the others: "
-        f"{some(where)}. The same states may be written in another way there, and then count as "
-        "different. Write them alike at all parties."
+        "Some columns have two codes, and other ones at some parties, as 1 and 2 for 0 and 1: "
+        f"{some(where)}. Write them alike at all parties."
     ]
 
 
-def _like_states(held: Mapping[str, Holders]) -> list[str]:
-    """Warn of states that differ in spelling only. The states themselves are not named."""
+def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
+    """Return k where the values of a column are k and k + 1, by their mean and squares."""
+    if not report.has_sums or report.level_rows is not None or not column.squares > 0:
+        return None
+    rows = report.rows - (0 if report.dropped_rows else column.missing)
+    # Of shares p and 1 - p the variance is p (1 - p), and the mean k + p.
+    inside = 1 - 4 * column.squares / rows
+    if inside < -SAME:
+        return None
+    root = math.sqrt(max(inside, 0.0))
+    for share in ((1 - root) / 2, (1 + root) / 2):
+        code = round(column.mean - share)
+        counted = share * rows
+        exact = abs(column.mean - share - code) < SAME * max(1, abs(code))
+        if exact and abs(counted - round(counted)) < SAME * rows:
+            return code
+    return None
+
+
+def _nominal_numbers(
+    agreement: Agreement, held: Mapping[str, Holders], policy: Policy
+) -> list[str]:
+    """Warn of numbers that are categories because they are few, where others stay numbers."""
+    if not policy.discretize:
+        return []
+    declared = split_names(policy.categories)
+    named = [
+        name
+        for name, states in zip(agreement.names, agreement.states, strict=True)
+        if len(states) > 2
+        and name not in declared
+        and all(column.kind == "numeric" for column in held[name].values())
+    ]
+    if not named:
+        return []
+    return [
+        f"Some columns of numbers have so few different values that they are taken for categories "
+        f"without an order: {some(map(repr, named))}. If they count or measure something, name "
+        "them in the option numbers; if they are codes, in categories."
+    ]
+
+
+def _like_states(held: Mapping[str, Holders], codes: Sequence[str]) -> list[str]:
+    """Warn of states that differ in spelling only, but for declared codes. They are not named."""
     where = []
     for name, holders in held.items():
+        if name in codes:
+            continue
         alike: dict[str, set[str]] = {}
         for column in holders.values():
             for state in column.states:
@@ -548,13 +638,14 @@ def _like_states(held: Mapping[str, Holders]) -> list[str]:
     return [
         "Some states differ from another one only in case or blanks, as 'Yes ' from 'yes', or are "
         f"the same number, as '1.0' and '1', and count as different: {some(where)}. Write them "
-        "alike at all parties."
+        "alike at all parties; or name a column of codes in the option categories, and a column of "
+        "numbers in numbers."
     ]
 
 
 def _plain(state: str) -> str:
     """Return a state without blanks, in one case and one form of each letter and number."""
-    text = "".join(unicodedata.normalize("NFKC", state).casefold().split())
+    text = "".join(normal(state).casefold().split())
     if not NUMBER.fullmatch(text):
         return text
     return f"{float(text.replace(',', '.')) + 0.0:.15g}"  # which makes 0 of -0

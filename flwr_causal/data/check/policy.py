@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
+from flwr_causal.data.interventions import split_names
+from flwr_causal.data.read.reading import Reading
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10
+
+#: The fields that say how tables are read.
+OF_READING = ("missing_texts", "categories", "numbers")
 
 FailDrop = Literal["fail", "drop"]
 FailDropKeep = Literal[FailDrop, "keep"]
@@ -53,6 +58,10 @@ class Policy:
         For methods that take numbers as such: 0, or the most different whole numbers that pass for
         states. Columns of more of them, and of numbers that are not whole, are then discretised
         however few values they have; their values are never named. Default 0: as above.
+    missing_texts, categories, numbers : str, default ""
+        Separated by commas: texts that are missing values, beside empty fields; columns that are
+        text in the spelling of their cells; columns that are numbers, however few values they
+        have. See :class:`~flwr_causal.data.read.reading.Reading`.
 
     Raises
     ------
@@ -69,14 +78,23 @@ class Policy:
     max_states: int = 64
     discretize: int = 0
     number_states: int = 0
+    missing_texts: str = ""
+    categories: str = ""
+    numbers: str = ""
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
-            if isinstance(getattr(Policy, name), int):
+            if name in OF_READING:
+                if not isinstance(value, str):
+                    raise ConfigError(f"{name} is {value!r}: give a text, separated by commas")
+            elif isinstance(getattr(Policy, name), int):
                 if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                     raise ConfigError(f"{name} is {value!r}: give a whole number, 0 or more")
             elif value not in (known := get_args(FailDropKeep)):
                 raise ConfigError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+        both = sorted(set(split_names(self.categories)) & set(split_names(self.numbers)))
+        if both:
+            raise ConfigError(f"column {both[0]!r} is in categories and in numbers: choose one")
         if not 2 <= self.max_states <= MAX_STATES:
             raise ConfigError(
                 f"max_states is {self.max_states}: give 2 to {MAX_STATES} (a column "
@@ -87,6 +105,23 @@ class Policy:
                 f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
                 "(max_states), or 0 to leave columns as they are"
             )
+
+    def reading(self, *, states: bool) -> Reading:
+        """Return how tables are read, for a method whose parties name states or for another one.
+
+        Where fractions are no states they are measured numbers, unless there are few of them.
+        """
+        measured = self.discretize or self.number_states
+        return Reading(
+            tuple(split_names(self.categories)),
+            tuple(split_names(self.numbers)),
+            tuple(split_names(self.missing_texts)),
+            (MOST_FRACTIONS if measured else self.max_states) * states,
+        )
+
+    def leaves_rows_out(self, options: Mapping[str, Any]) -> bool:
+        """Return whether rows with missing values are left out, with these options of a method."""
+        return self.missing_values == "drop" or options.get("gaps") == "split"
 
     def to_dict(self) -> dict[str, str | int]:
         """Return the fields as plain strings and ints (a policy travels to the parties)."""

@@ -18,7 +18,7 @@ from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 Kind = Literal["numeric", "boolean", "category", "other"]
@@ -65,6 +65,8 @@ class ColumnReport:
     combination_of : tuple of int
         With relations only: positions of the earlier columns whose linear combination it is in
         every kept row; empty where it is none, or the rows are too few to find out.
+    stray : int
+        Of a column of text most of whose values are numbers: how many are none. Else 0.
     dominated : bool
         With relations only: whether one row holds more than half of ``squares``, which cannot be
         chance.
@@ -86,6 +88,7 @@ class ColumnReport:
     states: tuple[str, ...] = ()
     combination_of: tuple[int, ...] = ()
     dominated: bool = False
+    stray: int = 0
 
     @property
     def is_number(self) -> bool:
@@ -134,6 +137,9 @@ class TableReport:
         sum: they are then 0 here, and the party has checked them itself.
     ids_problem : str
         Why rows cannot be aligned by the ids; "" if they can, or if there are none.
+    ids_kind : {"", "numbers", "text", "digits"}
+        What the ids are; "digits": text, of which some is a number in another spelling than a
+        number's, as "007". Empty if there are none.
     """
 
     rows: int
@@ -149,6 +155,13 @@ class TableReport:
     targets: tuple[tuple[str, ...], ...] = ()
     withheld: bool = False
     ids_problem: str = ""
+    ids_kind: str = ""
+
+    @classmethod
+    def of_names(cls, names: Iterable[object]) -> TableReport:
+        """Return a report that depends on nothing but the names of the columns."""
+        columns = tuple(ColumnReport(str(name), "numeric") for name in names)
+        return cls(0, 0, columns, has_sums=False, withheld=True)
 
     @property
     def has_rows(self) -> bool:
@@ -183,6 +196,7 @@ class TableReport:
             step=self.step,
             has_ids=self.has_ids,
             ids_problem=self.ids_problem,
+            ids_kind=self.ids_kind,
             targets=self.targets,
             withheld=True,
         )
@@ -225,6 +239,7 @@ class TableReport:
             "kinds": [str(column.kind) for column in columns],
             "missing": [column.missing for column in columns],
             "infinite": [column.infinite for column in columns],
+            "stray": [column.stray for column in columns],
             "distinct-one": [int(column.distinct_one) for column in columns],
             "copy-of": [-1 if column.copy_of is None else column.copy_of for column in columns],
             "means": [column.mean for column in sums],
@@ -249,6 +264,8 @@ class TableReport:
             values["has-ids"] = 1
         if self.ids_problem:
             values["ids-problem"] = self.ids_problem
+        if self.ids_kind:
+            values["ids-kind"] = self.ids_kind
         if self.notes:
             values["notes"] = list(self.notes)
         if self.withheld:
@@ -277,6 +294,7 @@ class TableReport:
                 "kind": values["kinds"],
                 "missing": [int(count) for count in values["missing"]],
                 "infinite": [int(count) for count in values["infinite"]],
+                "stray": [int(count) for count in values["stray"]],
                 "distinct_one": [bool(flag) for flag in values["distinct-one"]],
                 "copy_of": [None if k < 0 else int(k) for k in values["copy-of"]],
             }
@@ -328,6 +346,7 @@ class TableReport:
                 targets,
                 bool(values.get("withheld", 0)),
                 str(values.get("ids-problem", "")),
+                str(values.get("ids-kind", "")),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error

@@ -7,11 +7,17 @@ import hmac
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pandas import PeriodDtype
-from pandas.api.types import is_datetime64_any_dtype
+from pandas import CategoricalDtype, PeriodDtype
+from pandas.api.types import is_datetime64_any_dtype, is_float_dtype, is_object_dtype
 from scipy.special import ndtri
 
-from flwr_causal.data.check.columns import distinct_values, kind_of, named_states
+from flwr_causal.data.check.columns import (
+    LARGEST_EXACT,
+    distinct_values,
+    kind_of,
+    named_states,
+)
+from flwr_causal.data.read.reading import is_spelled
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError
 
@@ -65,6 +71,13 @@ def checked_ids(column: pd.Series) -> pd.Series:
 def problem_of_ids(column: pd.Series) -> str:
     """Return why rows cannot be matched by a column of ids, in words; "" if they can."""
     name = column.name
+    lost = int(np.sum(np.abs(_floats(column)) > LARGEST_EXACT))
+    if lost:
+        return (
+            f"column {name!r} of ids holds decimal numbers, {lost} of them beyond 2^53, whose last "
+            "digits are lost (by a spreadsheet, or since an id is missing): take the ids from "
+            "their source again, as whole numbers or text, one in each row"
+        )
     # An infinite number is no id either.
     missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
     if missing:
@@ -79,6 +92,29 @@ def problem_of_ids(column: pd.Series) -> str:
             "each; remove the copies, or name another column with row_id"
         )
     return ""
+
+
+def _floats(column: pd.Series) -> FloatArray:
+    """Return the floating-point numbers of a column; float32 has lost digits from 2^24 on."""
+    if is_object_dtype(column.dtype):
+        return np.array([value for value in column if isinstance(value, float)], dtype=np.float64)
+    if not is_float_dtype(column.dtype):
+        return np.empty(0)
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    single = getattr(column.dtype, "numpy_dtype", column.dtype) == np.float32
+    return np.asarray(np.nan_to_num(numbers, posinf=0.0, neginf=0.0) * (2.0**29 if single else 1))
+
+
+def kind_of_ids(column: pd.Series) -> str:
+    """Return what ids are: "numbers", "text", or text of "digits", of which no number is written.
+
+    The text "007" and the number 7 are different ids, which may be of one person.
+    """
+    values = column.cat.categories if isinstance(column.dtype, CategoricalDtype) else column
+    texts = [value for value in values if isinstance(value, str)]
+    if any(map(is_spelled, texts)):
+        return "digits"
+    return "text" if texts or kind_of(column) != "numeric" else "numbers"
 
 
 def hashed_ids(column: pd.Series, secret: bytes) -> NDArray[np.uint8]:

@@ -7,8 +7,8 @@ the same sums to the last bit, wherever they stand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 
 from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.read.by_cell import pieces_by_cell, read_by_cell
+from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import (
     check_widths,
     delimited_pieces,
@@ -30,7 +31,7 @@ from flwr_causal.data.read.tables import (
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import pandas as pd
 
@@ -58,12 +59,15 @@ class LargeFile:
         The file's time of modification in ns and its size in bytes, when it was opened.
     by_cell : bool, default False
         Whether its cells are read as numbers, each on its own, see :func:`open_table`.
+    reading : Reading, optional
+        What a run says about columns that may be read in several ways.
     """
 
     path: Path
     columns: pd.Index
     version: tuple[int, int]
     by_cell: bool = False
+    reading: Reading = AS_THEY_ARE
 
     def __len__(self) -> int:
         return len(self.whole) if self._rows_in_pieces is None else self._rows_in_pieces
@@ -72,7 +76,9 @@ class LargeFile:
     def whole(self) -> pd.DataFrame:
         """All rows, which stay in memory."""
         self._check_version()
-        return read_by_cell(self.path) if self.by_cell else read_table(self.path)
+        if self.by_cell:
+            return _with_names(read_by_cell(self.path), self.columns)
+        return _with_names(read_table(self.path, self.reading), self.columns)
 
     def pieces(self) -> Iterator[pd.DataFrame]:
         """Yield the rows, in pieces of :func:`rows_of_piece` rows.
@@ -90,7 +96,8 @@ class LargeFile:
             yield from pieces(self.whole)
             return
         self._check_version()
-        yield from _file_pieces(self.path, self.by_cell)
+        for piece in _file_pieces(self.path, self.by_cell, self.reading):
+            yield _with_names(piece, self.columns)
         self._check_version()
 
     @cached_property
@@ -99,7 +106,7 @@ class LargeFile:
         self._check_version()
         count, short = 0, False
         kinds: list[Kind] = []
-        for piece in _file_pieces(self.path, self.by_cell):
+        for piece in _file_pieces(self.path, self.by_cell, self.reading):
             found = [kind_of(column) for column in all_columns(piece)]
             if (kinds or found) != found or "other" in found:
                 return None
@@ -164,7 +171,25 @@ def joined(parts: Iterator[FloatArray], num_rows: int) -> FloatArray:
     return rows[:end]
 
 
-def open_table(source: Any, *, by_cell: bool = False) -> Table:
+def selected(table: Table, names: Collection[str]) -> Table:
+    """Return a table with the columns of these names alone; a large file stays where it is."""
+    if isinstance(table, LargeFile):
+        kept = table.columns[table.columns.isin([*names])]
+        return table if len(kept) == len(table.columns) else _selected(table, tuple(kept))
+    return _with_names(table, names)
+
+
+@lru_cache(maxsize=CACHED_TABLES)
+def _selected(file: LargeFile, names: tuple[str, ...]) -> LargeFile:
+    return replace(file, columns=file.columns[file.columns.isin(names)])
+
+
+def _with_names(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
+    kept = frame.columns.isin([*names])
+    return frame if kept.all() else frame.loc[:, kept]
+
+
+def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
     """Read a table as :func:`~flwr_causal.data.read.tables.read_table` does, or open a large file.
 
     Parameters
@@ -174,6 +199,8 @@ def open_table(source: Any, *, by_cell: bool = False) -> Table:
     by_cell : bool, default False
         Whether all cells are read as numbers, so that no row changes how another one is read, see
         :func:`~flwr_causal.data.read.by_cell.read_by_cell`. Lists are refused then.
+    reading : Reading, optional
+        What a run says about columns that may be read in several ways; not with ``by_cell``.
 
     Returns
     -------
@@ -185,29 +212,32 @@ def open_table(source: Any, *, by_cell: bool = False) -> Table:
     DataError
         If the source cannot be read.
     """
-    read = read_by_cell if by_cell else read_table
+    read = read_by_cell if by_cell else partial(read_table, reading=reading)
     if not isinstance(source, str | Path):
         return read(source)
     path = existing_file(Path(source)).absolute()
     version = _version_of(path)
     if version[1] < LARGE or path.name.lower().endswith(".npz"):
         return read(path)
-    return LargeFile(path, next(_file_pieces(path, by_cell)).columns, version, by_cell)
+    columns = next(_file_pieces(path, by_cell, reading)).columns
+    return LargeFile(path, columns, version, by_cell, reading)
 
 
-def open_table_cached(path: str | Path, *, by_cell: bool = False) -> Table:
+def open_table_cached(
+    path: str | Path, *, by_cell: bool = False, reading: Reading = AS_THEY_ARE
+) -> Table:
     """Open a file as :func:`open_table` does, once per process while the file is unchanged.
 
     All calls return the same object, which callers must not modify. The last 8 tables are kept. A
     file is treated as unchanged while its modification time and its size are the same.
     """
     absolute = existing_file(Path(path)).absolute()
-    return _open_version(absolute, _version_of(absolute), by_cell)
+    return _open_version(absolute, _version_of(absolute), by_cell, reading)
 
 
 @lru_cache(maxsize=CACHED_TABLES)
-def _open_version(path: Path, version: tuple[int, int], by_cell: bool) -> Table:
-    return open_table(path, by_cell=by_cell)
+def _open_version(path: Path, version: tuple[int, int], by_cell: bool, reading: Reading) -> Table:
+    return open_table(path, by_cell=by_cell, reading=reading)
 
 
 def _version_of(path: Path) -> tuple[int, int]:
@@ -215,15 +245,16 @@ def _version_of(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-def _file_pieces(path: Path, by_cell: bool) -> Iterator[pd.DataFrame]:
+def _file_pieces(path: Path, by_cell: bool, reading: Reading) -> Iterator[pd.DataFrame]:
     if by_cell:
         yield from pieces_by_cell(path, rows_of_piece)
         return
     with naming(path):
         if separator := separator_of(path):
-            yield from delimited_pieces(path, separator, rows_of_piece)
+            yield from delimited_pieces(path, separator, rows_of_piece, reading)
         else:
-            yield from _parquet_pieces(path)
+            for piece in _parquet_pieces(path):
+                yield as_read(piece, reading)
 
 
 def _parquet_pieces(path: Path) -> Iterator[pd.DataFrame]:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.data.read.cells import numbers_of_lines, numbers_of_texts
-from flwr_causal.data.read.tables import checked_header, open_text
+from flwr_causal.data.read.tables import checked_header, open_text, tells_separator
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def _header(path: Path, grammar: _Grammar) -> tuple[list[str], int, str]:
     with open_text(path, "", _ERRORS) as lines:
         filled = (one for one in enumerate(lines, start=1) if one[1].strip(" \r\n"))
         number, line = next(filled, (0, ""))
+        if tells_separator(line, grammar.separator):
+            number, line = next(filled, (0, ""))
     names = line.rstrip("\r\n")
     try:
         names.encode()

@@ -21,11 +21,20 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
 import numpy as np
 import pandas as pd
 
+from flwr_causal.data.read.reading import (
+    AS_THEY_ARE,
+    Reading,
+    as_read,
+    is_text,
+    missing_texts,
+    typed,
+    with_columns,
+)
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -44,7 +53,7 @@ EXACT: dict[str, Any] = (
 )
 
 
-def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
+def read_table(source: Source | Sequence[Source], reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
     """Read a table of samples (rows) and variables (columns).
 
     Parameters
@@ -53,11 +62,14 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
         A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet``, ``.pq``, or ``.npz``. An
         NPZ archive holds the table as the array ``X``, or as its only array of two dimensions if
         none has more, and optionally ``names``. Delimited files need a header line; blanks around
-        names are removed.
+        names are removed, and a line before it that tells Excel the separator (``sep=,``).
         An array has shape (n, d); its variables are named ``x0``, ``x1``, ...; it is not copied.
         A DataFrame is copied shallowly; its index is dropped.
         A list holds several time series of one party with the same columns. Their rows are
         concatenated, and the first column, named :data:`SERIES`, numbers the series from 0.
+    reading : Reading, optional
+        What a run says about columns that may be read in several ways. Default: nothing, so that
+        :mod:`~flwr_causal.data.read.reading` says what cells hold.
 
     Returns
     -------
@@ -70,13 +82,13 @@ def read_table(source: Source | Sequence[Source]) -> pd.DataFrame:
         If the source cannot be read, or the series of a list have different columns.
     """
     if isinstance(source, list | tuple):
-        return _from_series(source)
+        return _from_series(source, reading)
     if isinstance(source, pd.DataFrame):
-        return from_frame(source)
+        return as_read(from_frame(source), reading)
     if isinstance(source, np.ndarray):
-        return from_array(source)
+        return as_read(from_array(source), reading)
     if isinstance(source, str | Path):
-        return _from_path(Path(source))
+        return _from_path(Path(source), reading)
     raise DataError(
         f"a table of type {type(source).__name__} cannot be read: "
         "give a path, a numpy array of shape (n, d) or a pandas DataFrame, or a list of series"
@@ -131,14 +143,14 @@ def naming(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _from_path(path: Path) -> pd.DataFrame:
+def _from_path(path: Path, reading: Reading) -> pd.DataFrame:
     path = existing_file(path)
     with naming(path):
         if separator := separator_of(path):
-            return read_delimited(path, separator)
+            return read_delimited(path, separator, reading)
         if path.name.lower().endswith(".npz"):
-            return from_array(*npz_array(path))
-        return from_frame(pd.read_parquet(path))
+            return as_read(from_array(*npz_array(path)), reading)
+        return as_read(from_frame(pd.read_parquet(path)), reading)
 
 
 def npz_array(
@@ -293,7 +305,7 @@ def _label(name: Any, position: int) -> str:
     return label
 
 
-def _from_series(sources: Sequence[Any]) -> pd.DataFrame:
+def _from_series(sources: Sequence[Any], reading: Reading) -> pd.DataFrame:
     if not sources:
         raise DataError("the party's list of series is empty: give at least one table")
     frames: list[pd.DataFrame] = []
@@ -305,7 +317,7 @@ def _from_series(sources: Sequence[Any]) -> pd.DataFrame:
                 "read: give each as a numpy array of shape (steps, variables) or a pandas DataFrame"
             )
         try:
-            frame = read_table(source)
+            frame = read_table(source, reading)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
         _check_same_columns(where, frame, frames[0] if frames else frame)
@@ -339,8 +351,8 @@ def parquet_file(path: Path) -> Any:
     return ParquetFile(path, buffer_size=2**16, pre_buffer=False)
 
 
-def read_delimited(path: Path, separator: str) -> pd.DataFrame:
-    """Read a delimited text file (UTF-8, with a header line; compressed if it ends in ``.gz``).
+def read_delimited(path: Path, separator: str, reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
+    """Read a delimited text file (UTF-8, with a header line; perhaps compressed by gzip).
 
     Numbers are parsed to the nearest float64. Repeated names in the header are kept.
 
@@ -350,6 +362,7 @@ def read_delimited(path: Path, separator: str) -> pd.DataFrame:
         An existing file.
     separator : str
         The character between fields.
+    reading : Reading, optional
 
     Returns
     -------
@@ -361,15 +374,38 @@ def read_delimited(path: Path, separator: str) -> pd.DataFrame:
     DataError
         If the file is empty, is not UTF-8, has rows of different lengths, or has no header.
     """
-    (frame,) = delimited_pieces(path, separator, None)
+    (frame,) = delimited_pieces(path, separator, None, reading)
     # A short row has a missing value in the last column: otherwise no row is short.
     if frame.iloc[:, -1].isna().any():
         check_widths(path, separator)
-    return frame
+    return _with_codes(path, separator, frame, reading) if reading.codes else frame
+
+
+def _with_codes(path: Path, separator: str, frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+    """Return a table in which columns of few numbers are text where these are spelled as codes."""
+    few = tuple(
+        str(name)
+        for name, column in frame.items()
+        if name not in reading.numbers
+        and pd.api.types.is_numeric_dtype(column.dtype)
+        and column.nunique() <= reading.codes
+    )
+    if not few:
+        return frame
+    (texts,) = delimited_pieces(path, separator, None, Reading(categories=few))
+    changed = {
+        place: found
+        for place, (name, column) in enumerate(texts.items())
+        if name in few and is_text(found := typed(column, reading.codes))
+    }
+    return as_read(with_columns(frame, changed), reading)
 
 
 def delimited_pieces(
-    path: Path, separator: str, rows_of_piece: Callable[[int], int] | None
+    path: Path,
+    separator: str,
+    rows_of_piece: Callable[[int], int] | None,
+    reading: Reading = AS_THEY_ARE,
 ) -> Iterator[pd.DataFrame]:
     """Read a delimited text file in pieces of some rows, which follow from the number of columns.
 
@@ -380,11 +416,19 @@ def delimited_pieces(
         header = _header(path, separator)
         # pandas uses a surplus field of the first row as an index.
         _check_fields(path, separator, len(header), rows=1)
+        texts = {k: str for k, name in enumerate(header) if name in reading.categories}
         with pd.read_csv(
             path,
             sep=separator,
+            skiprows=_lines_before_header(path, separator),
             encoding="utf-8-sig",
             compression="gzip" if _is_gzip(path) else None,
+            header=0,
+            names=range(len(header)),
+            # Which other texts are missing values depends on the column, see `typed`.
+            keep_default_na=False,
+            na_values=[""],
+            dtype=texts,
             # With low_memory a column is parsed in chunks, some to numbers and others to texts.
             low_memory=False,
             iterator=True,
@@ -396,10 +440,21 @@ def delimited_pieces(
                     frame: pd.DataFrame = reader.read(size)
                 except StopIteration:
                     return
-                frame.columns = pd.Index(header)
-                yield frame
+                yield _as_named(frame, header, reading)
                 if size is None:
                     return
+
+
+def _as_named(frame: pd.DataFrame, header: list[str], reading: Reading) -> pd.DataFrame:
+    """Return columns of delimited text, by number, as what their texts are, with their names."""
+    changed = {
+        place: typed(column)
+        for place, (name, (_, column)) in enumerate(zip(header, frame.items(), strict=True))
+        if name not in reading.categories and is_text(column)
+    }
+    frame = with_columns(frame, changed)
+    frame.columns = pd.Index(header)
+    return as_read(frame, reading)
 
 
 def check_widths(path: Path, separator: str) -> None:
@@ -412,6 +467,19 @@ def check_widths(path: Path, separator: str) -> None:
     """
     with _unreadable_text(path):
         _check_fields(path, separator, len(_header(path, separator)))
+
+
+def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
+    """Return by column how often each text of a delimited file stands for a missing value.
+
+    An empty field is "". Other files have no such texts.
+    """
+    with naming(path):
+        if not (separator := separator_of(path)):
+            return {}
+        header = _header(path, separator)
+        frame = read_delimited(path, separator, Reading(categories=tuple(header)))
+    return {str(name): missing_texts(column) for name, column in frame.items()}
 
 
 @contextmanager
@@ -429,7 +497,9 @@ def _unreadable_text(path: Path) -> Iterator[None]:
 
 
 def _is_gzip(path: Path) -> bool:
-    return path.name.lower().endswith(".gz")
+    """Return whether a file is compressed, whatever its name says."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
 
 
 @contextmanager
@@ -439,7 +509,7 @@ def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator
     Parameters
     ----------
     path : Path
-        Compressed if it ends in ``.gz``.
+        Perhaps compressed by gzip.
     newline, errors : str
         As of Python's ``open``.
     """
@@ -451,8 +521,33 @@ def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator
 def _header(path: Path, separator: str) -> list[str]:
     with open_text(path) as handle:
         rows = csv.reader(handle, delimiter=separator)
-        first = next((row for row in rows if not _is_blank(row)), [])
+        first = next((row for row in _filled(rows, separator)), [])
     return checked_header(path, separator, first)
+
+
+def _filled(rows: Iterable[list[str]], separator: str) -> Iterator[list[str]]:
+    """Yield the rows that are not blank, without a first one that tells Excel the separator."""
+    filled = (row for row in rows if not _is_blank(row))
+    first = next(filled, None)
+    if first is None:
+        return
+    if not tells_separator(separator.join(first), separator):
+        yield first
+    yield from filled
+
+
+def _lines_before_header(path: Path, separator: str) -> int:
+    """Return the number of lines up to one that tells Excel the separator; 0 if there is none."""
+    with open_text(path) as handle:
+        for number, line in enumerate(handle, start=1):
+            if line.strip():
+                return number if tells_separator(line, separator) else 0
+    return 0
+
+
+def tells_separator(line: str, separator: str) -> bool:
+    """Return whether a line tells Excel by which character fields are separated: "sep=,"."""
+    return line.strip(' \r\n"').lower() == f"sep={separator}"
 
 
 def checked_header(path: Path, separator: str, first: list[str]) -> list[str]:
@@ -468,7 +563,7 @@ def checked_header(path: Path, separator: str, first: list[str]) -> list[str]:
             f"{path} is empty: a table needs a header line with the names of the variables"
         )
     header = [name.strip() for name in first]
-    for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+    for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), ("|", "bars")):
         if len(header) == 1 and other != separator and other in header[0]:
             raise DataError(
                 f"{path} is separated by {name}: a .csv file needs commas, a .tsv file tabs; "
@@ -506,8 +601,7 @@ def _check_fields(path: Path, separator: str, width: int, rows: int | None = Non
     """Raise a DataError if one of the first rows (default: all) has not ``width`` fields."""
     with open_text(path) as handle:
         reader = csv.reader(handle, delimiter=separator)
-        filled = (row for row in reader if not _is_blank(row))
-        for row in islice(filled, None if rows is None else rows + 1):
+        for row in islice(_filled(reader, separator), None if rows is None else rows + 1):
             if len(row) != width:
                 raise DataError(
                     f"{path}: line {reader.line_num} has {len(row)} fields and the header has "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,8 +32,13 @@ if TYPE_CHECKING:
 
 #: The options of :attr:`Layout.columns`, in the same order.
 OPTIONS = ("series_column", "time_column", "phase_column")
-#: Time steps are equal if they differ by less than this share of the smallest step.
+#: Time steps are the same number if they differ by less than this share: the rounding of times.
 STEP_TOLERANCE = 1e-6
+#: Time steps are equal if they differ from the usual step by less than this share of it. Clocks of
+#: loggers jitter; a missing row doubles the step.
+JITTER = 0.1
+#: The offset from UTC behind a time of day.
+_OFFSET = re.compile(r"(:\d\d(?:\.\d+)?) ?(?:[Zz]|[+-]\d\d(?::?\d\d)?)$")
 _DATES = "write times as numbers, or as dates like 2020-01-31 or 2020-01-31 12:00"
 
 
@@ -48,7 +54,9 @@ class Layout:
         identifies series too. A table without either column is one series.
     time_column : str, default ""
         The column of times: numbers or dates, ascending in steps of equal length within each
-        series. Default: the rows of a series are in temporal order, one step apart.
+        series, up to 10 % of jitter. Dates at one time of day in their own time zone are days,
+        also where a clock change makes one of 23 hours. Default: the rows of a series are in
+        temporal order, one step apart.
     gaps : {"fail", "split"}, default "fail"
         The effect of a longer step, or of a row with a missing value: an error, or the start of a
         new series after the gap.
@@ -234,13 +242,33 @@ def long_enough(series: Sequence[Series], order: int) -> tuple[list[Series], str
 
 
 def time_step(frame: pd.DataFrame, layout: Layout) -> str:
-    """Return the smallest step of the column of times, with its unit; empty if there is none."""
+    """Return the step of the column of times, with its unit; empty if there is none.
+
+    The usual step, in two digits, where steps differ by a clock's jitter.
+    """
     if not layout.time_column:
         return ""
     times = read_times(frame[layout.time_column])
     steps = [np.diff(times.values[rows]) for rows in _groups(frame, layout)]
-    smallest = min((float(own.min()) for own in steps if len(own)), default=None)
-    return "" if smallest is None else times.span(smallest)
+    lengths = np.concatenate(steps)
+    if not len(lengths):
+        return ""
+    step, smallest = usual_step(lengths), float(lengths.min())
+    exact = step <= smallest * (1 + STEP_TOLERANCE) + times.rounding
+    return times.span(smallest if exact else float(f"{step:.1e}"))
+
+
+def usual_step(lengths: FloatArray) -> float:
+    """Return the length of a step: the median of those that are as long as the smallest, or nearly.
+
+    Parameters
+    ----------
+    lengths : float64 array of shape (n,)
+        Positive differences of consecutive times, gaps among them; n at least 1.
+    """
+    smallest = float(lengths.min())
+    step = float(np.median(lengths[lengths <= smallest * (1 + JITTER) / (1 - JITTER)]))
+    return step if smallest >= step * (1 - JITTER) else smallest
 
 
 def value_columns(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
@@ -370,6 +398,11 @@ class Times:
     values: FloatArray
     unit: Literal["", "seconds", "months"] = ""
 
+    @property
+    def rounding(self) -> float:
+        """The rounding error of the difference of two times."""
+        return float(4 * np.finfo(np.float64).eps * np.abs(self.values).max(initial=0.0))
+
     def span(self, length: float) -> str:
         """Return a length of time as a text with its unit."""
         if self.unit == "seconds":
@@ -416,16 +449,20 @@ def read_times(column: pd.Series) -> Times:
         return _from_dates(column.dt.to_timestamp())
     if pd.api.types.is_timedelta64_dtype(dtype):
         return Times(column.dt.total_seconds().to_numpy(dtype=np.float64), "seconds")
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return _from_dates(column, column.dt.tz_localize(None))
     if pd.api.types.is_datetime64_any_dtype(dtype):
         return _from_dates(column)
     if kind == "boolean":
         raise DataError(f"{where} holds booleans: {_DATES}")
-    dates = pd.to_datetime(column.astype(str), format="ISO8601", utc=True, errors="coerce")
+    texts = column.astype(str)
+    dates = pd.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     unread = dates.isna().to_numpy(dtype=np.bool_)
     if unread.any():
         row = int(unread.argmax()) + 1
         raise DataError(f"{where}: the time in row {row} of the table cannot be read: {_DATES}")
-    return _from_dates(dates)
+    local = texts.str.replace(_OFFSET, r"\1", regex=True)
+    return _from_dates(dates, pd.to_datetime(local, format="ISO8601", errors="coerce"))
 
 
 def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: bool) -> BoolArray:
@@ -445,8 +482,8 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
     Returns
     -------
     bool array of shape (n,)
-        The rows that are more than one step later than the previous row of their series. A step is
-        the smallest difference of consecutive times in the table.
+        The rows that are more than one step later than the previous row of their series, by more
+        than :data:`JITTER` of it, see :func:`usual_step`.
 
     Raises
     ------
@@ -473,31 +510,44 @@ def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: b
     lengths = np.concatenate(steps) if steps else np.zeros(0)
     if len(lengths) == 0:
         return gaps
-    smallest = float(lengths.min())
+    usual = usual_step(lengths)
     # Differences of large numbers (seconds since 1970) have the rounding errors of these numbers.
-    rounding = 4 * np.finfo(np.float64).eps * float(np.abs(times.values).max())
-    longest = smallest * (1 + STEP_TOLERANCE) + rounding
+    longest = usual * (1 + JITTER) + times.rounding
     for number, own in enumerate(steps):
         late = own > longest
         if late.any() and not split:
             step = int(late.argmax())
             raise DataError(
                 f"column {name!r}: {place(groups, number, step + 1)} is {times.span(own[step])} "
-                f"later than the previous row, but the smallest step of the table is "
-                f"{times.span(smallest)}: add the missing rows, start a new series at each gap "
+                f"later than the previous row, but the usual step of the table is "
+                f"{times.span(usual)}: add the missing rows, start a new series at each gap "
                 "with gaps='split', or omit time_column if consecutive rows are one step apart"
             )
         gaps[groups[number][1:][late]] = True
     return gaps
 
 
-def _from_dates(dates: pd.Series) -> Times:
-    """Return dates as months if all have the same day of the month, otherwise as seconds."""
+def _from_dates(dates: pd.Series, local: pd.Series | None = None) -> Times:
+    """Return dates as months if all have the same day of the month, otherwise as seconds.
+
+    Parameters
+    ----------
+    dates : Series
+        Of datetimes, n rows.
+    local : Series, optional
+        The same as clocks show them. They count where all show one time of day: a day in which the
+        clock changes is a day. Steps of other lengths are those of the time that has passed.
+    """
+    if local is not None and _times_of_day(local) == 1:
+        dates = local
     parts = dates.dt
-    of_day = dates - parts.normalize()
     same_day = parts.day.nunique() == 1 or bool(parts.is_month_end.all())
-    if same_day and of_day.nunique() == 1:
+    if same_day and _times_of_day(dates) == 1:
         months = 12.0 * (parts.year - parts.year.min()) + parts.month
         return Times(months.to_numpy(dtype=np.float64), "months")
     elapsed = dates - dates.min()
     return Times(elapsed.dt.total_seconds().to_numpy(dtype=np.float64), "seconds")
+
+
+def _times_of_day(dates: pd.Series) -> int:
+    return int((dates - dates.dt.normalize()).nunique(dropna=False))

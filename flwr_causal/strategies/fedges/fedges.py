@@ -121,6 +121,8 @@ def _coded(
     frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
 ) -> list[DiscreteTable]:
     """Return the parties' rows, coded by the states of all parties together."""
+    # The gaps of other columns are no reason to leave a row out.
+    frames = [frame.loc[:, frame.columns.isin(names)] for frame in frames]
     reports = {
         str(k): describe(frame, policy, states=True) for k, frame in enumerate(frames) if len(frame)
     }
@@ -262,6 +264,11 @@ class FedGES(JoiningStrategy[FedGESRun]):
         Largest number of states of a column.
     constant_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns of one state: "keep" leaves them as isolated variables.
+    categories : str, default ""
+        Columns that are categories, separated by commas: all parties read them as text, in the
+        spelling of their cells, such as the codes "250.0" and "250.00".
+    numbers : str, default ""
+        Columns that are numbers, separated by commas, also where they have few different values.
     text_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
@@ -294,6 +301,8 @@ class FedGES(JoiningStrategy[FedGESRun]):
     discretize: int = 0
     max_states: int = 64
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    categories: str = ""
+    numbers: str = ""
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
 

@@ -252,6 +252,11 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         Columns with one value at all parties; trees can keep them.
     unshared_columns : {"keep", "drop", "fail"}, default "keep"
         Columns that some parties lack.
+    categories : str, default ""
+        Columns that are categories, separated by commas: all parties read them as text, in the
+        spelling of their cells, such as the codes "250.0" and "250.00".
+    numbers : str, default ""
+        Columns that are numbers, separated by commas, also where they have few different values.
     text_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
@@ -281,6 +286,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     trained: str = ""
     missing_values: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     constant_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    categories: str = ""
+    numbers: str = ""
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     unshared_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]

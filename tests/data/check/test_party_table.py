@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.data.check.columns import kind_of
-from flwr_causal.data.check.party_table import complete_rows, describe, prepare
+from flwr_causal.data.check.party_table import complete_rows, describe, prepare, stray_cells
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
@@ -241,3 +241,28 @@ def test_policy_round_trips_and_refuses_unknown_values():
         Policy(min_rows=True)
     with pytest.raises(ConfigError, match="unknown data policy outliers: known are missing_values"):
         Policy.from_dict({"outliers": "drop"})
+
+
+def stray_of(values, **options):
+    frame = pd.DataFrame({"a": range(len(values)), "b": pd.Series(values, dtype=object)})
+    found = describe(frame, **options)
+    return found.columns[1].stray, [*stray_cells(frame, found)]
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_stray_cells_are_counted_in_the_report_and_shown_at_the_party_alone(states):
+    policy = Policy(text_columns="keep", missing_values="keep")
+    values = ["1", "2.5", "12,5", "7", None, "NA", "1e3", "7,0"]
+    count, cells = stray_of(values, policy=policy, states=states)
+    assert count == 2
+    assert cells == [("b", 3, "12,5"), ("b", 8, "7,0")]
+    sent = describe(pd.DataFrame({"b": values}), policy).to_dict()
+    assert sent["stray"] == [2]
+    assert "12,5" not in str(sent)
+    # Numbers and texts in one column of objects.
+    assert stray_of([1, 2.5, "x", 4], policy=policy)[1] == [("b", 3, "x")]
+
+
+@pytest.mark.parametrize("values", [["1", "2", "3"], ["a", "b", "1"], ["1", "x"], [1, 2], []])
+def test_text_and_numbers_have_no_stray_cells(values):
+    assert stray_of(values, policy=Policy(text_columns="keep")) == (0, [])

@@ -1,6 +1,7 @@
 """Doubts before the training name columns, parties and remedy; plain tables have none."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -299,3 +300,67 @@ def test_states_that_differ_in_case_or_blanks(spelling):
     text = only_of_states(given, "'ill'", "Write them alike")
     assert "'sex'" not in text
     assert all(f"'{party}'" in text for party in given)
+
+
+@pytest.mark.parametrize(("codes", "own"), [((0, 1), (1, 2)), (("f", "m"), ("f", "w"))])
+def test_a_state_that_one_party_alone_has(codes, own):
+    def coded(values):
+        return pd.DataFrame({"sex": [*values] * 20, "ill": [*"ynnn"] * 10})
+
+    given = {name: coded(codes) for name in ("north", "south", "west")}
+    assert warned(given, Expected(), KEEP, states=True) == ()
+    given["west"] = coded(own)
+    text = only_of_states(given, "'sex' (at party 'west')", "1 and 2 for 0 and 1")
+    assert "'ill'" not in text
+    # Of two parties nobody knows whose code is the other's.
+    two = {name: given[name] for name in ("north", "west")}
+    assert "(at parties 'north', 'west')" in only_of_states(two, "'sex'")
+
+
+def test_numbers_that_are_categories_since_they_are_few():
+    given = {
+        name: f.assign(visits=[0, 1, 2, 3] * 10, old=[0, 1] * 20)
+        for name, f in categories().items()
+    }
+    policy = replace(KEEP, discretize=5)
+
+    def said(policy):
+        reports = {name: describe(f, policy, sums=True, states=True) for name, f in given.items()}
+        return doubts(reports, agree(reports, policy), Expected(), policy)
+
+    (text,) = said(policy)
+    assert "categories without an order: 'visits'." in text
+    assert said(replace(policy, categories="visits")) == said(KEEP) == ()
+    numbers = replace(policy, numbers="visits")
+    assert said(numbers) == ()
+    reports = {name: describe(f, numbers, sums=True, states=True) for name, f in given.items()}
+    assert agree(reports, numbers).continuous == ("visits",)
+
+
+def test_codes_that_are_declared_need_no_other_spelling():
+    given = {name: f.assign(sex=["7", "007"] * 20) for name, f in categories().items()}
+    assert "categories" in only_of_states(given, "'sex'")
+    reports = {name: describe(f, KEEP, states=True) for name, f in given.items()}
+    policy = replace(KEEP, categories="sex")
+    assert doubts(reports, agree(reports, policy), Expected(), policy) == ()
+
+
+@pytest.mark.parametrize("shift", [1, -3, 1000])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.8])
+def test_two_codes_that_are_others_at_one_party(shift, share):
+    given = tables(rows=200)
+    rng = np.random.default_rng(1)
+    for frame in given.values():
+        frame["sex"] = (rng.random(200) < share).astype(int)
+    assert warned(given) == ()
+    given["p1"]["sex"] += shift
+    if shift == 1000:  # the levels lie far apart, too
+        assert any("'sex' (at party 'p1')" in text for text in warned(given) if "codes" in text)
+    else:
+        found = [text for text in warned(given) if "two codes" in text]
+        assert len(found) == 1
+        assert "'sex' (at party 'p1')" in found[0]
+    # Three codes, or fractions, are not judged by their mean.
+    for values in (rng.integers(0, 3, 200), rng.random(200)):
+        given["p1"]["sex"] = values
+        assert not any("two codes" in text for text in warned(given))

@@ -15,7 +15,9 @@ from flwr_causal.data.check.row_ids import (
     hashed_ids,
     hashes_of_rows,
     keyed_normals,
+    kind_of_ids,
     name_of_ids,
+    problem_of_ids,
 )
 from flwr_causal.errors import DataError
 
@@ -144,3 +146,57 @@ def test_dates_are_hashed_as_text_with_their_time_of_day():
     months = pd.Series(pd.PeriodIndex(["2024-01", "2024-02"], freq="M"), name="row_id")
     texts = pd.Series(["2024-01", "2024-02"], name="row_id")
     np.testing.assert_array_equal(hashed_ids(months, SECRET), hashed_ids(texts, SECRET))
+
+
+LARGE = [2**53 + 2, 2**60, 5]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pd.Series(LARGE, dtype=float),
+        pd.Series(LARGE, dtype="Float64"),
+        pd.Series([*map(float, LARGE)], dtype=object),
+        pd.Series([2**24 + 2, 2**25, 5], dtype="float32"),
+        pd.Series([*LARGE[:2], None], dtype=float),
+    ],
+    ids=lambda ids: str(ids.dtype),
+)
+def test_ids_that_have_lost_digits_are_refused(ids):
+    with pytest.raises(DataError, match=r"'row_id' of ids holds decimal.* 2 of them.*digits"):
+        checked_ids(ids.rename("row_id"))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pd.Series(LARGE),
+        pd.Series(LARGE, dtype="Int64"),
+        pd.Series(LARGE, dtype=object),
+        pd.Series([*map(str, LARGE)]),
+        pd.Series([2.0**53, 5.0, 0.5]),
+        pd.Series([2**24, 5], dtype="float32"),
+        pd.Series(pd.date_range("2024-01-01", periods=3)),
+    ],
+    ids=lambda ids: str(ids.dtype),
+)
+def test_ids_with_all_digits_are_fine(ids):
+    assert problem_of_ids(ids.rename("row_id")) == ""
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        ([1, 2], "numbers"),
+        ([1.0, 2.0], "numbers"),
+        (["1", "2"], "text"),
+        (["a1", "007b"], "text"),
+        (["12", "007"], "digits"),
+        (["12", "7.0"], "digits"),
+        (pd.Categorical(["12", "007"]), "digits"),
+        (pd.Series([7, "007"], dtype=object), "digits"),
+        (pd.date_range("2024-01-01", periods=2), "text"),
+    ],
+)
+def test_what_ids_are(ids, kind):
+    assert kind_of_ids(pd.Series(ids)) == kind

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import SERIES
-from flwr_causal.data.series.series import Layout, find_series, long_enough, read_times
+from flwr_causal.data.series.series import (
+    Layout,
+    find_series,
+    long_enough,
+    read_times,
+    time_step,
+    usual_step,
+)
 from flwr_causal.errors import ConfigError, DataError
 
 SPLIT = Layout(time_column="t", gaps="split")
@@ -100,7 +107,7 @@ def test_gaps_in_time_start_new_series_where_asked():
 def test_rounding_of_times_is_no_gap(start):
     times = start + np.arange(500) * 0.1
     assert len(find_series(timed(times), Layout(time_column="t"))) == 1
-    times[250:] += 2e-3
+    times[250:] += 2e-2
     with pytest.raises(DataError, match="step 251"):
         find_series(timed(times), Layout(time_column="t"))
 
@@ -284,3 +291,50 @@ def test_series_that_are_too_short():
         long_enough(series, 2)
     with pytest.raises(DataError, match="longest of 0 has 0"):
         long_enough([], 1)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "UTC", "Asia/Kolkata"])
+@pytest.mark.parametrize("freq", ["D", "W", "MS"])
+def test_days_of_a_time_zone_are_equal_steps(freq, zone, as_text):
+    naive = pd.date_range("2024-01-01 06:30", periods=60, freq=freq)
+    times = naive.tz_localize(zone)
+    column = pd.Series(times.astype(str) if as_text else times)
+    layout = Layout(time_column="t")
+    assert found(timed(column), layout) == [[*range(60)]]
+    assert time_step(timed(column), layout) == time_step(timed(naive), layout)
+    # A missing day is a gap, also where clocks changed in between.
+    kept = np.delete(np.arange(60), 20)
+    assert found(timed(column.iloc[kept].reset_index(drop=True)), SPLIT) == [
+        [*range(20)],
+        [*range(20, 59)],
+    ]
+
+
+def test_hours_of_a_time_zone_are_those_that_have_passed():
+    times = pd.date_range("2024-03-30", periods=60, freq="h", tz="Europe/Berlin")
+    for column in (times, times.astype(str), times.map(lambda t: t.isoformat())):
+        assert found(timed(pd.Series(column)), Layout(time_column="t")) == [[*range(60)]]
+
+
+@pytest.mark.parametrize("start", [0.0, 1.7e9])
+@pytest.mark.parametrize("share", [1e-4, 0.02, 0.045])
+def test_jitter_is_no_gap(share, start):
+    rng = np.random.default_rng(0)
+    steps = np.arange(400) + rng.uniform(-share, share, 400)
+    layout = Layout(time_column="t")
+    assert found(timed(start + 60 * steps), layout) == [[*range(400)]]
+    assert time_step(timed(start + 60 * steps), layout) == "60"
+    # Rows are missing after row 149.
+    late = np.r_[steps[:150], steps[150:] + 1]
+    assert found(timed(start + 60 * late), SPLIT) == [[*range(150)], [*range(150, 400)]]
+    with pytest.raises(DataError, match=r"step 151 .*later.*usual step of the table is (59|60)"):
+        find_series(timed(start + 60 * late), layout)
+
+
+def test_the_usual_step_is_the_smallest_unless_it_is_nearly_all_others():
+    assert usual_step(np.array([1.0, 2.0, 2.0, 2.0])) == 1.0
+    assert usual_step(np.array([0.3, 60.0, 60.0])) == 0.3
+    assert usual_step(np.array([0.95, 1.0, 1.05, 1.0, 7.0])) == 1.0
+    # Two steps, of which none is the other's jitter.
+    assert usual_step(np.array([1.0, 1.2, 1.2, 1.2])) == 1.0

@@ -1,0 +1,209 @@
+"""How the cells of a column are read: which texts are missing values, numbers, or codes.
+
+One rule for all tables. An empty field is missing. In a column whose other texts are numbers, or
+true and false, the texts of :data:`MISSING` are missing, too; in a column of text they are text,
+such as the state "None" or the country "NA". Numbers that are spelled as codes are text only where
+columns are declared, or read, as categories, see :class:`Reading`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core.discrete.discrete import state_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+#: Texts that are missing values in a column whose other texts are numbers or truth values.
+MISSING = frozenset(
+    (
+        *("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan"),
+        *("NULL", "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+    )
+)
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)", re.ASCII | re.IGNORECASE
+)
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+# Truth values as pandas reads them.
+_FLAGS = {
+    **dict.fromkeys(("True", "TRUE", "true"), True),
+    **dict.fromkeys(("False", "FALSE", "false"), False),
+}
+
+
+class Reading(NamedTuple):
+    """What a run says about the columns of a table that may be read in several ways.
+
+    Parameters
+    ----------
+    categories : tuple of str, default ()
+        Columns that are text, with the spelling of their cells: "007" and "7" are two states.
+    numbers : tuple of str, default ()
+        Columns that are numbers, also where all of their cells are texts that are numbers.
+    missing : tuple of str, default ()
+        Further texts that are missing values, in all columns; a number is compared as a number.
+    codes : int, default 0
+        Columns of delimited text with up to so many different texts are text where one number is
+        spelled in two ways, which only codes are ("250.0" and "250.00"); 0: none.
+    """
+
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    codes: int = 0
+
+
+#: The reading of a run that says nothing.
+AS_THEY_ARE = Reading()
+
+
+def typed(column: pd.Series, codes: int = 0) -> pd.Series:
+    """Return a column of texts as what its texts are: numbers, truth values, or text.
+
+    Parameters
+    ----------
+    column : Series
+        Of texts as they are in a file, missing where a field is empty.
+    codes : int, default 0
+        As of :class:`Reading`.
+    """
+    places, texts = pd.factorize(column)
+    plain = [str(text).strip() for text in texts]
+    present = [text for text in plain if text not in MISSING]
+    if len(texts) and not present and set(plain) == {"None"}:
+        return column
+    if all(map(_NUMBER.fullmatch, present)):
+        if len(present) <= codes and are_codes(present):
+            return column.mask(
+                column.isin([text for text in texts if str(text).strip() in MISSING])
+            )
+        return _from_texts(column, places, plain)
+    if all(text in _FLAGS for text in present):
+        values: list[Any] = [_FLAGS.get(text, np.nan) for text in plain]
+        complete = bool((places >= 0).all()) and len(present) == len(plain)
+        taken = np.array([*values, np.nan], dtype=object)[places]
+        return pd.Series(taken.astype(np.bool_) if complete else taken, column.index)
+    return column
+
+
+def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:
+    """Return a column of numbers, as pandas reads them: whole numbers where none is missing."""
+    if len(plain) and (places >= 0).all() and all(map(_WHOLE.fullmatch, plain)):
+        values = [int(text) for text in plain]
+        least, most = min(values), max(values)
+        if least >= -(2**63) and most < 2**64 and (most < 2**63 or least >= 0):
+            kind = np.int64 if most < 2**63 else np.uint64
+            return pd.Series(np.array(values, dtype=kind)[places], column.index)
+        return pd.Series(np.array(values, dtype=object)[places], column.index)
+    numbers = [np.nan if text in MISSING else float(text) for text in plain]
+    return pd.Series(np.array([*numbers, np.nan])[places], column.index)
+
+
+def is_stray(text: str) -> bool:
+    """Return whether a text among numbers is neither a number nor a mark of a missing value."""
+    plain = text.strip()
+    return not (_NUMBER.fullmatch(plain) or plain in MISSING)
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number."""
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_spelled(text: str) -> bool:
+    """Return whether a text is a number in another spelling than that of a number's state: 007."""
+    return is_number(text) and (not _WHOLE.fullmatch(text) or str(int(text)) != text)
+
+
+def are_codes(texts: Iterable[str]) -> bool:
+    """Return whether numbers are spelled as codes are: one number in two ways, "007" and "7".
+
+    Whole numbers with and without a decimal point ("7.0" and "7") are none, as programs write both.
+    """
+    first: dict[float, str] = {}
+    for text in texts:
+        number = float(text)
+        plain = re.sub(r"\.0?$", "", text.lstrip("+-" if number == 0 else "+"))
+        if first.setdefault(number, plain) != plain:
+            return True
+    return False
+
+
+def as_read(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+    """Return a table with the columns that a run declares, and further missing values.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        It is not changed; without a declaration it is returned.
+    reading : Reading
+    """
+    changed = {}
+    for place, (name, column) in enumerate(frame.items()):
+        found = column
+        if reading.missing:
+            found = _without(found, reading.missing)
+        if name in reading.categories:
+            found = _as_text(found)
+        elif name in reading.numbers and is_text(found):
+            number = typed(found.astype(object))
+            found = found if is_text(number) else number
+        if found is not column:
+            changed[place] = found
+    return with_columns(frame, changed)
+
+
+def with_columns(frame: pd.DataFrame, changed: Mapping[int, pd.Series]) -> pd.DataFrame:
+    """Return a table with other columns in some places; without any it is returned itself."""
+    if not changed:
+        return frame
+    columns = [changed.get(place, column) for place, (_, column) in enumerate(frame.items())]
+    together = pd.concat(columns, axis=1)
+    together.columns = frame.columns
+    return together
+
+
+def is_text(column: pd.Series) -> bool:
+    """Return whether all values of a column that are there are texts."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if pd.api.types.is_object_dtype(dtype):
+        return pd.api.types.infer_dtype(column, skipna=True) == "string"
+    return bool(pd.api.types.is_string_dtype(dtype))
+
+
+def _without(column: pd.Series, missing: Iterable[str]) -> pd.Series:
+    """Return a column without some texts, and without the numbers that these are."""
+    numbers = [float(text) for text in missing if _NUMBER.fullmatch(text)]
+    found = column.isin([*missing, *([] if is_text(column) else numbers)])
+    return column.mask(found) if found.any() else column
+
+
+def _as_text(column: pd.Series) -> pd.Series:
+    """Return numbers and truth values as the texts that name their states; text as it is."""
+    if not (pd.api.types.is_numeric_dtype(column.dtype) or column.dtype == object):
+        return column
+    return column.astype(object).map(
+        lambda value: state_name(value) if _names_a_state(value) else value, na_action="ignore"
+    )
+
+
+def _names_a_state(value: Any) -> bool:
+    return isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating)
+
+
+def missing_texts(column: pd.Series) -> dict[str, int]:
+    """Return how often each text stands for a missing value in a column of texts, "" if empty."""
+    found = column.fillna("")
+    if is_text(typed(column)):
+        found = found[found == ""]
+    plain = found.map(str.strip)
+    counts = plain[plain.isin({"", *MISSING})].value_counts()
+    return {str(text): int(count) for text, count in counts.items()}

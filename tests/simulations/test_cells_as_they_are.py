@@ -1,0 +1,156 @@
+"""Runs on tables whose cells may be read in several ways: states, codes, ids, booleans, names."""
+
+import csv
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations import simulate
+from flwr_causal.simulations.engines import agreement_of
+
+
+def categories(seed, n=300):
+    rng = np.random.default_rng(seed)
+    s = rng.integers(0, 2, n)
+    t = np.where(rng.random(n) < 0.85, s, 1 - s)
+    return pd.DataFrame({"s": s, "t": t, "u": np.where(rng.random(n) < 0.8, t, 2)})
+
+
+def written(frames, folder, **options):
+    paths = [folder / f"{k}.csv" for k in range(len(frames))]
+    for path, frame in zip(paths, frames, strict=True):
+        frame.to_csv(path, index=False, **options)
+    return paths
+
+
+def states_of(agreement):
+    return dict(zip(agreement.names, agreement.states, strict=True))
+
+
+@pytest.mark.parametrize("word", ["None", "NA", "null", "nan", "N/A"])
+@pytest.mark.parametrize("method", ["fedges", "fedpc"])
+def test_states_that_look_missing_are_states_in_files_as_in_frames(tmp_path, method, word):
+    frames = [categories(k).assign(drink=lambda f: f["s"].map({0: word, 1: "Low"})) for k in (0, 1)]
+    paths = written(frames, tmp_path)
+    one, other = agreement_of(method, frames), agreement_of(method, paths)
+    assert states_of(one) == states_of(other)
+    assert set(states_of(one)["drink"]) == {word, "Low"}
+    assert one.rows == other.rows
+    # On request they are missing, everywhere.
+    options = {"missing_texts": f"?,{word}", "missing_values": "drop"}
+    for tables in (frames, paths):
+        found = agreement_of(method, tables, constant_columns="keep", **options)
+        assert found.n == sum(int((frame["s"] == 1).sum()) for frame in frames)
+
+
+@pytest.mark.parametrize("method", ["moments", "notears-admm", "lingam", "fedcausal"])
+def test_codes_of_missing_numbers_are_missing_on_request(tmp_path, method):
+    rng = np.random.default_rng(0)
+    frames = [pd.DataFrame(rng.exponential(size=(60, 2)), columns=["a", "b"]) for _ in range(2)]
+    holed = [frame.assign(b=frame["b"].where(np.arange(60) % 6 > 0, -999)) for frame in frames]
+    options = {"missing_texts": "-999", "missing_values": "drop"}
+    for tables in (holed, written(holed, tmp_path)):
+        assert agreement_of(method, tables, **options).n == 100
+    with pytest.raises(ConfigError, match="missing_texts"):
+        simulate("moments", holed, epsilon=1.0, missing_texts="-999")
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("method", ["fedges", "fedpc"])
+def test_codes_keep_their_spelling(tmp_path, method, quoting):
+    frames = [categories(k) for k in range(3)]
+    for frame in frames:
+        frame["dx"] = np.where(frame["s"] == 0, "250.0", np.where(frame["t"], "250.00", "401.1"))
+    for code in (None, "V58.1"):
+        if code:
+            frames[1].loc[:4, "dx"] = code
+        one = agreement_of(method, frames)
+        other = agreement_of(method, written(frames, tmp_path, quoting=quoting))
+        assert states_of(one) == states_of(other)
+        assert set(states_of(one)["dx"]) == {"250.0", "250.00", "401.1", *filter(None, [code])}
+
+
+@pytest.mark.parametrize("method", ["fedges", "fedpc"])
+def test_a_column_that_is_declared_a_category_is_one_at_all_parties(tmp_path, method):
+    frames = [categories(k) for k in range(3)]
+    for frame in frames:
+        frame["dx"] = np.where(frame["s"] == 0, "007", "12")
+    frames[1].loc[:4, "dx"] = "V58.1"
+    paths = written(frames, tmp_path)
+    with pytest.raises(DataError, match=r"'dx'.*but numbers.*in the option categories"):
+        agreement_of(method, paths)
+    found = agreement_of(method, paths, categories="dx")
+    assert set(states_of(found)["dx"]) == {"007", "12", "V58.1"}
+    assert simulate(method, paths, categories="dx").total_rows == 900
+    with pytest.raises(ConfigError, match="'dx' is in categories and in numbers"):
+        agreement_of(method, paths, categories="dx", numbers="dx")
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("fedges", {"score": "conditional-gaussian"}), ("fedges", {"discretize": 3}), ("fedpc", {})],
+)
+def test_counts_of_few_values_are_numbers_on_request(method, options):
+    frames = [categories(k).assign(visits=np.arange(300) % 6) for k in range(2)]
+    found = agreement_of(method, frames, **options)
+    assert any("without an order" in text and "'visits'" in text for text in found.warnings)
+    run = simulate(method, frames, numbers="visits", **options)
+    assert not any("'visits'" in text and "without an order" in text for text in run.warnings)
+    found = agreement_of(method, frames, numbers="visits", **options)
+    assert "visits" in found.continuous
+    with pytest.raises(DataError, match=r"'visits': it is declared as numbers.*discretize"):
+        agreement_of("fedges", frames, numbers="visits")
+
+
+COLUMNS = [("moments", {}), ("fedges", {"mode": "exact", "max_parents": 1}), ("fedpc", {})]
+
+
+@pytest.mark.parametrize(("method", "options"), COLUMNS)
+@pytest.mark.parametrize("large", [False, True])
+def test_ids_that_do_not_match_are_refused(tmp_path, method, options, large):
+    base = 10**16 if large else 0
+    whole = categories(3)
+    ids = np.arange(1, 301) + base
+    other = ids.astype(float) if large else [f"{one:04d}" for one in ids]
+    left = whole[["s", "t"]].assign(pid=ids)
+    right = whole[["u"]].assign(pid=other)
+    if method == "moments":
+        right["u"] += np.random.default_rng(0).normal(size=300)
+    words = "beyond 2.53, whose last digits are lost" if large else "zeros"
+    with pytest.raises(DataError, match=words):
+        simulate(method, [left, right], row_id="pid", **options)
+    if not large:
+        # Both numbers (the zeros are no part of a number in CSV), or both texts.
+        paths = written([left.assign(pid=other), right], tmp_path)
+        for tables in (paths, [left.assign(pid=[*map(str, ids)]), right.assign(pid=ids)]):
+            agreement_of(method, tables, row_id="pid", **options)
+
+
+def test_booleans_are_called_booleans(tmp_path):
+    frames = [categories(k) for k in range(3)]
+    for frame, words in zip(
+        frames, (("FALSE", "TRUE"), ("False", "True"), ("no", "yes")), strict=True
+    ):
+        frame["s"] = frame["s"].map(dict(enumerate(words)))
+    with pytest.raises(DataError, match="holds text or categories, but booleans at parties"):
+        agreement_of("fedges", written(frames, tmp_path))
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_names_that_look_the_same_are_told_apart(form, odd):
+    forms = {"NFC", "NFD"}
+    names = {one: unicodedata.normalize(one, "Größe") for one in forms}
+    (other,) = forms - {form}
+    frames = [
+        categories(k).rename(columns={"s": names[form if k == odd else other]}) for k in range(3)
+    ]
+    with pytest.raises(DataError) as caught:
+        agreement_of("fedges", frames)
+    text = str(caught.value)
+    assert f"party 'party {odd}'" in text
+    assert "rename it" in text
+    assert f"{names[form]!a} here, {names[other]!a} there" in text

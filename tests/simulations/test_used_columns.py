@@ -1,0 +1,163 @@
+"""First the columns are chosen, then the rows: gaps of a column that is not used cost no row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.data.read import pieces
+from flwr_causal.data.read.tables import read_table
+from flwr_causal.errors import DataError
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
+from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.simulations.relay import KilledError, Killing
+
+NAMES = ("a", "b", "c")
+METHODS = {
+    "notears-admm": {"max_rounds": 6},
+    "fedcausal": {"max_rounds": 6, "model": "linear"},
+    "2dbn": {"max_rounds": 6},
+    "moments": {},
+    "moments series": {"order": 1},
+    "moments interventions": {"intervention_column": "on"},
+    "lingam": {},
+    "fedges": {"discretize": 3},
+    "fedges exact": {"discretize": 3, "mode": "exact"},
+    "fedpc": {},
+}
+SERIES = [name for name in METHODS if name == "2dbn" or name.endswith("series")]
+DROP = {"unshared_columns": "drop", "missing_values": "drop"}
+
+
+def tables(interventions=False):
+    rng = np.random.default_rng(5)
+    rows = rng.exponential(size=(180, 3)) @ np.array([[1, 0.8, 0], [0, 1, -0.7], [0, 0, 1]])
+    whole = pd.DataFrame(rows, columns=NAMES)
+    whole.loc[::20, "b"] = np.nan
+    if interventions:
+        whole["on"] = np.where(np.arange(180) % 3 == 0, "a", "")
+    return [whole[k::3].reset_index(drop=True) for k in range(3)]
+
+
+def with_gaps(parts):
+    """The first party has a column of its own with gaps, and one of text with others."""
+    first = parts[0].assign(extra=np.where(np.arange(60) % 7, np.nan, 1.5))
+    first["note"] = np.where(np.arange(60) % 5, None, "seen")
+    return [first, *parts[1:]]
+
+
+def same(one, other):
+    assert one.total_rows == other.total_rows
+    assert one.parties == other.parties
+    if one.graph is None:
+        rows = pd.DataFrame({name: [0.5, 1.5] for name in NAMES})
+        np.testing.assert_array_equal(
+            one.model.log_likelihood(rows), other.model.log_likelihood(rows)
+        )
+    else:
+        # A large file is added up in pieces.
+        np.testing.assert_allclose(one.graph.weights, other.graph.weights, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gaps_of_a_column_that_others_lack_cost_no_row(method):
+    parts, options = tables("interventions" in method), {**METHODS[method], **DROP}
+    found = simulate(method.split()[0], with_gaps(parts), **options)
+    same(found, simulate(method.split()[0], parts, **options))
+    for name in ("extra", "note"):
+        text = f"column {name!r} is not used: not in the table of parties 'party 1', 'party 2'"
+        assert found.warnings.count(text) == 1
+
+
+@pytest.mark.parametrize("method", [*METHODS])
+def test_gaps_of_a_constant_column_cost_no_row(method):
+    if method.startswith("fed") and method != "fedcausal":
+        pytest.skip("constant columns are kept")
+    parts, options = tables("interventions" in method), {**METHODS[method], **DROP}
+    options["constant_columns"] = "drop"
+    constant = [one.assign(k=np.where(np.arange(60) > 50, np.nan, 2.0)) for one in parts]
+    found = agreement_of(method.split()[0], constant, **options)
+    assert found.rows == agreement_of(method.split()[0], parts, **options).rows
+    assert set(found.dropped) == {"k"}
+
+
+@pytest.mark.parametrize("method", SERIES)
+def test_gaps_of_a_column_that_others_lack_split_no_series(method):
+    options = {**METHODS[method], "gaps": "split", "unshared_columns": "drop"}
+    parts = tables()
+    found = simulate(method.split()[0], with_gaps(parts), text_columns="drop", **options)
+    same(found, simulate(method.split()[0], parts, text_columns="drop", **options))
+
+
+@pytest.mark.parametrize("method", SERIES)
+def test_series_of_a_list_stay_apart(method):
+    def halves(parts):
+        return [[one[:30], one[30:]] for one in parts]
+
+    parts, options = tables(), {**METHODS[method], **DROP}
+    found = simulate(method.split()[0], halves(with_gaps(parts)), **options)
+    same(found, simulate(method.split()[0], halves(parts), **options))
+    whole = agreement_of(method.split()[0], parts, **options)
+    assert found.total_rows < whole.n  # each series loses the rows of its first lag
+
+
+@pytest.mark.parametrize("how", ["secure", "large", "empty", "categories"])
+def test_however_tables_are_held(tmp_path, monkeypatch, how):
+    parts, method, options = tables(), "moments", dict(DROP)
+    given = with_gaps(parts)
+    if how == "secure":
+        options["secure_aggregation"] = True
+    if how == "empty":
+        given[0]["extra"] = np.nan  # no row would be left
+    if how == "large":
+        monkeypatch.setattr(pieces, "LARGE", 1)
+        monkeypatch.setattr(pieces, "PIECE", 60)
+        options["text_columns"] = "drop"
+        for k, one in enumerate(given):
+            one.to_csv(tmp_path / f"{k}.csv", index=False)
+        given = [tmp_path / f"{k}.csv" for k in range(3)]
+        parts = [read_table(one)[[*NAMES]] for one in given]
+    if how == "categories":
+        method = "fedges"
+        given, parts = ([_in_words(one) for one in some] for some in (given, parts))
+    same(simulate(method, given, **options), simulate(method, parts, **options))
+
+
+def _in_words(frame):
+    words = {name: np.where(frame[name] > 1, "high", "low") for name in NAMES}
+    return frame.assign(**words).where(frame.notna())
+
+
+def test_columns_that_are_used_cost_their_rows_and_others_are_an_error_as_ever():
+    parts = tables()
+    found = agreement_of("moments", parts, **DROP)
+    assert sum(found.rows.values()) == 180 - 9
+    with pytest.raises(DataError, match="'extra', 'note': not in the table of parties"):
+        agreement_of("moments", with_gaps(parts), missing_values="drop")
+    with pytest.raises(DataError, match="missing value"):
+        agreement_of("moments", with_gaps(parts), unshared_columns="drop", text_columns="drop")
+
+
+def test_columns_that_no_two_parties_share_are_named():
+    parts = [
+        one.rename(columns={name: f"{name}{k}" for name in NAMES}) for k, one in enumerate(tables())
+    ]
+    with pytest.raises(DataError, match="no column is left to train on: 'a0' is not in the table"):
+        agreement_of("moments", parts, **DROP)
+
+
+def test_an_interrupted_run_asks_for_the_same_columns(tmp_path):
+    given = with_gaps(tables())
+    options = {"max_rounds": 6, **DROP}
+    undisturbed = simulate("notears-admm", given, **options)
+    with pytest.raises(KilledError):
+        simulate(
+            "notears-admm",
+            given,
+            output_dir=tmp_path,
+            wrap_grid=lambda grid: Killing(grid, 5),
+            **options,
+        )
+    resumed = simulate("notears-admm", given, output_dir=tmp_path, resume=True, **options)
+    assert isinstance(resumed, Run)
+    same(resumed, undisturbed)

@@ -1,7 +1,8 @@
 """``flwr-causal``: the methods, their options, runs on files, and comparisons of runs.
 
-The exit status is 0 where a command did what it should, 1 where a run or a check failed, and 2
-where the arguments, an option or a table cannot be used.
+The exit status is 0 where a command did what it should, 1 where a run or a check failed, 2 where
+the arguments, an option or a table cannot be used, 3 where a run is completed without all parties,
+and 130 where a command was interrupted.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.template import write_page
+from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import forget as forgotten
-from flwr_causal.runtime.run_directory import PAGE, check_own, check_page
+from flwr_causal.runtime.checkpoint import read_history, status_of
+from flwr_causal.runtime.run_directory import PAGE, check_own, check_page, keeps_exchanges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
 from flwr_causal.strategies.options import check_names, public_names
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
+#: Exit statuses: a run is completed, but not by all parties; a command was interrupted.
+NOT_ALL_PARTIES, INTERRUPTED = 3, 130
 #: Of mixed tables it takes so many rows of each party, so many columns and the last one.
 SMALL_ROWS, SMALL_COLUMNS = 40, 3
 
@@ -72,6 +77,10 @@ class _Commands(TyperGroup):
         except CausalError as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(2 if isinstance(error, ConfigError | DataError) else 1) from None
+        except KeyboardInterrupt:
+            sweep = " The same command goes on." if ctx.invoked_subcommand == "reproduce" else ""
+            typer.echo(f"Interrupted.{sweep}", err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = typer.Typer(
@@ -250,7 +259,8 @@ def run(
 ) -> None:
     """Run a METHOD on files, each the table of one party.
 
-    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page.
+    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page. Exit
+    status 3: the run is completed without all parties.
     """
     given = {"seed": seed, **_options(method, option)}
     if output_dir is not None:
@@ -264,18 +274,37 @@ def run(
         )
     except DataError as error:
         raise DataError(_with_files(error, data)) from error
+    except KeyboardInterrupt:
+        typer.echo(_interrupted(output_dir), err=True)
+        raise typer.Exit(INTERRUPTED) from None
     page = found.report(output_dir.absolute() / PAGE) if output_dir is not None else None
     if as_json:
         edges = [] if found.graph is None else found.graph.marked_edges()
         names = ("cause", "mark", "effect", "weight")
         listed = [dict(zip(names, edge, strict=True)) for edge in edges]
         _print_json({**found.summary(influence=False), "edges": listed})
-        return
-    typer.echo(str(found))
-    if page is not None:
-        typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
     else:
-        typer.echo("Nothing was written: --output-dir DIR keeps the results and makes their page.")
+        typer.echo(str(found))
+        if page is not None:
+            typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
+        else:
+            typer.echo("Nothing was written: --output-dir DIR keeps results and makes their page.")
+    if found.lost:
+        typer.echo(f"The run is {found.headline}.", err=True)
+        raise typer.Exit(NOT_ALL_PARTIES)
+
+
+def _interrupted(directory: Path | None) -> str:
+    """Return what is kept of a run that was interrupted, and how it goes on."""
+    if directory is None:
+        return "Interrupted. Nothing was kept: with --output-dir DIR a run can be resumed."
+    if not keeps_exchanges(directory) or status_of(directory) == "completed":
+        return f"Interrupted before the run began: {directory} is as it was."
+    done = counted(len(read_history(directory)), "exchange")
+    return (
+        f"Interrupted after {done}; what was done is kept in {directory}. The same command with "
+        f"-o resume=true goes on from there; flwr-causal forget {directory} deletes it."
+    )
 
 
 def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:

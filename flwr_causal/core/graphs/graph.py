@@ -40,7 +40,7 @@ FORMAT = "flwr-causal-graph"
 VERSION = 1
 _ARRAYS = (
     *("weights", "lagged", "raw_weights", "raw_lagged", "required"),
-    *("confidence", "adjacency_confidence", "lagged_confidence"),
+    *("confidence", "adjacency_confidence", "lagged_confidence", "party_agreement"),
 )
 
 
@@ -66,13 +66,17 @@ class CausalGraph:
     raw_weights, raw_lagged : ndarray of float64, optional
         The estimates before the threshold, in the shapes of ``weights`` and ``lagged``.
     confidence : ndarray of float64, shape (d, d), optional
-        The method's confidence in each instantaneous edge, from 0 to 1. With bootstrap replicates
-        it is the share of them that have the edge in this direction, also of edges that the graph
-        does not have; a replicate in which the edge has no direction counts half.
+        The share of the bootstrap replicates that have each instantaneous edge in this direction,
+        also of edges that the graph does not have; a replicate in which the edge has no direction
+        counts half. None without replicates.
     adjacency_confidence : ndarray of float64, shape (d, d), optional
         The share of the replicates with the edge in either direction; symmetric.
     lagged_confidence : ndarray of float64, shape (p, d, d), optional
         The share of the replicates with each lagged edge.
+    party_agreement : ndarray of float64, shape (d, d), optional
+        The share of the parties that agree with each edge, by their own graph or their own score,
+        where a method has it (``fedges``). It does not say how sure an edge is: parties with few
+        rows disagree by chance, and all may be wrong alike.
     required : ndarray of bool, shape (d, d), optional
         Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
         neither `threshold` nor the removal of cycles drops them.
@@ -93,6 +97,7 @@ class CausalGraph:
     required: BoolArray | None = None
     adjacency_confidence: FloatArray | None = None
     lagged_confidence: FloatArray | None = None
+    party_agreement: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -116,6 +121,9 @@ class CausalGraph:
             ),
             "lagged_confidence": _frozen_numbers(
                 "lagged_confidence", self.lagged_confidence, lags, names
+            ),
+            "party_agreement": _frozen_numbers(
+                "party_agreement", self.party_agreement, square, names
             ),
         }
         if checked["weights"] is None:
@@ -237,8 +245,8 @@ class CausalGraph:
     def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
         """Return the confidence in an edge as the graph has it, None where it is not known.
 
-        Of an undirected edge it is the share of the replicates with an edge of any direction;
-        without replicates the larger confidence of both directions.
+        Of an undirected edge it is the share of the replicates with an edge of any direction; where
+        only the shares by direction are known, the larger one.
 
         Parameters
         ----------
@@ -487,7 +495,8 @@ class CausalGraph:
         """Return the graph of the edges of largest absolute weight, and of the variables on them.
 
         Lagged edges are compared with instantaneous ones. In a CPDAG the edges of largest
-        confidence are kept, if it has one. Of equal edges, the first ones are kept.
+        confidence are kept, or else of largest agreement of the parties, if it has one of them. Of
+        equal edges, the first ones are kept.
 
         Parameters
         ----------
@@ -501,7 +510,8 @@ class CausalGraph:
         """
         if count < 0:
             raise ConfigError(f"count is {count}: expected 0, 1, 2, ...")
-        by = self.weights if self.confidence is None or self.kind != "cpdag" else self.confidence
+        by = self.party_agreement if self.confidence is None else self.confidence
+        by = self.weights if by is None or self.kind != "cpdag" else by
         now = np.where(self.adjacency, np.abs(by), -1.0)
         if self.kind == "cpdag":
             both = equivalence.undirected_part(self.adjacency)
@@ -659,7 +669,8 @@ class CausalGraph:
         """Return a networkx ``DiGraph``, or a ``MultiDiGraph`` if the graph has lags.
 
         All variables are nodes, in order. Edges have the attributes ``weight`` and ``lag`` (0:
-        instantaneous) and, if the graph has them, ``raw_weight``, ``confidence`` and ``required``.
+        instantaneous) and, if the graph has them, ``raw_weight``, ``confidence``,
+        ``party_agreement`` and ``required``.
         """
         import networkx as nx
 
@@ -673,6 +684,8 @@ class CausalGraph:
                 attributes["raw_weight"] = float(self.raw_weights[i, j])
             if self.confidence is not None:
                 attributes["confidence"] = float(self.confidence[i, j])
+            if self.party_agreement is not None:
+                attributes["party_agreement"] = float(self.party_agreement[i, j])
             if self.required is not None:
                 attributes["required"] = bool(self.required[i, j])
             result.add_edge(self.names[i], self.names[j], **attributes)
@@ -745,6 +758,7 @@ class CausalGraph:
         slices = np.zeros((num_lags + 1, size, size))
         required = np.zeros((size, size), dtype=bool)
         confidence = np.zeros((num_lags + 1, size, size))
+        agreement = np.zeros((size, size))
         seen: set[tuple[int, int, int]] = set()
         names = tuple(labels.values())
         for lag, (i, j, data) in zip(lags, edges, strict=True):
@@ -763,12 +777,15 @@ class CausalGraph:
             confidence[lag, i, j] = float(data.get("confidence", 0.0))
             if lag == 0:
                 required[i, j] = bool(data.get("required", False))
+                agreement[i, j] = float(data.get("party_agreement", 0.0))
         kind = graph.graph.get("kind", "dag" if graph.is_directed() else "cpdag")
         fields: dict[str, Any] = {"names": names, "weights": slices[0], "kind": kind}
         if num_lags:
             fields["lagged"] = slices[1:]
         if any("required" in data for _, _, data in edges):
             fields["required"] = required
+        if any("party_agreement" in data for _, _, data in edges):
+            fields["party_agreement"] = agreement
         sure = {lag > 0 for lag, edge in zip(lags, edges, strict=True) if "confidence" in edge[2]}
         if False in sure:
             fields["confidence"] = confidence[0]

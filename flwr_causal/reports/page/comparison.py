@@ -76,7 +76,7 @@ def comparison_payload(
 
 
 def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the graph of the edges of all runs; their confidence is the share of the runs."""
+    """Return the graph of the edges of all runs, with the share of the runs that have each."""
     found: dict[tuple[int, int, int, str], list[float]] = {}
     for edges in edges_by_run:
         for edge in edges:
@@ -91,7 +91,7 @@ def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) ->
             "mark": mark,
             "found": True,
             "weight": sum(weights) / len(weights),
-            "confidence": len(weights) / len(edges_by_run),
+            "runs": len(weights) / len(edges_by_run),
         }
         for (cause, effect, lag, mark), weights in found.items()
     ]
@@ -101,8 +101,7 @@ def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) ->
         "lags": max((lag for _, _, lag, _ in found), default=0),
         "edges": united,
         "counts": {},
-        "confidence_name": "share of the runs",
-        "least_confidence": 1,
+        "share": {"key": "runs", "name": "share of the runs", "least": 1},
     }
 
 

@@ -89,7 +89,7 @@
       return place;
     },
 
-    heat({ title, unit, axes, names, across, cells }) {
+    heat({ title, unit, axes, names, across, cells, share }) {
       const columns = across || names;
       const values = cells.map(([row, column, value]) => ({ row: names[row], column: columns[column], value }));
       const extreme = Math.max(1e-12, ...cells.map((cell) => Math.abs(cell[2])));
@@ -101,7 +101,7 @@
         y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(axes[0]) },
         tooltip: [{ field: "row", title: axes[0] }, { field: "column", title: axes[1] }, { field: "value", title: unit, format: ".4~g" }],
       };
-      const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, unit === "confidence" ? 1 : extreme] };
+      const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, share ? 1 : extreme] };
       const spec = (room) => {
         const wide = Math.max(few ? 9 : 1, Math.min(30, (room - 190) / columns.length));
         const high = Math.max(few ? 12 : 1, Math.min(22, 640 / names.length));

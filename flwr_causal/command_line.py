@@ -14,11 +14,10 @@ import textwrap
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
@@ -57,6 +56,8 @@ if TYPE_CHECKING:
 SMALL = DataConfig(variables=4, rows=105)
 #: Exit statuses: a run is completed, but not by all parties; a command was interrupted.
 NOT_ALL_PARTIES, INTERRUPTED = 3, 130
+#: Lines are not broken there.
+NO_BREAK = "\xa0"
 #: Of mixed tables it takes so many rows of each party, so many columns and the last one.
 SMALL_ROWS, SMALL_COLUMNS = 40, 3
 
@@ -210,10 +211,7 @@ def check(
     if as_json:
         _print_json({"columns": columns, "methods": verdicts})
     else:
-        table = Table(*columns[0], box=None) if columns else Table()
-        for row in columns:
-            table.add_row(*(_shown(value) for value in row.values()))
-        Console().print(table)
+        _print_rows(columns)
         alike: dict[tuple[str, ...], list[str]] = {}
         for one, verdict in verdicts.items():
             alike.setdefault((verdict["error"], *verdict["warnings"]), []).append(one)
@@ -383,11 +381,11 @@ def compare(
     common = sum(not pair.differs for pair in pairs)
     typer.echo(f"{common} common edges, {len(pairs) - common} pairs of variables that differ")
     if listed:
-        table = Table(*names, box=None)
-        for pair in listed:
-            cells = zip(pair.edges, pair.weights, strict=True)
-            table.add_row(*("-" if w is None else f"{edge} {w:+.3f}" for edge, w in cells))
-        Console(soft_wrap=True).print(table)
+        rows = [
+            ["-" if w is None else f"{edge} {w:+.3f}" for edge, w in zip(*pair[:2], strict=True)]
+            for pair in listed
+        ]
+        _print_rows([dict(zip(names, row, strict=True)) for row in rows])
     for name, run in zip(names, runs, strict=True):
         for line in describe_doubts(run):
             typer.echo(f"{name}: {line}")
@@ -426,10 +424,7 @@ def record(
     if as_json:
         _print_json(rows if run is None else lines)
         return
-    table = Table(*(rows[0] if rows else ()), box=None)
-    for row in rows:
-        table.add_row(*(_shown(value) for value in row.values()))
-    Console(soft_wrap=True).print(table)
+    _print_rows(rows)
     typer.echo(
         f"{sum(one.get('bytes', 0) for one in lines)} bytes in all; privacy loss "
         f"epsilon {epsilon_spent(lines, delta):g}, delta {delta:g}"
@@ -682,15 +677,46 @@ def _small_tables(method: str, given: dict[str, Any]) -> list[pd.DataFrame]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     if value is None or value is False:
         return "none" if value is None else "no"
     return "yes" if value is True else str(value)
 
 
-def _wrapped(text: str, indent: str) -> None:
+def _wrapped(text: str, indent: str, first: str | None = None) -> None:
+    """Print lines within the width of the terminal; no word is cut, nor at a no-break space."""
+    fill = textwrap.TextWrapper(
+        min(100, get_terminal_size().columns),
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     for line in text.splitlines():
-        wide = textwrap.wrap(line, 100, initial_indent=indent, subsequent_indent=indent)
-        typer.echo("\n".join(wide))
+        typer.echo(fill.fill(line).replace(NO_BREAK, " "))
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows as a table, or each as a paragraph where the table is wider than the terminal."""
+    if not rows:
+        return
+    cells = [[*rows[0]], *([_shown(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    columns = get_terminal_size().columns
+    if sum(widths) + 2 * len(widths) <= columns:
+        for row in cells:
+            line = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            typer.echo("  ".join(line).rstrip())
+        return
+    for row in cells[1:]:
+        pairs = [(name, f"{cell};") for name, cell in zip(cells[0], row, strict=True) if cell]
+        parts = [
+            part.replace(" ", NO_BREAK) if len(part) < columns - 4 else part
+            for pair in pairs
+            for part in ((" ".join(pair),) if len(" ".join(pair)) < columns - 4 else pair)
+        ]
+        _wrapped(" ".join(parts).rstrip(";"), "    ", "")
 
 
 def _print_json(value: Any) -> None:

@@ -54,7 +54,7 @@ def test_the_page_says_what_the_run_says(admm_run):
     assert payload["heading"] == f"{run.graph.num_edges} edges among 5 variables"
     for part in (run.stop_reason, "notears-admm", "3 parties", "240 rows", f"{run.rounds} exch"):
         assert part in payload["question"]
-    assert payload["verdict"].startswith("1 warning; 1 reply missing; against the known truth")
+    assert payload["verdict"].endswith("against the known truth 5 right; 1 warning.")
     texts = json.dumps(section(payload, "trust"))
     assert "Few rows: get more." in texts
     assert "party 1 was left out of exchange 2: disk full" in texts
@@ -317,10 +317,10 @@ def test_runs_are_compared(admm_run, moments_run):
     turned = CausalGraph.from_array(np.eye(5, k=1).T * [1, 0, 0, 0, 0], admm_run.graph.names)
     payload = comparison_payload(("one", "two"), pair, (graph, turned))
     assert payload["heading"] == "0 common edges, 4 pairs of variables that differ"
-    shares = {(e["cause"], e["effect"]): e["confidence"] for e in payload["graph"]["edges"]}
+    shares = {(e["cause"], e["effect"]): e["runs"] for e in payload["graph"]["edges"]}
     assert shares == dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (1, 0)], 0.5)
     same = comparison_payload(("one", "two"), pair, (graph, graph))
-    assert {edge["confidence"] for edge in same["graph"]["edges"]} == {1.0}
+    assert {edge["runs"] for edge in same["graph"]["edges"]} == {1.0}
     template.rendered(same)
 
 

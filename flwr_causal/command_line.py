@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
-from flwr_causal.app.config import DataConfig, value_of
+from flwr_causal.app.config import DataConfig, checked_config, value_of
 from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
@@ -397,6 +397,17 @@ def compare(
 
 
 @app.command()
+def check_config(
+    given: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT...", help="As of `flwr run -c`, or TOML files."),
+    ],
+) -> None:
+    """Name what is wrong in the keys and values of `flwr run -c`, which Flower does not."""
+    typer.echo(checked_config(given))
+
+
+@app.command()
 def record(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The record of a party's node.")],
     run: Annotated[int | None, typer.Option(help="Only the lines of this run.")] = None,
@@ -485,9 +496,11 @@ def doctor(
     """Say what keeps a node or a SuperLink from working, and the remedy.
 
     The options are those of flower-supernode and flower-superlink: give what these are given.
-    --connection looks at a SuperLink that runs. Exit status 1: there is a problem.
+    --connection looks at a SuperLink that runs. Exit status 1: there is a problem; with --ended 4:
+    there is one that passes, so that the node can be started again later.
     """
     from flwr_causal.app.doctor.command import examine
+    from flwr_causal.app.doctor.finding import LATER
 
     findings = examine(
         superlink=superlink,
@@ -510,6 +523,8 @@ def doctor(
             typer.echo(one.text)
             if one.remedy:
                 _wrapped(one.remedy, "        ")
+    if ended and any(one.passing for one in findings):
+        raise typer.Exit(LATER)
     if any(one.level == "problem" for one in findings):
         raise typer.Exit(1)
 

@@ -269,6 +269,7 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
             f"{key} is not registered at the SuperLink",
             f"Send {key}.pub to the coordinator, who registers it; with `flwr-causal deploy` it is "
             "saved as coordinator/keys/NAME.pub, and start.sh and run.sh register it.",
+            passing=True,
         )
     if state == "registered":
         open_to = key.expanduser().stat().st_mode & 0o077

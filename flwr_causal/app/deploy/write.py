@@ -211,7 +211,7 @@ class _Deployment:
             "before_start": (
                 'case "${1-/}" in\n/*) ;;\n'
                 '*) echo "$1: give an absolute path" >&2; exit 2 ;;\nesac\n'
-                '[ -e "${1-/}" ] || echo "There is no $1 yet: the node starts once it is there" >&2\n'
+                '[ -e "${1-/}" ] || echo "There is no $1 yet: the node waits for it" >&2\n'
                 '[ $# -eq 0 ] || printf \'%s\\n\' "$1" > "$place/state/data-path"\n'
                 'if [ ! -s "$place/state/data-path" ] && [ ! -s "$place/data-path" ]; then\n'
                 f'    echo "Which table? $0 {SOME_DATA}" >&2\n    exit 2\nfi'

@@ -32,8 +32,8 @@ RENEW = (
 )
 ADDRESS = "Write it as in superlink.example.org:9092 (--superlink)."
 MAKE_KEY = (
-    'Make it: ssh-keygen -t ecdsa -b 384 -N "" -f {0}, and let the coordinator register {0}.pub. In '
-    "a bundle of `flwr-causal deploy` install.sh makes it."
+    'Make it: ssh-keygen -t ecdsa -b 384 -N "" -f {0}, and let the coordinator register {0}.pub. '
+    "In a bundle of `flwr-causal deploy` install.sh makes it."
 )
 #: Seconds to wait for an answer.
 PATIENCE = 10.0
@@ -48,7 +48,7 @@ def check_connection(
 ) -> Iterator[Finding]:
     """Try the way from this machine to a SuperLink, step by step; the first failure ends it.
 
-    Whether the key can be read does not depend on the way, and is said in any case.
+    Whether there is a key does not depend on the way, and is said in any case.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def check_connection(
     key : Path, optional
         A node's private key, which is tried.
     """
-    private = None if key is None else _private(key)
-    if isinstance(private, Finding):
-        yield private
+    if key is not None and not key.expanduser().is_file():
+        yield Finding("problem", "key", f"there is no file {key}", MAKE_KEY.format(key))
+        key = None
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname or "", parts.port
@@ -98,9 +98,8 @@ def check_connection(
         yield validity(_certificate(host, port))
     answer = [*_answer(address, root_certificates, insecure=insecure, proxy=proxy)]
     yield from answer
-    refused = any(one.subject == "SuperLink" and one.remedy for one in answer)
-    if key is not None and isinstance(private, ec.EllipticCurvePrivateKey) and not refused:
-        yield _key(address, root_certificates, key, private, insecure=insecure)
+    if key is not None and not any(one.subject == "SuperLink" and one.remedy for one in answer):
+        yield _key(address, root_certificates, key, insecure=insecure)
 
 
 def _proxy(scheme: str, host: str) -> str:
@@ -268,8 +267,8 @@ def _clock(ahead: float) -> Finding:
     )
 
 
-def _private(key: Path) -> ec.EllipticCurvePrivateKey | Finding:
-    """Return a node's private key, or why it cannot be used."""
+def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> Finding:
+    """Try a node's key, without connecting the node."""
     try:
         private = load_ssh_private_key(key.expanduser().read_bytes(), password=None)
     except (OSError, ValueError) as error:
@@ -277,18 +276,6 @@ def _private(key: Path) -> ec.EllipticCurvePrivateKey | Finding:
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         text = f"{key} is no elliptic curve key"
         return Finding("problem", "key", text, MAKE_KEY.format(key))
-    return private
-
-
-def _key(
-    address: str,
-    authority: Path | None,
-    key: Path,
-    private: ec.EllipticCurvePrivateKey,
-    *,
-    insecure: bool,
-) -> Finding:
-    """Try a node's key, without connecting the node."""
     certificates = None if insecure or authority is None else authority.read_bytes()
     state = registration_of(address, certificates, private, insecure=insecure)
     if state == "unknown":

@@ -89,12 +89,10 @@ def check_party(node: NodeConfig) -> Iterator[Finding]:
 
 def _policy(policy: PartyPolicy, path: str) -> Iterator[Finding]:
     """Look for rules that name what there is not."""
-    rule = "Correct 'methods' in {}, or leave it out."
     missing = [one for one in policy.methods if one not in methods.METHODS]
     if missing:
-        yield Finding(
-            "problem", POLICY, f"there is no method {', '.join(missing)}", rule.format(path)
-        )
+        text = f"there is no method {', '.join(missing)}"
+        yield Finding("problem", POLICY, text, f"Correct 'methods' in {path}, or leave it out.")
     # The options of this package's methods were checked when the policy was read.
     for name in policy.options.keys() & (methods.METHODS.keys() - set(methods.OWN_METHODS)):
         known = option_types(methods.find(name).strategy)

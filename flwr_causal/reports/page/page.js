@@ -82,10 +82,12 @@
       filter.addEventListener("input", () => { words = filter.value.trim().toLowerCase(); fill(); });
       const table = html("table", columns.length > 12 ? { class: "wide" } : {}, html("caption", {}, caption), html("thead", {}, html("tr", {}, ...heads)), body);
       fill();
+      const hint = html("p", { class: "wider", hidden: "" }, "The table is wider than the screen: it scrolls sideways.");
       const scroll = html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
       const place = html("div", {});
       if (rows.length > 8) place.append(html("div", { class: "filter" }, filter, count));
-      place.append(scroll, more);
+      place.append(hint, scroll, more);
+      new ResizeObserver(() => { hint.hidden = scroll.scrollWidth <= scroll.clientWidth; }).observe(scroll);
       return place;
     },
 

@@ -195,14 +195,16 @@ def lost_in_words(run: RunRecord) -> str:
     rows_of = {**run.parties, **run.lost}
     known = run.num_rows is None and all(rows_of.values())
     total = f" of {sum(rows_of.values()):,}" if known else ""
-    none, some, most = [], [], max(run.answered.values(), default=0)
+    started = [one["round"] for one in run.history if "started_again" in one]
+    exchanges = run.rounds - max(started, default=0)
+    none, some = [], []
     for name, rows in run.lost.items():
         times = run.answered.get(name, 0)
         about = [run.sources.get(name, ""), f"{rows:,}{total} rows" if rows else ""]
         own = ", ".join(filter(None, about))
         said = f"{name} ({own})" if own else name
         if times:
-            some.append(f"{said}, which took part in {times} of {most} exchanges")
+            some.append(f"{said}, which took part in {times} of {exchanges} exchanges")
         else:
             none.append(said)
     parts = [f"without {', '.join(none)}"] if none else []

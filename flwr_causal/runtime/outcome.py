@@ -106,12 +106,12 @@ class Outcome(Generic[StateT]):
         self.failures = tuple(federation.failures)
         started = [one["round"] for one in self.history if "started_again" in one]
         last = max(started, default=0)
-        most = max(self.answered.values(), default=0)
+        times = sum(one["round"] > last for one in self.history)
         names = [
             failure.party
             for failure in self.failures
             if failure.party not in self.answered
-            or (failure.server_round > last and self.answered[failure.party] < most)
+            or (failure.server_round > last and self.answered[failure.party] < times)
         ]
         for record in self.history:
             for group in record.get("without_groups", ()):

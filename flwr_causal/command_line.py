@@ -387,7 +387,7 @@ def compare(
         ]
         _print_rows([dict(zip(names, row, strict=True)) for row in rows])
     for name, run in zip(names, runs, strict=True):
-        for line in describe_doubts(run):
+        for line in ([run.headline] if run.lost else []) + describe_doubts(run):
             typer.echo(f"{name}: {line}")
     if output is not None:
         typer.echo(f"Page: {output}")

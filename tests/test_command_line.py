@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 import numpy as np
@@ -216,6 +216,9 @@ def test_compare_names_the_edges_that_differ(tmp_path):
     text = call("compare", *both).stdout
     assert "1 common edges, 1 pairs of variables that differ" in text
     assert "c -> b +0.500" in text
+    assert "completed without" not in text
+    replace(Run.load(tmp_path / "one"), lost={"north": 9}).save(tmp_path / "one")
+    assert f"{tmp_path / 'one'}: completed without north" in call("compare", *both).stdout
     assert call("compare", both[0]).exit_code == 2
     shown = call("compare", both[0], tmp_path / "none")
     assert shown.exit_code == 2

@@ -321,6 +321,17 @@ def test_runs_are_compared(admm_run, moments_run):
     assert shares == dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (1, 0)], 0.5)
     same = comparison_payload(("one", "two"), pair, (graph, graph))
     assert {edge["runs"] for edge in same["graph"]["edges"]} == {1.0}
+    lossy = replace(admm_run, lost={"north": 9}, answered={})
+    columns, rows = (
+        block(
+            comparison_payload(("one", "two"), (lossy, moments_run), (graph, graph)),
+            "runs",
+            "table",
+        )[key]
+        for key in ("columns", "rows")
+    )
+    place = columns.index("not of all parties")
+    assert [row[place] for row in rows] == ["without north (9 of 249 rows)", None]
     template.rendered(same)
 
 

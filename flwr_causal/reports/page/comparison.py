@@ -12,6 +12,7 @@ from flwr_causal.reports.page.effects import CAPTION, effect_rows
 from flwr_causal.reports.page.fit import DOUBTS, doubt_rows
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.words import counted
+from flwr_causal.reports.record import lost_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +113,7 @@ def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[Caus
             run.config.get("method"),
             len(run.parties),
             run.total_rows,
+            lost_in_words(run) or None,
             run.rounds,
             graph.num_edges + graph.num_lagged_edges,
             len(run.warnings),
@@ -120,7 +122,8 @@ def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[Caus
         ]
         for name, run, graph in zip(names, runs, graphs, strict=True)
     ]
-    columns = ["run", "method", "parties", "rows", "exchanges", "edges", "warnings", "fit", "SHD"]
+    columns = ["run", "method", "parties", "rows", "not of all parties", "exchanges", "edges"]
+    columns += ["warnings", "fit", "SHD"]
     known = [any(row[k] is not None for row in rows) for k in range(len(columns))]
     return {
         "kind": "table",

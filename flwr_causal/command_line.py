@@ -1,7 +1,8 @@
 """``flwr-causal``: the methods, their options, runs on files, and comparisons of runs.
 
-The exit status is 0 where a command did what it should, 1 where a run or a check failed, and 2
-where the arguments, an option or a table cannot be used.
+The exit status is 0 where a command did what it should, 1 where a run or a check failed, 2 where
+the arguments, an option or a table cannot be used, 3 where a run is completed without all parties,
+and 130 where a command was interrupted.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ import textwrap
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
-from flwr_causal.app.config import DataConfig, value_of
+from flwr_causal.app.config import DataConfig, checked_config, value_of
 from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
@@ -37,9 +37,11 @@ from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
 from flwr_causal.reports.page.template import write_page
+from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import forget as forgotten
-from flwr_causal.runtime.run_directory import PAGE, check_own, check_page
+from flwr_causal.runtime.checkpoint import read_history, status_of
+from flwr_causal.runtime.run_directory import PAGE, check_own, check_page, keeps_exchanges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
 from flwr_causal.strategies.options import check_names, public_names
@@ -55,6 +57,10 @@ if TYPE_CHECKING:
 
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
+#: Exit statuses: a run is completed, but not by all parties; a command was interrupted.
+NOT_ALL_PARTIES, INTERRUPTED = 3, 130
+#: Lines are not broken there.
+NO_BREAK = "\xa0"
 #: Of mixed tables it takes so many rows of each party, so many columns and the last one.
 SMALL_ROWS, SMALL_COLUMNS = 40, 3
 
@@ -75,6 +81,10 @@ class _Commands(TyperGroup):
         except CausalError as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(2 if isinstance(error, ConfigError | DataError) else 1) from None
+        except KeyboardInterrupt:
+            sweep = " The same command goes on." if ctx.invoked_subcommand == "reproduce" else ""
+            typer.echo(f"Interrupted.{sweep}", err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 app = typer.Typer(
@@ -211,10 +221,7 @@ def check(
     if as_json:
         _print_json({"columns": columns, "stray": stray, "methods": verdicts})
     else:
-        table = Table(*columns[0], box=None) if columns else Table()
-        for row in columns:
-            table.add_row(*(_shown(value) for value in row.values()))
-        Console().print(table)
+        _print_rows(columns)
         for path, own in reports.items():
             _echo_missing(path, own)
         for cell in stray[:SHOWN_CELLS]:
@@ -281,7 +288,8 @@ def run(
 ) -> None:
     """Run a METHOD on files, each the table of one party.
 
-    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page.
+    Nothing starts if an option or a table cannot be used. --output-dir DIR makes a page. Exit
+    status 3: the run is completed without all parties.
     """
     given = {"seed": seed, **_options(method, option)}
     if output_dir is not None:
@@ -295,18 +303,37 @@ def run(
         )
     except DataError as error:
         raise DataError(_with_files(error, data)) from error
+    except KeyboardInterrupt:
+        typer.echo(_interrupted(output_dir), err=True)
+        raise typer.Exit(INTERRUPTED) from None
     page = found.report(output_dir.absolute() / PAGE) if output_dir is not None else None
     if as_json:
         edges = [] if found.graph is None else found.graph.marked_edges()
         names = ("cause", "mark", "effect", "weight")
         listed = [dict(zip(names, edge, strict=True)) for edge in edges]
         _print_json({**found.summary(influence=False), "edges": listed})
-        return
-    typer.echo(str(found))
-    if page is not None:
-        typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
     else:
-        typer.echo("Nothing was written: --output-dir DIR keeps the results and makes their page.")
+        typer.echo(str(found))
+        if page is not None:
+            typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
+        else:
+            typer.echo("Nothing was written: --output-dir DIR keeps results and makes their page.")
+    if found.lost:
+        typer.echo(f"The run is {found.headline}.", err=True)
+        raise typer.Exit(NOT_ALL_PARTIES)
+
+
+def _interrupted(directory: Path | None) -> str:
+    """Return what is kept of a run that was interrupted, and how it goes on."""
+    if directory is None:
+        return "Interrupted. Nothing was kept: with --output-dir DIR a run can be resumed."
+    if not keeps_exchanges(directory) or status_of(directory) == "completed":
+        return f"Interrupted before the run began: {directory} is as it was."
+    done = counted(len(read_history(directory)), "exchange")
+    return (
+        f"Interrupted after {done}; what was done is kept in {directory}. The same command with "
+        f"-o resume=true goes on from there; flwr-causal forget {directory} deletes it."
+    )
 
 
 def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
@@ -385,19 +412,30 @@ def compare(
     common = sum(not pair.differs for pair in pairs)
     typer.echo(f"{common} common edges, {len(pairs) - common} pairs of variables that differ")
     if listed:
-        table = Table(*names, box=None)
-        for pair in listed:
-            cells = zip(pair.edges, pair.weights, strict=True)
-            table.add_row(*("-" if w is None else f"{edge} {w:+.3f}" for edge, w in cells))
-        Console(soft_wrap=True).print(table)
+        rows = [
+            ["-" if w is None else f"{edge} {w:+.3f}" for edge, w in zip(*pair[:2], strict=True)]
+            for pair in listed
+        ]
+        _print_rows([dict(zip(names, row, strict=True)) for row in rows])
     for name, run in zip(names, runs, strict=True):
-        for line in describe_doubts(run):
+        for line in ([run.headline] if run.lost else []) + describe_doubts(run):
             typer.echo(f"{name}: {line}")
     if output is not None:
         typer.echo(f"Page: {output}")
 
 
 # Of parties and of the server.
+
+
+@app.command()
+def check_config(
+    given: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT...", help="As of `flwr run -c`, or TOML files."),
+    ],
+) -> None:
+    """Name what is wrong in the keys and values of `flwr run -c`, which Flower does not."""
+    typer.echo(checked_config(given))
 
 
 @app.command()
@@ -428,10 +466,7 @@ def record(
     if as_json:
         _print_json(rows if run is None else lines)
         return
-    table = Table(*(rows[0] if rows else ()), box=None)
-    for row in rows:
-        table.add_row(*(_shown(value) for value in row.values()))
-    Console(soft_wrap=True).print(table)
+    _print_rows(rows)
     typer.echo(
         f"{sum(one.get('bytes', 0) for one in lines)} bytes in all; privacy loss "
         f"epsilon {epsilon_spent(lines, delta):g}, delta {delta:g}"
@@ -492,9 +527,11 @@ def doctor(
     """Say what keeps a node or a SuperLink from working, and the remedy.
 
     The options are those of flower-supernode and flower-superlink: give what these are given.
-    --connection looks at a SuperLink that runs. Exit status 1: there is a problem.
+    --connection looks at a SuperLink that runs. Exit status 1: there is a problem; with --ended 4:
+    there is one that passes, so that the node can be started again later.
     """
     from flwr_causal.app.doctor.command import examine
+    from flwr_causal.app.doctor.finding import LATER
 
     findings = examine(
         superlink=superlink,
@@ -517,6 +554,8 @@ def doctor(
             typer.echo(one.text)
             if one.remedy:
                 _wrapped(one.remedy, "        ")
+    if ended and any(one.passing for one in findings):
+        raise typer.Exit(LATER)
     if any(one.level == "problem" for one in findings):
         raise typer.Exit(1)
 
@@ -684,15 +723,46 @@ def _small_tables(method: str, given: dict[str, Any]) -> list[pd.DataFrame]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     if value is None or value is False:
         return "none" if value is None else "no"
     return "yes" if value is True else str(value)
 
 
-def _wrapped(text: str, indent: str) -> None:
+def _wrapped(text: str, indent: str, first: str | None = None) -> None:
+    """Print lines within the width of the terminal; no word is cut, nor at a no-break space."""
+    fill = textwrap.TextWrapper(
+        min(100, get_terminal_size().columns),
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     for line in text.splitlines():
-        wide = textwrap.wrap(line, 100, initial_indent=indent, subsequent_indent=indent)
-        typer.echo("\n".join(wide))
+        typer.echo(fill.fill(line).replace(NO_BREAK, " "))
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows as a table, or each as a paragraph where the table is wider than the terminal."""
+    if not rows:
+        return
+    cells = [[*rows[0]], *([_shown(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    columns = get_terminal_size().columns
+    if sum(widths) + 2 * len(widths) <= columns:
+        for row in cells:
+            line = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            typer.echo("  ".join(line).rstrip())
+        return
+    for row in cells[1:]:
+        pairs = [(name, f"{cell};") for name, cell in zip(cells[0], row, strict=True) if cell]
+        parts = [
+            part.replace(" ", NO_BREAK) if len(part) < columns - 4 else part
+            for pair in pairs
+            for part in ((" ".join(pair),) if len(" ".join(pair)) < columns - 4 else pair)
+        ]
+        _wrapped(" ".join(parts).rstrip(";"), "    ", "")
 
 
 def _print_json(value: Any) -> None:

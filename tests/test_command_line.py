@@ -1,20 +1,25 @@
 """The command line says what the code says, and starts nothing that cannot be run."""
 
 import json
-from dataclasses import fields
+import shutil
+from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from federations import losing
 from typer.testing import CliRunner
 
 import flwr_causal
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
 from flwr_causal.command_line import app
+from flwr_causal.party.record import PartyRecord
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.run import Run
-from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.simulations.engines import agreement_of, sources_of
+from flwr_causal.simulations.relay import Relay
 from flwr_causal.simulations.scenarios import scenario
 from flwr_causal.strategies.options import public_names
 from flwr_causal.testing import report
@@ -222,6 +227,9 @@ def test_compare_names_the_edges_that_differ(tmp_path):
     text = call("compare", *both).stdout
     assert "1 common edges, 1 pairs of variables that differ" in text
     assert "c -> b +0.500" in text
+    assert "completed without" not in text
+    replace(Run.load(tmp_path / "one"), lost={"north": 9}).save(tmp_path / "one")
+    assert f"{tmp_path / 'one'}: completed without north" in call("compare", *both).stdout
     assert call("compare", both[0]).exit_code == 2
     shown = call("compare", both[0], tmp_path / "none")
     assert shown.exit_code == 2
@@ -265,3 +273,123 @@ def test_a_scenario_is_copied_to_be_changed(tmp_path):
     assert shown.exit_code == 2
     assert "exists already" in shown.stderr
     assert "ng2022-clients" in call("reproduce", "ng2022-client", "--copy", tmp_path / "b").stderr
+
+
+# What a run says at its end, and where it does not come to its end.
+
+
+def losing_the_last(monkeypatch):
+    """Let the last of three parties answer no exchange."""
+    simulated = command_line.simulate
+    monkeypatch.setattr(
+        command_line, "simulate", partial(simulated, wrap_grid=losing({(1, False): [2]}))
+    )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_run_without_all_parties_has_its_own_status(files, tmp_path, monkeypatch, as_json):
+    losing_the_last(monkeypatch)
+    command = ["run", "moments", *files, "--output-dir", tmp_path / "out"]
+    shown = call(*command, *(["--json"] if as_json else []))
+    assert shown.exit_code == command_line.NOT_ALL_PARTIES == 3
+    said = "completed without party 2 (c.csv, 60 of 180 rows)"
+    assert f"The run is {said}." in shown.stderr
+    if as_json:
+        assert json.loads(shown.stdout)["lost"] == {"party 2": 60}
+    else:
+        assert shown.stdout.startswith(f"moments, {said}: ")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "without party 2 (c.csv, 60 of 180 rows)" in page
+    monkeypatch.undo()
+    assert call(*command).exit_code == 0
+
+
+def test_the_files_of_the_parties_are_beside_their_names(files, tmp_path):
+    call("run", "moments", *files, "--output-dir", tmp_path / "out")
+    assert Run.load(tmp_path / "out").sources == {f"party {k}": f"{'abc'[k]}.csv" for k in range(3)}
+    # Files of one name are told apart by their directories; tables in memory have none.
+    (tmp_path / "other").mkdir()
+    twin = shutil.copy(files[0], tmp_path / "other" / "a.csv")
+    assert sources_of([files[0], twin]) == {"party 0": str(files[0]), "party 1": str(twin)}
+    assert sources_of([files[0], pd.read_csv(files[1])]) == {"party 0": "a.csv"}
+
+
+def test_an_interrupted_run_says_what_is_kept_and_how_it_goes_on(files, tmp_path, monkeypatch):
+    simulated = command_line.simulate
+
+    class Interrupted(Relay):
+        def before(self, messages):
+            if messages[0].metadata.group_id == "4":
+                raise KeyboardInterrupt
+            return messages
+
+    monkeypatch.setattr(command_line, "simulate", partial(simulated, wrap_grid=Interrupted))
+    place = tmp_path / "out"
+    command = ["run", "notears-admm", *files, "-o", "max_rounds=6"]
+    shown = call(*command, "--output-dir", place)
+    assert shown.exit_code == 130
+    assert f"Interrupted after 3 exchanges; what was done is kept in {place}." in shown.stderr
+    assert "-o resume=true goes on" in shown.stderr
+    assert f"flwr-causal forget {place}" in shown.stderr
+    bare = call(*command)
+    assert bare.exit_code == 130
+    assert "Nothing was kept: with --output-dir DIR" in bare.stderr
+    monkeypatch.undo()
+    # As it says: the same command goes on from there, to the result of an undisturbed run.
+    assert call(*command, "--output-dir", place, "-o", "resume=true").exit_code == 0
+    whole = json.loads(call(*command, "--json").stdout)
+    found = Run.load(place)
+    assert found.rounds == whole["rounds"]
+    assert [weight for *_, weight in found.graph.marked_edges()] == [
+        edge["weight"] for edge in whole["edges"]
+    ]
+
+
+def test_other_commands_that_are_interrupted_have_the_status_of_it(monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line.registry, "find", interrupted)
+    shown = call("methods", "moments")
+    assert (shown.exit_code, shown.stderr) == (130, "Interrupted.\n")
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_tables_are_readable_at_the_width_of_the_terminal(tmp_path, monkeypatch, columns):
+    """No word and no number is cut, and no line is wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = [f"a long name of an array {k}" for k in range(4)]
+    kept = PartyRecord(tmp_path / "record.jsonl")
+    for number in range(3):
+        kept.append(
+            {
+                "event": "sent",
+                "run": 1234567890123456789,
+                "method": "notears-admm",
+                "exchange": "local-step",
+                "number": number,
+                "bytes": 123456,
+                "arrays": [{"name": name, "shape": [100, 100]} for name in names],
+            }
+        )
+    command = ["record", tmp_path / "record.jsonl"]
+    for more in ([], ["--run", 1234567890123456789]):
+        shown = call(*command, *more).stdout
+        assert max(map(len, shown.splitlines())) <= columns
+        assert "…" not in shown
+        for word in ("123456", "local-step" if more else "1234567890123456789", names[3]):
+            assert word in " ".join(shown.split())
+    # A table that is narrow enough is one.
+    table = tmp_path / "t.csv"
+    pd.DataFrame({"x": range(9), "y": np.arange(9.0) ** 2}).to_csv(table, index=False)
+    monkeypatch.chdir(tmp_path)
+    shown = call("check", "t.csv", "-m", "moments").stdout.splitlines()
+    assert shown[0].split()[:2] == ["table", "column"]
+    assert shown[1].split()[:2] == ["t.csv", "x"]
+
+
+def test_the_keys_of_a_run_config_are_checked():
+    wrong = call("check-config", "method='fedges' fedges.max-egdes=10")
+    assert wrong.exit_code == 2
+    assert "Did you mean 'fedges.max-edges'?" in wrong.stderr
+    assert call("check-config", "method='fedges' fedges.max-edges=10").exit_code == 0

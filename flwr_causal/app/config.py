@@ -4,8 +4,8 @@ A key is the name of an option in kebab-case. Options that methods share have no
 (``max-rounds``); a method's own options have its id as prefix (``fedges.max-edges``). An empty text
 stands for the default.
 
-``python -m flwr_causal.app.config "method='fedges' fedges.max-edges=3"`` checks keys and values, or
-a TOML file with them, without a run.
+``flwr-causal check-config "method='fedges' fedges.max-edges=3"`` checks keys and values, or a TOML
+file with them, without a run; so does ``python -m flwr_causal.app.config``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.strategies.options import checked, option_types, public_names, renamed, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.strategies import CausalStrategy
 
@@ -356,18 +356,39 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
 
 
+def checked_config(arguments: Sequence[str]) -> str:
+    """Check the keys and values of texts and TOML files; return what could begin with them.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        As of ``flwr run -c``, the later ones before the earlier ones; of the ``pyproject.toml`` of
+        an app its run config.
+
+    Raises
+    ------
+    ConfigError
+        As :func:`read_config`, and for a file that cannot be read.
+    """
+    given: dict[str, Any] = {}
+    for argument in arguments:
+        if not argument.endswith(".toml"):
+            given |= pairs_of(argument)
+            continue
+        content = _toml(Path(argument))
+        app = content.get("tool", {}).get("flwr", {}).get("app", {})
+        given |= _flat(app.get("config", content))
+    job, _, strategy = read_config(given)
+    return f"A run of '{job.method}' with {len(strategy.options)} options could begin."
+
+
 def main(arguments: list[str]) -> int:
     """Check the keys and values of texts or TOML files; return 0 if a run could begin with them."""
     try:
-        given: dict[str, Any] = {}
-        for argument in arguments:
-            file = argument.endswith(".toml")
-            given |= _flat(_toml(Path(argument))) if file else pairs_of(argument)
-        job, _, strategy = read_config(given)
+        print(checked_config(arguments))
     except CausalError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"A run of '{job.method}' with {len(strategy.options)} options could begin.")
     return 0
 
 

@@ -33,7 +33,8 @@ def create(method: str, directory: Path) -> list[Path]:
     Parameters
     ----------
     method : str
-        The id: lower-case letters and digits, words joined by hyphens.
+        The id: at most 32 lower-case letters and digits, words joined by hyphens. Flower takes it
+        as the name of an app.
     directory : Path
         Is created; it must not exist, or be empty.
 
@@ -43,10 +44,10 @@ def create(method: str, directory: Path) -> list[Path]:
         If the id has another form or is that of a method, if a Python package has its name, or if
         the directory is not empty or cannot be written.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", method):
+    if not re.fullmatch(r"(?=.{1,32}$)[a-z][a-z0-9]*(-[a-z0-9]+)*", method):
         raise ConfigError(
-            f"'{method}' is no id of a method: write lower-case letters and digits, with hyphens "
-            "between words, such as my-method"
+            f"'{method}' is no id of a method: write at most 32 lower-case letters and digits, "
+            "with hyphens between words, such as my-method"
         )
     package = method.replace("-", "_")
     if method in METHODS:

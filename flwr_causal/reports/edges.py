@@ -37,10 +37,8 @@ def describe_graph(
     number = "+.3f" if signed else ".3f"
     lagged = "" if graph.lagged is None else f" within a step and {graph.num_lagged_edges} lagged"
     lines = [f"{graph.num_edges} edges{lagged} over {len(graph.names)} variables"]
-    sure = graph.marked_confidences()
-    if graph.adjacency_confidence is None:  # without replicates not all methods have one
-        sure = [None] * len(sure)
-    edges = list(zip(graph.marked_edges(), sure, graph.marked_strengths(), strict=True))
+    shares, strengths = graph.marked_confidences(), graph.marked_strengths()
+    edges = list(zip(graph.marked_edges(), shares, strengths, strict=True))
     now, past = edges[: graph.num_edges], edges[graph.num_edges :]
     if graph.kind == "cpdag":
         lines[0] += " (-- where either direction explains the data equally well)"

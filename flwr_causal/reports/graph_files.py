@@ -46,8 +46,8 @@ def write_graphml(graph: CausalGraph, path: str | Path) -> None:
     """Write GraphML for networkx, Gephi, Cytoscape and yEd.
 
     Edges have the attributes ``weight`` and ``lag`` and, if the graph has them, ``raw_weight``,
-    ``confidence`` and ``required``. An undirected edge of a CPDAG is written in both directions. A
-    graph with lags is unrolled, see `CausalGraph.unrolled`.
+    ``confidence``, ``party_agreement`` and ``required``. An undirected edge of a CPDAG is written
+    in both directions. A graph with lags is unrolled, see `CausalGraph.unrolled`.
     ``CausalGraph.from_networkx(networkx.read_graphml(path))`` restores the graph.
     """
     import networkx as nx  # which takes 0.2 s to load
@@ -118,9 +118,9 @@ def _label(name: str) -> str:
 def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
     """Write one row per edge: source, target, lag, weight, raw_weight, confidence, required.
 
-    ``lag`` is 0 for instantaneous edges; unknown values are empty. A CPDAG has a further column
-    ``undirected``, and its undirected edges are written in both directions. `read_edges` reads the
-    file.
+    ``lag`` is 0 for instantaneous edges; unknown values are empty. A graph with an agreement of its
+    parties has a further column ``party_agreement``, a CPDAG a column ``undirected``, and its
+    undirected edges are written in both directions. `read_edges` reads the file.
     """
     lagged_rows = [
         {
@@ -144,12 +144,17 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
             "weight": graph.weights[i, j],
             "raw_weight": None if graph.raw_weights is None else graph.raw_weights[i, j],
             "confidence": None if graph.confidence is None else graph.confidence[i, j],
+            "party_agreement": (
+                None if graph.party_agreement is None else graph.party_agreement[i, j]
+            ),
             "required": graph.required is not None and bool(graph.required[i, j]),
             "undirected": bool(graph.adjacency[j, i]),
         }
         for i, j in np.argwhere(graph.adjacency)
     ]
     columns = ["source", "target", "lag", "weight", "raw_weight", "confidence", "required"]
+    if graph.party_agreement is not None:
+        columns.append("party_agreement")
     if graph.kind == "cpdag":
         columns.append("undirected")
     table = pd.DataFrame(rows + lagged_rows, columns=columns)
@@ -351,8 +356,9 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
         }
         if str(row.get("required", "")).strip().lower() == "true":
             edge["required"] = True
-        if str(row.get("confidence", "")).strip():
-            edge["confidence"] = _number(row["confidence"], "confidence", 0.0, where)
+        for share in ("confidence", "party_agreement"):
+            if str(row.get(share, "")).strip():
+                edge[share] = _number(row[share], share, 0.0, where)
         graph.add_edge(source, target, **edge)
         if lag == 0 and str(row.get("undirected", "")).strip().lower() == "true":
             undirected.append((source, target, edge))

@@ -72,6 +72,9 @@ class RunRecord:
         ``load(path)``.
     parties : dict of str to int
         Name and number of rows of each party, 0 where it withholds them (``secure_aggregation``).
+    sources : dict of str to str
+        By party of a simulation, the file that it read; empty where there are none, and on real
+        nodes, whose files the server does not know.
     num_rows : int or None
         Rows of all parties together, if this is not the sum of ``parties``: for parties that hold
         different columns of the same rows it is the number of different ids.
@@ -87,6 +90,10 @@ class RunRecord:
         What is by party elsewhere (``influence``, ``disagreement``) is then by group.
     answered : dict of str to int
         By party, in how many exchanges its reply was used since the training last started.
+    lost : dict of str to int
+        By party of which a reply is missing in the result, its number of rows (0 where it withholds
+        them): it was left out of an exchange, or the training started again without it. Empty if
+        the result is that of all parties.
     failures : list of dict
         Parties whose reply is missing in an exchange: ``round`` (its number), ``party``,
         ``reason``.
@@ -140,6 +147,7 @@ class RunRecord:
     config: dict[str, Any] = field(default_factory=dict)
     model: Any = None
     parties: dict[str, int] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     num_rows: int | None = None
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
@@ -147,6 +155,7 @@ class RunRecord:
     answers: pd.DataFrame | None = None
     groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: str = ""
@@ -164,6 +173,11 @@ class RunRecord:
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
 
     @property
+    def headline(self) -> str:
+        """The status, and which parties the result lacks, in one phrase."""
+        return f"{self.status} {lost_in_words(self)}".strip()
+
+    @property
     def unsigned(self) -> bool:
         """Whether the graph's weights are strengths without a sign, as of nonlinear models."""
         return bool(self.config.get("model", "linear") != "linear")
@@ -172,3 +186,27 @@ class RunRecord:
     def total_rows(self) -> int:
         """Rows of all parties together, or different ids where parties hold different columns."""
         return sum(self.parties.values()) if self.num_rows is None else self.num_rows
+
+
+def lost_in_words(run: RunRecord) -> str:
+    """Return which parties the result of a run lacks, and how many rows; "" for none."""
+    if not run.lost:
+        return ""
+    rows_of = {**run.parties, **run.lost}
+    known = run.num_rows is None and all(rows_of.values())
+    total = f" of {sum(rows_of.values()):,}" if known else ""
+    started = [one["round"] for one in run.history if "started_again" in one]
+    exchanges = run.rounds - max(started, default=0)
+    none, some = [], []
+    for name, rows in run.lost.items():
+        times = run.answered.get(name, 0)
+        about = [run.sources.get(name, ""), f"{rows:,}{total} rows" if rows else ""]
+        own = ", ".join(filter(None, about))
+        said = f"{name} ({own})" if own else name
+        if times:
+            some.append(f"{said}, which took part in {times} of {exchanges} exchanges")
+        else:
+            none.append(said)
+    parts = [f"without {', '.join(none)}"] if none else []
+    parts += [f"without some replies of {'; '.join(some)}"] if some else []
+    return " and ".join(parts)

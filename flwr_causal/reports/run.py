@@ -134,7 +134,8 @@ class Run(RunRecord):
     def __str__(self) -> str:
         """Return what ``print(run)`` shows: about ten lines."""
         lines = [
-            f"{self.config.get('method', 'run')}, {self.status}: {self.error or self.stop_reason}",
+            f"{self.config.get('method', 'run')}, {self.headline}: "
+            f"{self.error or self.stop_reason}",
             f"Exchanges {self.rounds}, {self.seconds:.1f} s, {len(self.parties)} parties, "
             f"{self.total_rows} rows, {self.bytes_sent:,} bytes sent, {self.bytes_received:,} "
             "received",
@@ -176,7 +177,7 @@ class Run(RunRecord):
         """
         plain = (
             "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties num_rows groups answered failures privacy warnings error"
+            "config parties sources num_rows groups answered lost failures privacy warnings error"
         )
         values = {name: getattr(self, name) for name in plain.split()}
         return {**values, "influence": self.influence if influence else known_influence(self)}

@@ -42,7 +42,7 @@ CHANGES = {"same": "without", "absent": "without", "reversed": "turned", "additi
 
 def describe_run(run: Run) -> list[str]:
     """Return the lines that describe a finished run."""
-    lines = [f"{run.config.get('method', 'run')}: {run.stop_reason}"]
+    lines = [f"{run.config.get('method', 'run')}, {run.headline}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph, signed=not run.unsigned)
     if run.heterogeneity is not None:

@@ -369,7 +369,8 @@ class _Session(Generic[StateT]):
         if self.checkpoint is None:
             return
         outcome = self.outcome
-        outcome.failures = tuple(self.federation.failures) if self.method.federation else ()
+        if self.method.federation is not None:
+            outcome.note_failures(self.federation)
         try:
             if step is not None:
                 self.checkpoint.exchange(step)
@@ -448,6 +449,7 @@ class _Session(Generic[StateT]):
         """
         method, outcome, federation = self.method, self.outcome, self.federation
         assert outcome.agreement is not None
+        outcome.lost |= {name: federation.reports[name].rows for name in lost}
         who, number = ", ".join(lost), outcome.rounds + 1
         if outcome.restarts >= MAX_RESTARTS:
             raise FederationError(
@@ -665,7 +667,7 @@ class _Session(Generic[StateT]):
         """Bring the directory up to date, and make the method as good as new."""
         method = self.method
         if method.federation is not None:
-            self.outcome.failures = tuple(method.federation.failures)
+            self.outcome.note_failures(method.federation)
         self._keep()
         method.state = method.federation = method.grid = method.asked = None
         method.release = ""

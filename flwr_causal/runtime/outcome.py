@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.runtime.federation import Failure, Party
+    from flwr_causal.runtime.federation import Failure, Federation, Party
 
     Record = dict[str, Any]
 
@@ -41,6 +41,9 @@ class Outcome(Generic[StateT]):
         By name, the parties of each group that adds up securely by itself; empty without groups.
     answered : dict of str to int
         By party, in how many exchanges its reply was used since the training last started.
+    lost : dict of str to int
+        By party of which a reply is missing in the result, its number of rows; 0 where these are
+        withheld.
     schema_bytes : int
         Bytes of the schema exchange, both ways, of the agreement that is sent with a party's first
         message, and of the earlier requests that parties are sent when a run is resumed.
@@ -66,6 +69,7 @@ class Outcome(Generic[StateT]):
     num_rows: int | None = None
     groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
     privacy: dict[str, Any] = field(default_factory=dict)
@@ -93,6 +97,29 @@ class Outcome(Generic[StateT]):
         """Bytes from the parties to the server, all together, schema exchange excluded."""
         return sum(record["bytes_received"] for record in self.history)
 
+    def note_failures(self, federation: Federation) -> None:
+        """Set `failures`, and which parties the result lacks.
+
+        Failures before the training last started count only of parties without which it started,
+        and a failure after which the reply could still be used does not count.
+        """
+        self.failures = tuple(federation.failures)
+        started = [one["round"] for one in self.history if "started_again" in one]
+        last = max(started, default=0)
+        times = sum(one["round"] > last for one in self.history)
+        names = [
+            failure.party
+            for failure in self.failures
+            if failure.party not in self.answered
+            or (failure.server_round > last and self.answered[failure.party] < times)
+        ]
+        for record in self.history:
+            for group in record.get("without_groups", ()):
+                names += self.groups.get(group, ()) if record["round"] > last else ()
+        # The reports of parties without which the training started again are gone.
+        rows = self.lost | {name: report.rows for name, report in federation.reports.items()}
+        self.lost = {name: rows.get(name, 0) for name in names}
+
     def summary(self) -> dict[str, Any]:
         """Return status, traffic, parties, failures and warnings, as plain values."""
         traffic = ("rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds")
@@ -112,6 +139,7 @@ class Outcome(Generic[StateT]):
             "parties": {party.name: party.num_rows for party in self.parties},
             "groups": self.groups,
             "answered": self.answered,
+            "lost": self.lost,
             "failures": [
                 {"round": one.server_round, "party": one.party, "reason": one.reason}
                 for one in self.failures

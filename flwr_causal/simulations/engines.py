@@ -144,9 +144,12 @@ def simulate(
         with quiet(logging.WARNING):
             run = _run_on_engine(engine, run_on, client_type, parties, strategy)
     except CausalError as error:
-        if strategy.output_dir and isinstance(error.outcome, Run):
-            error.outcome.save(strategy.output_dir)
+        if isinstance(error.outcome, Run):
+            error.outcome.sources = sources_of(parties)
+            if strategy.output_dir:
+                error.outcome.save(strategy.output_dir)
         raise
+    run.sources = sources_of(parties)
     if truth is not None and run.graph is not None:
         run.truth = _without_dropped(truth, run.graph.names)
         run.metrics = compare(run.truth, run.graph)
@@ -156,6 +159,16 @@ def simulate(
     if strategy.output_dir:
         run.save(strategy.output_dir, influence=False)
     return run
+
+
+def sources_of(parties: Sequence[Any]) -> dict[str, str]:
+    """Return the files of simulated parties that read files, by party.
+
+    A file is called by its name alone, where these differ.
+    """
+    files = {k: Path(one) for k, one in enumerate(parties) if isinstance(one, str | Path)}
+    differ = len({file.name for file in files.values()}) == len(files)
+    return {f"party {k}": file.name if differ else str(file) for k, file in files.items()}
 
 
 def agreement_of(method: str, parties: Iterable[Any], **options: Any) -> Agreement:

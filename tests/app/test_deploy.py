@@ -1,5 +1,6 @@
 """What `flwr-causal deploy` writes: certificates, keys, bundles, services, containers."""
 
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+from flower_apps import accepted_by_flower
 
+import flwr_causal
 from flwr_causal.app.deploy import keys
 from flwr_causal.app.deploy.plan import Plan
 from flwr_causal.app.deploy.write import deploy, join, requirements
@@ -579,3 +582,148 @@ def test_the_pages_list_all_files_with_their_modes(deployment, mark, place):
     # The others are written later: by the programs, where the end-to-end test looks at them.
     later = ("coordinator/state/", "coordinator/results/", "state/")
     assert {one for row in rows for one in row[0] if not one.startswith(later)} == found
+
+
+# What a party's and the coordinator's commands say, and what they keep.
+
+
+def told_by(command, environment, **options):
+    return subprocess.run(command, env=environment, capture_output=True, text=True, **options)
+
+
+def test_a_wrong_path_is_not_kept_and_another_replaces_it(deployment, tmp_path):
+    bundle = tmp_path / "north"
+    shutil.copytree(deployment / "parties" / "north", bundle)
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    environment = stubs(tmp_path / "bin", "flower-supernode", "flwr-causal")
+    start, kept = bundle / "start.sh", bundle / "state" / "data-path"
+    for wrong in (tmp_path / "none.csv", "relative.csv"):
+        assert told_by([start, wrong], environment).returncode == 2
+        assert not kept.exists()
+    # `check` looks at a table and keeps nothing.
+    told_by([start, "check", tmp_path / "a.csv"], environment, check=True)
+    assert not kept.exists()
+    for right in ("a.csv", "b.csv"):
+        told_by([start, tmp_path / right], environment, check=True)
+        assert kept.read_text() == f"{tmp_path / right}\n"
+    assert told_by([start, tmp_path / "none.csv"], environment).returncode == 2
+    told_by([start], environment, check=True)
+    # A table that was there is named with the file that says so, and with the remedy.
+    (tmp_path / "b.csv").unlink()
+    told = told_by([start], environment)
+    assert told.returncode == 2
+    assert f"{tmp_path}/b.csv: there is no such table" in told.stderr
+    assert f"(as {kept} says; {start} /absolute/path/of/table.csv replaces it)" in told.stderr
+
+
+def test_a_node_whose_key_is_not_registered_yet_is_started_again(deployment, tmp_path):
+    bundle, count = tmp_path / "north", tmp_path / "count"
+    shutil.copytree(deployment / "parties" / "north", bundle)
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    environment = stubs(tmp_path / "bin", "flower-supernode", "flwr-causal")
+    environment["RETRY_SECONDS"] = "0.1"
+    # It is refused twice, as before its key is registered, and then ends as if all were well.
+    (tmp_path / "bin" / "flower-supernode").write_text(
+        f'#!/bin/sh\necho x >> {count}\n[ "$(wc -l < {count})" -gt 2 ]\n'
+    )
+    doctor = tmp_path / "bin" / "flwr-causal"
+    doctor.write_text('#!/bin/sh\ncase "$*" in *--ended*) echo unregistered; exit 4;; esac\n')
+    told = told_by([bundle / "start.sh", tmp_path / "a.csv"], environment)
+    assert told.returncode == 0, told.stderr
+    assert count.read_text() == "x\n" * 3
+    assert told.stderr.count("unregistered") == 2
+    assert "is started again in 0.1 s" in told.stderr
+    # A problem that does not pass ends it.
+    count.unlink()
+    doctor.write_text('#!/bin/sh\ncase "$*" in *--ended*) exit 1;; esac\n')
+    assert told_by([bundle / "start.sh"], environment).returncode == 1
+    assert count.read_text() == "x\n"
+    # While it waits it can be ended.
+    doctor.write_text('#!/bin/sh\ncase "$*" in *--ended*) echo wait >&2; exit 4;; esac\n')
+    count.unlink()
+    environment["RETRY_SECONDS"] = "60"
+    with subprocess.Popen(
+        [bundle / "start.sh"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        while "started again" not in waiting.stderr.readline():
+            pass
+        waiting.terminate()
+        assert waiting.wait(timeout=10) == 0
+
+
+COMPLETED = {"status": "completed", "lost": {}, "rounds": 1, "config": {}}
+
+
+@pytest.fixture
+def run_sh(deployment, tmp_path):
+    """Call a coordinator's run.sh; its `flwr run` writes the given run.json."""
+    place = tmp_path / "coordinator"
+    shutil.copytree(deployment / "coordinator", place)
+    environment = stubs(tmp_path / "bin", "flwr", "flwr-causal")
+    environment["PYTHONPATH"] = str(Path(flwr_causal.__file__).parents[1])
+    (place / "register.sh").write_text("#!/bin/sh\n")
+
+    def call(*arguments, ends=None, checks=False):
+        if checks:
+            shutil.copy(shutil.which("flwr-causal"), tmp_path / "bin" / "flwr-causal")
+        lines = ["#!/bin/sh", f'echo "$*" > {tmp_path}/asked']
+        if ends is not None:
+            file = tmp_path / "run.json"
+            file.write_text(json.dumps(ends, indent=2))
+            lines += [f"mkdir -p {place}/results/first", f"cp {file} {place}/results/first"]
+        (tmp_path / "bin" / "flwr").write_text("\n".join(lines) + "\n")
+        (tmp_path / "asked").unlink(missing_ok=True)
+        told = told_by([place / "run.sh", *arguments], environment)
+        told.asked = (tmp_path / "asked").exists()
+        return told
+
+    call.place = place
+    return call
+
+
+def test_the_exit_status_of_run_sh_says_who_is_missing(run_sh):
+    assert run_sh("first", ends=COMPLETED).returncode == 0
+    shutil.rmtree(run_sh.place / "results" / "first")
+    lost = {"north": 1749, "party 2": 0}
+    told = run_sh("first", ends={**COMPLETED, "lost": lost})
+    assert told.returncode == 3
+    assert "completed without all parties" in told.stderr
+    assert told.stderr.splitlines()[-2:] == ["north (1749 rows)", "party 2"]
+
+
+def test_a_failed_run_can_be_followed_by_another_of_its_name(run_sh):
+    failed = {**COMPLETED, "status": "failed"}
+    told = run_sh("first", ends=failed)
+    assert told.returncode == 1
+    assert "the same command starts anew; with the option resume=true" in told.stderr
+    for status in ("failed", "stopped"):
+        told = run_sh("first", ends={**COMPLETED, "status": status})
+        assert told.asked
+        assert "this run replaces it. (With the option resume=true" in told.stderr
+    # One that goes on and one that is completed are left alone.
+    run_sh("first", ends={**COMPLETED, "status": "running"})
+    told = run_sh("first", ends=COMPLETED)
+    assert (told.returncode, told.asked) == (2, False)
+    assert "resume=true" in told.stderr
+    assert run_sh("first", "resume=true", ends=COMPLETED).returncode == 0
+    told = run_sh("first", ends=COMPLETED)
+    assert (told.returncode, told.asked) == (2, False)
+    assert "give another name" in told.stderr
+
+
+def test_a_key_that_does_not_exist_is_named_before_flower_is_asked(run_sh):
+    told = run_sh("first", "max-ruonds=3", ends=COMPLETED, checks=True)
+    assert (told.returncode, told.asked) == (2, False)
+    assert "There is no key 'max-ruonds'. Did you mean 'max-rounds'?" in told.stderr
+    # The method is that of the app, unless another one is given.
+    assert run_sh("first", "moments.solver='ges'", ends=COMPLETED).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["9_hospitals", "a" * 32, "hospitals"])
+def test_flower_accepts_the_app_whatever_the_federation_is_called(tmp_path, name):
+    file = tmp_path / "plan.toml"
+    file.write_text(f'name = "{name}"\nparties = ["a"]\naddress = "example.org:9092"\n')
+    deploy(file, tmp_path / "out")
+    text = (tmp_path / "out" / "coordinator" / "app" / "pyproject.toml").read_text()
+    accepted_by_flower(tomllib.loads(text))

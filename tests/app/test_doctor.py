@@ -276,3 +276,59 @@ def test_a_superlinks_own_files(tmp_path):
 def test_every_key_of_a_nodes_configuration_is_documented():
     text = Path(__file__).parents[2].joinpath("docs", "policy.md").read_text()
     assert [key for key in KEYS if f"| `{key}` |" not in text] == []
+
+
+def test_all_findings_are_shown_the_worst_first(tmp_path, monkeypatch):
+    """A column that looks like an identifier does not hide that the node is connected twice."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"patient_id": rng.permutation(60), "x": rng.normal(size=60)})
+    table.to_csv(tmp_path / "ids.csv", index=False)
+    key = tmp_path / "node-key"
+    keys.node_key(key, "north")
+    monkeypatch.setattr(connection, "registration_of", lambda *_, **__: "registered")
+    config = node(tmp_path, **{"data-path": tmp_path / "ids.csv", "policy": None})
+    with server() as address:
+        found = examine(superlink=address, insecure=True, key=key, node_config=config, ended=True)
+    texts = problems(found)
+    assert texts[0].startswith("node twice: ")
+    assert str(key) in texts[0]
+    assert any("patient_id look like identifiers" in text for text in texts)
+    levels = [("problem", "note", "ok").index(one.level) for one in found]
+    assert levels == sorted(levels)
+    assert len(set(levels)) == 3
+
+
+def test_a_key_that_is_missing_is_said_where_nothing_listens(tmp_path):
+    found = examine(superlink=f"localhost:{free_port()}", insecure=True, key=tmp_path / "none")
+    texts = problems(found)
+    assert any(f"there is no file {tmp_path}/none" in text for text in texts)
+    assert any("nothing listens at port" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("state", "status"), [("unknown", 4), ("registered", 4), ("status 401", 1)]
+)
+def test_the_exit_status_says_whether_to_try_again(tmp_path, monkeypatch, state, status):
+    key = tmp_path / "node-key"
+    keys.node_key(key, "north")
+    monkeypatch.setattr(connection, "registration_of", lambda *_, **__: state)
+    with server() as address:
+        command = ["doctor", "--superlink", address, "--insecure", "--ended"]
+        told = CliRunner().invoke(
+            command_line.app, [*command, "--auth-supernode-private-key", str(key)]
+        )
+    assert told.exit_code == status
+
+
+def test_every_problem_has_a_remedy(tmp_path):
+    """Of a node whose files are all wrong, and of a SuperLink whose files are."""
+    wrong = dict.fromkeys(("row-secret-file", "sums-key", "peers"), f"{tmp_path}/none")
+    wrong |= {"policy": tmp_path / "none.toml", "data-path": tmp_path / "none.csv"}
+    wrong |= {"record": tmp_path / "no" / "record", "learner": "nobody"}
+    (tmp_path / "no").write_text("")
+    (tmp_path / "crt").write_text("no certificate")
+    found = examine(node_config=node(tmp_path, **wrong))
+    found += examine(certificate=tmp_path / "crt", superlink="9092")
+    found += examine(superlink="localhost:1", root_certificates=tmp_path / "none.crt")
+    assert len(problems(found)) >= 9
+    assert all(one.remedy for one in found if one.level != "ok")

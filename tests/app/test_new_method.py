@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flower_apps import accepted_by_flower
 from typer.testing import CliRunner
 
 import flwr_causal
@@ -90,6 +91,7 @@ def test_it_is_the_first_method_of_the_guide(tmp_path):
     ("name", "says"),
     [
         ("My Method", "no id of a method"),
+        ("m" * 33, "at most 32"),
         ("moments", "a method 'moments' already"),
         ("json", "a module 'json' already"),
         ("class", "a module 'class' already"),
@@ -99,6 +101,12 @@ def test_names_that_cannot_be_used(name, says, tmp_path):
     with pytest.raises(ConfigError, match=says):
         create(name, tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["my-method", "m2", "ridge", "a-b-c", "m" * 32])
+def test_flower_accepts_the_name(name, tmp_path):
+    create(name, tmp_path)
+    accepted_by_flower(tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8")))
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -249,3 +249,24 @@ def test_different_columns_with_a_known_truth_are_compared_with_the_joined_rows(
     metrics = Run.load(tmp_path / "out").metrics
     assert metrics["pooled"]["shd"] == metrics["shd"]
     assert metrics["alone"] == {}
+
+
+def test_the_log_says_first_and_last_who_is_missing(job, monkeypatch):
+    send = LocalGrid.send_and_receive
+
+    def lossy(self, messages, *, timeout=None):
+        messages = [
+            one
+            for one in messages
+            if one.metadata.message_type != "train" or one.metadata.dst_node_id != 3
+        ]
+        return send(self, messages, timeout=timeout)
+
+    monkeypatch.setattr(SpyGrid, "send_and_receive", lossy, raising=False)
+    job({"variables": 4, "rows": 150, "seed": 1, "method": "moments"})
+    assert job.result()["status"] == "completed"
+    assert job.result()["lost"] == {"party 1": 50}
+    assert any(
+        line.startswith("moments, completed without party 1 (50 of 150 rows): ")
+        for line in job.lines()
+    )

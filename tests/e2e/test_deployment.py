@@ -57,9 +57,9 @@ def test_a_checklist_leads_to_a_result(flower, tables, tmp_path):
         assert flower.call("sh", "-c", f"cd {place} && {unpack} && {install}").endswith(
             "is installed.\n"
         )
-        # As a service manager does: it starts the node again until its key is registered.
-        again = f"cd {place} && until {start}; do sleep 2; done"
-        flower.start(name, "sh", "-c", again, TEST_NODE=name)
+        # It starts the node again until its key is registered.
+        command = f"cd {place} && exec {start}"
+        flower.start(name, "sh", "-c", command, TEST_NODE=name, RETRY_SECONDS="2")
     registered = deployment / "coordinator" / "state" / "registered"
     wait_for(
         lambda: len(list(registered.glob("*.pub"))) == len(tables),

@@ -118,7 +118,7 @@ def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     found = Run.load(results)
     assert found.graph.names == expected.graph.names
     np.testing.assert_array_equal(found.graph.adjacency, expected.graph.adjacency)
-    np.testing.assert_array_equal(found.graph.confidence, expected.graph.confidence)
+    np.testing.assert_array_equal(found.graph.party_agreement, expected.graph.party_agreement)
     assert found.model.states == expected.model.states
     for one, two in zip(found.model.tables, expected.model.tables, strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-12)

@@ -55,7 +55,7 @@ def test_the_page_says_what_the_run_says(admm_run):
     assert payload["heading"] == f"{run.graph.num_edges} edges among 5 variables"
     for part in (run.stop_reason, "notears-admm", "3 parties", "240 rows", f"{run.rounds} exch"):
         assert part in payload["question"]
-    assert payload["verdict"].startswith("1 warning; 1 reply missing; against the known truth")
+    assert payload["verdict"].endswith("against the known truth 5 right; 1 warning.")
     texts = json.dumps(section(payload, "trust"))
     assert "Few rows: get more." in texts
     assert "party 1 was left out of exchange 2: disk full" in texts
@@ -320,10 +320,21 @@ def test_runs_are_compared(admm_run, moments_run):
     turned = CausalGraph.from_array(np.eye(5, k=1).T * [1, 0, 0, 0, 0], admm_run.graph.names)
     payload = comparison_payload(("one", "two"), pair, (graph, turned))
     assert payload["heading"] == "0 common edges, 4 pairs of variables that differ"
-    shares = {(e["cause"], e["effect"]): e["confidence"] for e in payload["graph"]["edges"]}
+    shares = {(e["cause"], e["effect"]): e["runs"] for e in payload["graph"]["edges"]}
     assert shares == dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (1, 0)], 0.5)
     same = comparison_payload(("one", "two"), pair, (graph, graph))
-    assert {edge["confidence"] for edge in same["graph"]["edges"]} == {1.0}
+    assert {edge["runs"] for edge in same["graph"]["edges"]} == {1.0}
+    lossy = replace(admm_run, lost={"north": 9}, answered={})
+    columns, rows = (
+        block(
+            comparison_payload(("one", "two"), (lossy, moments_run), (graph, graph)),
+            "runs",
+            "table",
+        )[key]
+        for key in ("columns", "rows")
+    )
+    place = columns.index("not of all parties")
+    assert [row[place] for row in rows] == ["without north (9 of 249 rows)", None]
     template.rendered(same)
 
 
@@ -432,3 +443,100 @@ def test_the_strongest_edges_do_not_depend_on_units(method):
     assert len(orders[0]) > 1
     assert orders[0][0] == ["a", "->", "b"]
     assert orders.count(orders[0]) == len(units)
+
+
+# The first lines: what was found, then how far to trust it.
+
+
+def run_of_a_wrong_graph():
+    """A run whose graph lacks edges, so that independencies that it implies fail."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 3))
+    x[:, 1] += 2 * x[:, 0]
+    x[:, 2] += 2 * x[:, 1]
+    frame = pd.DataFrame(x, columns=["a", "b", "c"])
+    run = simulate(
+        "moments",
+        [frame[:300], frame[300:]],
+        knowledge=Knowledge(forbidden=(("b", "c"), ("c", "b"))),
+    )
+    return replace(run, warnings=["Few rows."])
+
+
+def test_the_first_line_says_what_speaks_against_the_graph():
+    run = run_of_a_wrong_graph()
+    failed = len(run.fit_check().rejected)
+    assert failed
+    verdict = payload_of(run)["verdict"]
+    tested = len(run.fit_check().independencies)
+    assert verdict.startswith(
+        f"The graph does not fit the rows: {failed} of {tested} implied independencies fail"
+    )
+    assert f"p = {run.fit_check().p_value:.2g}" in verdict
+    assert verdict.endswith("1 warning.")
+    # A party that is missing comes before it, in the heading and in the line.
+    run = replace(run, lost={"north": 1749}, answered={"party 0": 1, "party 1": 1})
+    payload = payload_of(run)
+    assert payload["heading"].endswith("among 3 variables, without north (1,749 of 2,349 rows)")
+    assert payload["verdict"].startswith(
+        "The result is without north (1,749 of 2,349 rows); the gr"
+    )
+    assert ["north", 1749] in [row[:2] for row in block(payload, "parties", "table")["rows"]]
+
+
+def test_doubtful_edges_are_named_in_the_first_line(moments_run):
+    verdict = payload_of(moments_run)["verdict"]
+    count = moments_run.graph.num_edges
+    doubtful = [one for one in moments_run.doubtful_edges(count) if one.doubt >= 0.5]
+    assert doubtful
+    assert f"{len(doubtful)} of {count} edges are in doubt: " in verdict
+    assert f"{doubtful[0].cause} {doubtful[0].mark} {doubtful[0].effect}" in verdict
+    sure = replace(
+        moments_run, graph=replace(moments_run.graph, required=moments_run.graph.adjacency)
+    )
+    assert "in doubt" not in payload_of(sure)["verdict"]
+
+
+def test_agreement_of_the_parties_is_not_called_confidence():
+    rng = np.random.default_rng(0)
+    a = rng.choice(["n", "y"], 400)
+    b = np.where(rng.random(400) < 0.8, a, "n")
+    frame = pd.DataFrame({"a": a, "b": b})
+    tables = [frame[:200], frame[200:]]
+    run = simulate("fedges", tables)
+    assert run.graph.confidence is None
+    assert run.graph.party_agreement[0, 1] == 1
+    payload = payload_of(run)
+    assert "confidence" not in json.dumps(payload["graph"])
+    assert payload["graph"]["share"]["name"] == "share of the parties that agree"
+    table = block(payload, "edges", "table")
+    assert table["columns"][-1] == "share of the parties that agree"
+    assert table["rows"][0][-1] == 1
+    texts = json.dumps(section(payload, "trust"))
+    assert "Share of the parties that agree with an edge: lowest 1.00" in texts
+    # With replicates there are both, under their names.
+    both = payload_of(simulate("fedges", tables, replicates=3))
+    assert block(both, "edges", "table")["columns"][-2:] == [
+        "confidence",
+        "share of the parties that agree",
+    ]
+    assert both["graph"]["share"]["key"] == "confidence"
+
+
+def test_the_files_that_parties_read_are_beside_their_names(moments_run):
+    assert "file" not in block(payload_of(moments_run), "parties", "table")["columns"]
+    files = {name: f"{name[-1]}.csv" for name in moments_run.parties}
+    table = block(payload_of(replace(moments_run, sources=files)), "parties", "table")
+    assert table["columns"][:3] == ["party", "file", "rows"]
+    assert [tuple(row[:2]) for row in table["rows"]] == list(files.items())
+
+
+def test_wide_tables_scroll_and_say_so(admm_run, tmp_path):
+    """A browser's test, which is slow, looks at it; this one holds its parts together."""
+    page = admm_run.report(tmp_path / "page.html").read_text()
+    style = re.search(r"<style>(.*?)</style>", page, re.S)[1]
+    assert re.search(r"\.scroll \{ overflow: auto;[^}]*max-width: 100%", style)
+    assert re.search(
+        r"max-width: 36rem\) \{.*\.scroll tr > :first-child \{ position: sticky", style, re.S
+    )
+    assert "it scrolls sideways" in page

@@ -121,6 +121,35 @@ def test_pages_are_quiet_and_fit(chromium, admm_run, tmp_path, kind, width):
         )
 
 
+SCROLLED = """() => {
+  const place = document.querySelector("#parties .scroll");
+  place.scrollLeft = place.scrollWidth;
+  const edges = place.getBoundingClientRect();
+  const cells = [...place.querySelectorAll("tbody tr")].map((row) => row.cells);
+  return {
+    moved: place.scrollLeft,
+    hint: !document.querySelector("#parties .wider").hidden,
+    // The party's name and the last column are in sight together.
+    seen: cells.every((row) => [row[0], row[row.length - 1]].every((cell) => {
+      const box = cell.getBoundingClientRect();
+      return box.left >= edges.left - 1 && box.right <= edges.right + 1;
+    })),
+    cut: cells.some((row) => [...row].some((cell) => cell.scrollWidth > cell.clientWidth + 1)),
+  };
+}"""
+
+
+@pytest.mark.parametrize(("width", "wide"), [(1280, False), (400, True)])
+def test_a_table_that_is_wider_than_the_screen_says_so(chromium, admm_run, tmp_path, width, wide):
+    files = {name: f"hospital-number-{k}.csv" for k, name in enumerate(admm_run.parties)}
+    run = replace(admm_run, sources=files)
+    opened = Page(chromium, run.report(tmp_path / "page.html"), width)
+    opened.read()
+    found = opened.page.evaluate(SCROLLED)
+    assert found == {"moved": found["moved"], "hint": wide, "seen": True, "cut": False}
+    assert (found["moved"] > 0) == wide
+
+
 CONTRASTS = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = (rgb) => {

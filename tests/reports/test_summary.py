@@ -22,7 +22,7 @@ def test_the_main_facts_are_said(admm_run):
         },
     )
     text = "\n".join(describe_run(run))
-    assert f"notears-admm: {run.stop_reason}" in text
+    assert f"notears-admm, completed: {run.stop_reason}" in text
     assert f"{run.graph.num_edges} edges over 5 variables" in text
     assert "3 parties, 240 rows" in text
     assert f"{run.bytes_sent // 3:,}" in text

@@ -1,5 +1,7 @@
 """Secure sums from which parties are missing: who is in them, what is refused, what is said."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from federations import Losing, app_of, disturbed, losing, make_federation, rais
 
 from flwr_causal.errors import CausalError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.reports.run import Run
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import KilledError
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -322,3 +325,61 @@ def test_a_resumed_run_keeps_the_rows_of_its_sums(tmp_path):
     assert token == "token"
     assert step.replies.sums == replies.sums
     assert step.replies.rows == 7
+
+
+# Who is missing is part of what a run says of itself.
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "lost", "expected"),
+    [
+        # The training starts again without the party.
+        ("moments", {}, {(1, False): [2]}, {"party 2": 48}),
+        # Its rows are known from a later reply.
+        ("notears-admm", {"max_rounds": 6}, {(2, False): [1]}, {"party 1": 48}),
+        # Under secure sums rows are withheld.
+        ("moments", {"secure_aggregation": True}, {(1, False): [2]}, {"party 2": 0}),
+        # What is missing in the unmasking costs nothing.
+        ("moments", {"secure_aggregation": True}, {(1, True): [2]}, {}),
+        ("notears-admm", {"max_rounds": 6}, {}, {}),
+    ],
+)
+def test_a_run_names_the_parties_that_its_result_lacks(tmp_path, method, options, lost, expected):
+    found = simulate(method, TABLES, wrap_grid=losing(lost), output_dir=tmp_path, **options)
+    assert found.status == "completed"
+    assert found.lost == expected == Run.load(tmp_path).lost
+    assert json.loads((tmp_path / "run.json").read_text())["lost"] == expected
+    first = str(found).splitlines()[0]
+    for name, rows in expected.items():
+        assert name in first
+        assert not rows or f"{rows} of 240 rows" in first
+    assert (found.headline == "completed") == (not expected)
+
+
+def test_parties_that_are_missing_for_good_and_for_once_are_told_apart():
+    lost = {(1, False): [3], (2, False): [1, 3], (3, False): [3]}
+    found = simulate("notears-admm", TABLES, wrap_grid=losing(lost), max_rounds=6)
+    assert found.lost == {"party 1": 48, "party 3": 48}
+    assert found.answered["party 3"] == 0
+    assert found.headline == (
+        "completed without party 3 (48 of 240 rows) and without some replies of party 1 (48 of 240 "
+        "rows), which took part in 5 of 6 exchanges"
+    )
+
+
+def test_parties_that_each_miss_another_exchange_are_all_named():
+    lost = {(k + 1, False): [k] for k in range(2)}
+    found = simulate("notears-admm", TABLES[:2], wrap_grid=losing(lost), max_rounds=6)
+    assert found.lost == {"party 0": 48, "party 1": 48}
+    assert found.headline.endswith("party 1 (48 of 96 rows), which took part in 5 of 6 exchanges")
+
+
+def test_a_group_without_a_sum_is_lost_with_all_its_parties():
+    tables = make_federation(d=4, n=280, parties=7, seed=1).tables
+    grouped = {**ADMM, "groups": 2}
+    clean = simulate("notears-admm", tables, **grouped)
+    assert clean.lost == {}
+    group = next(own for own in clean.groups.values() if len(own) == 3)
+    first = int(group[0].split()[1])
+    found = simulate("notears-admm", tables, wrap_grid=losing({(2, False): [first]}), **grouped)
+    assert set(found.lost) == set(group)

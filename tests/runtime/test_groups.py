@@ -74,8 +74,8 @@ def test_sums_of_groups_add_up_to_those_of_all(case):
     assert np.array_equal(plain.graph.adjacency, found.graph.adjacency)
     atol = 1e-12 * np.abs(plain.graph.weights).max()
     np.testing.assert_allclose(found.graph.weights, plain.graph.weights, rtol=0, atol=atol)
-    if plain.graph.confidence is not None:
-        np.testing.assert_array_equal(found.graph.confidence, plain.graph.confidence)
+    if plain.graph.party_agreement is not None:
+        np.testing.assert_array_equal(found.graph.party_agreement, plain.graph.party_agreement)
     assert found.rounds == plain.rounds
     assert found.num_rows == plain.total_rows
     assert set(found.parties.values()) == {0}

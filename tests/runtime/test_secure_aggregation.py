@@ -80,8 +80,8 @@ def test_the_result_is_that_of_plain_sums(case):
     np.testing.assert_allclose(masked.scores, plain.scores, rtol=0, atol=1e-11)
     if plain.graph.lagged is not None:
         np.testing.assert_allclose(masked.graph.lagged, plain.graph.lagged, rtol=0, atol=1e-12)
-    if plain.graph.confidence is not None:
-        np.testing.assert_array_equal(masked.graph.confidence, plain.graph.confidence)
+    if plain.graph.party_agreement is not None:
+        np.testing.assert_array_equal(masked.graph.party_agreement, plain.graph.party_agreement)
     assert masked.rounds == plain.rounds
     assert masked.num_rows == plain.total_rows
     assert masked.failures == []
@@ -107,7 +107,7 @@ def test_fedges_finds_the_graph_and_the_tables_of_plain_sums(options, tables):
     masked = simulate("fedges", tables, secure_aggregation=True, **options)
     assert plain.graph.num_edges >= 2
     assert np.array_equal(plain.graph.adjacency, masked.graph.adjacency)
-    np.testing.assert_array_equal(plain.graph.confidence, masked.graph.confidence)
+    np.testing.assert_array_equal(plain.graph.party_agreement, masked.graph.party_agreement)
     pd.testing.assert_frame_equal(plain.model.sample(50, 0), masked.model.sample(50, 0))
     assert masked.rounds == plain.rounds
     assert set(masked.parties.values()) == {0}

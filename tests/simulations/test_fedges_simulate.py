@@ -381,7 +381,7 @@ def shares(graph):
     found = {}
     for cause, effect, _ in graph.edges():
         i, j = graph.names.index(cause), graph.names.index(effect)
-        found[cause, effect] = graph.confidence[i, j]
+        found[cause, effect] = graph.party_agreement[i, j]
     return found
 
 
@@ -398,7 +398,7 @@ def test_what_states_are_called_does_not_matter(mode):
 def test_the_same_run_twice(mode):
     one, two = (run_of(TABLES, mode, seed=s, parameters=True) for s in (0, 1))
     assert alike(one.graph, two.graph)
-    np.testing.assert_array_equal(one.graph.confidence, two.graph.confidence)
+    np.testing.assert_array_equal(one.graph.party_agreement, two.graph.party_agreement)
     assert (one.bytes_sent, one.bytes_received) == (two.bytes_sent, two.bytes_received)
 
 
@@ -430,10 +430,11 @@ def test_a_run_holds_what_is_promised(mode):
     assert run.failures == []
     phases = [record["exchange"] for record in run.history]
     assert (phases[-1] == "fit") == (mode in ("scores", "exact")) == (run.model is not None)
-    confidence = run.graph.confidence
-    assert ((confidence >= 0) & (confidence <= 1)).all()
-    assert not confidence[~run.graph.adjacency].any()
-    assert np.isin(np.round(3 * confidence, 9), [0, 1, 2, 3]).all()
+    assert run.graph.confidence is None  # which is of replicates
+    agreement = run.graph.party_agreement
+    assert ((agreement >= 0) & (agreement <= 1)).all()
+    assert not agreement[~run.graph.adjacency].any()
+    assert np.isin(np.round(3 * agreement, 9), [0, 1, 2, 3]).all()
     if mode in ("scores", "exact"):
         assert run.scores is None
     else:
@@ -469,7 +470,7 @@ def test_the_network_is_that_of_the_pooled_rows(mode, tmp_path):
         assert np.abs(shares_here.fillna(0) - shares_there).max() < 0.06
     loaded = Run.load(run.save(tmp_path))
     assert loaded.graph.equals(run.graph)
-    np.testing.assert_array_equal(loaded.graph.confidence, run.graph.confidence)
+    np.testing.assert_array_equal(loaded.graph.party_agreement, run.graph.party_agreement)
     assert all(map(np.array_equal, loaded.model.tables, network.tables))
     assert loaded.model.states == network.states
     assert loaded.history == run.history
@@ -489,7 +490,7 @@ def test_no_network_is_no_file(tmp_path):
 
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 @pytest.mark.parametrize("score", SCORES)
-def test_the_confidence_is_the_share_of_parties_that_gain_by_an_edge(mode, score):
+def test_the_agreement_is_the_share_of_parties_that_gain_by_an_edge(mode, score):
     few = [table.iloc[:n] for table, n in zip(TABLES, (20, 60, 300), strict=True)]
     run = run_of(few, mode, score=score)
     dag, parts = run.model.graph, coded(few)
@@ -505,7 +506,7 @@ def test_the_confidence_is_the_share_of_parties_that_gain_by_an_edge(mode, score
         expected[i, j] = np.mean(votes)
         if run.graph.adjacency[j, i]:
             expected[j, i] = expected[i, j]
-    np.testing.assert_allclose(run.graph.confidence, expected, atol=1e-12)
+    np.testing.assert_allclose(run.graph.party_agreement, expected, atol=1e-12)
     assert len(np.unique(expected[run.graph.adjacency])) > 1, "the case must tell parties apart"
 
 

@@ -18,7 +18,7 @@ from method_modes import MODES, NETWORKS
 
 from flwr_causal import simulate
 
-SUMMARY = ("adjacency", "weights", "lagged", "confidence", "scores", "rounds", "log_likelihood")
+GRAPH = ("adjacency", "weights", "lagged", "confidence", "party_agreement")
 
 
 def linear_rows(seed, noise, d=9, n=240):
@@ -89,7 +89,7 @@ def outcome(case, how="", seed=0):
     method, parties, options = CASES[case]
     rng = np.random.default_rng(seed)
     run = simulate(method, [changed(one, how, rng) if how else one for one in parties], **options)
-    found = {name: getattr(run.graph, name, None) for name in SUMMARY[:4]}
+    found = {name: getattr(run.graph, name, None) for name in GRAPH}
     found |= {"scores": run.scores, "rounds": run.rounds}
     if method == "fedpc" and "row_id" not in options:
         found["log_likelihood"] = run.model.log_likelihood(pd.concat(parties))
@@ -104,7 +104,7 @@ ITERATED = ("moments polish",)
 def assert_alike(case, found, expected):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        exact = name in ("adjacency", "rounds", "confidence")
+        exact = name in ("adjacency", "rounds", "confidence", "party_agreement")
         atol = 0.1 if case in ITERATED and name == "scores" else 1e-7
         np.testing.assert_allclose(
             found[name],

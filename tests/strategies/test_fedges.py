@@ -110,7 +110,7 @@ def test_without_a_lost_party_the_search_is_that_of_the_others(mode, lost, since
     expected = fit(rest, outcome.model.graph.adjacency)
     for one, two in zip(outcome.model.tables, expected.tables, strict=True):
         np.testing.assert_allclose(one, two)
-    thirds = 3 * outcome.graph.confidence
+    thirds = 3 * outcome.graph.party_agreement
     np.testing.assert_allclose(thirds, np.round(thirds))
 
 

@@ -126,7 +126,7 @@ def test_the_papers_loop(seed, start, share, limit):
     support = in_order(support, run.graph.names)
     np.testing.assert_allclose(run.scores, support)
     either = np.maximum(support, support.T)
-    np.testing.assert_allclose(run.graph.confidence, np.where(run.graph.adjacency, either, 0))
+    np.testing.assert_allclose(run.graph.party_agreement, np.where(run.graph.adjacency, either, 0))
 
 
 @pytest.mark.parametrize("most", [1, 4, 10**6])

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 
 from flwr_causal.app.deploy import keys
 from flwr_causal.app.deploy.plan import BY_COORDINATOR, Party, Plan
+from flwr_causal.app.doctor.finding import LATER
 from flwr_causal.app.methods import OWN_METHODS
 from flwr_causal.app.pages import config_table
 from flwr_causal.core.files import DIRECTORY, new_directory
@@ -208,6 +209,9 @@ class _Deployment:
             "usage": " [DATA]",
             "description": f"SuperNode of {party.name} in {self.plan.name} (flwr-causal)",
             "before_start": (
+                'case "${1-/}" in\n/*) ;;\n'
+                '*) echo "$1: give an absolute path" >&2; exit 2 ;;\nesac\n'
+                '[ -e "${1-/}" ] || echo "There is no $1 yet: the node waits for it" >&2\n'
                 '[ $# -eq 0 ] || printf \'%s\\n\' "$1" > "$place/state/data-path"\n'
                 'if [ ! -s "$place/state/data-path" ] && [ ! -s "$place/data-path" ]; then\n'
                 f'    echo "Which table? $0 {SOME_DATA}" >&2\n    exit 2\nfi'
@@ -218,6 +222,7 @@ class _Deployment:
             if self.has_key(party)
             else _CONTAINER_KEY.format(party.name, given),
             "health": _health(f"http://127.0.0.1:{party.port}/health"),
+            "later": str(LATER),
             "askers": json.dumps((self.coordinator / "signing-key.pub").read_text().strip()),
         }
         text = self.text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.app.doctor.connection import check_connection
 from flwr_causal.app.doctor.coordinator import check_certificate, check_port, check_superlink
-from flwr_causal.app.doctor.finding import Finding
+from flwr_causal.app.doctor.finding import WORST_FIRST, Finding
 from flwr_causal.app.doctor.machine import check_machine
 from flwr_causal.app.doctor.party import check_party, read_settings
 
@@ -30,6 +30,8 @@ def examine(
 ) -> list[Finding]:
     """Return what the checks find for which something is given; versions and disks always.
 
+    The findings are in the order of their levels, problems first.
+
     Parameters
     ----------
     superlink, root_certificates, insecure, key
@@ -43,8 +45,8 @@ def examine(
     certificate, certificate_key : Path, optional
         Of a SuperLink.
     ended : bool, default False
-        Whether the node with this `key` was started and ended with an error: where nothing else is
-        found, another node has its place.
+        Whether the node with this `key` was started and ended with an error: where the SuperLink
+        can be reached and knows the key, another node may have its place.
     settings : bool, default False
         Whether only keys and values of `node_config` are checked.
     """
@@ -60,15 +62,17 @@ def examine(
         found.append(check_port(port))
     if certificate is not None:
         found += check_certificate(certificate, certificate_key)
+    way: list[Finding] = []
     if superlink is not None:
-        found += check_connection(superlink, root_certificates, insecure=insecure, key=key)
+        way += check_connection(superlink, root_certificates, insecure=insecure, key=key)
+        found += way
     if connection is not None:
         found += check_superlink(connection)
-    if ended and key is not None and all(one.level != "problem" for one in found):
+    if ended and key is not None and way and all(one.level != "problem" for one in way):
         text = (
-            f"the SuperLink knows {key} and nothing else is wrong: if the node ended with code "
-            "305, another node with this key is connected, or was killed less than a minute ago"
+            f"the SuperLink knows {key}: if the node ended with code 305, another node with this "
+            "key is connected, or was killed less than a minute ago"
         )
         remedy = "End the other one, maybe a copy on another machine, or wait for a minute."
-        found.append(Finding("problem", "node twice", text, remedy))
-    return found
+        found.insert(0, Finding("problem", "node twice", text, remedy, passing=True))
+    return sorted(found, key=lambda one: WORST_FIRST.index(one.level))

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+#: How a certificate is renewed, and how an address is written.
+RENEW = (
+    "Let the coordinator renew it: `flwr-causal deploy FILE` does so for an authority of the "
+    "deployment's own; then restart the SuperLink."
+)
+ADDRESS = "Write it as in superlink.example.org:9092 (--superlink)."
+MAKE_KEY = (
+    'Make it: ssh-keygen -t ecdsa -b 384 -N "" -f {0}, and let the coordinator register {0}.pub. '
+    "In a bundle of `flwr-causal deploy` install.sh makes it."
+)
 #: Seconds to wait for an answer.
 PATIENCE = 10.0
 #: A certificate that ends within so many days is noted.
@@ -38,6 +48,8 @@ def check_connection(
 ) -> Iterator[Finding]:
     """Try the way from this machine to a SuperLink, step by step; the first failure ends it.
 
+    Whether there is a key does not depend on the way, and is said in any case.
+
     Parameters
     ----------
     address : str
@@ -49,17 +61,23 @@ def check_connection(
     key : Path, optional
         A node's private key, which is tried.
     """
+    if key is not None and not key.expanduser().is_file():
+        yield Finding("problem", "key", f"there is no file {key}", MAKE_KEY.format(key))
+        key = None
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", None
     if not host or port is None:
-        yield Finding("problem", "address", f"'{address}' is no host:port", "Write host:9092.")
+        yield Finding("problem", "address", f"'{address}' is no host:port", ADDRESS)
         return
     if root_certificates is not None and not root_certificates.is_file():
         yield Finding(
-            "problem", "root certificates", f"there is no file {root_certificates}", "Copy ca.crt."
+            "problem",
+            "root certificates",
+            f"there is no file {root_certificates}",
+            "Copy the coordinator's ca.crt there, or name its place by --root-certificates.",
         )
         return
     proxy = _proxy("http" if insecure else "https", host)
@@ -131,7 +149,7 @@ def _untrusted(
     now = f"this machine's clock says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     if error.verify_code == _EXPIRED:
         text = f"the SuperLink's certificate expired on {ends:%Y-%m-%d %H:%M} UTC; {now}"
-        remedy = "Make a new certificate at the coordinator, or set the clock."
+        remedy = f"{RENEW} Or set this machine's clock."
     elif error.verify_code == _NOT_YET:
         text = f"the SuperLink's certificate begins on {begins:%Y-%m-%d %H:%M} UTC; {now}"
         remedy = "Set the clock of this machine, or that of the machine that made the certificate."
@@ -182,9 +200,9 @@ def validity(certificate: x509.Certificate) -> Finding:
     text = f"it holds until {ends:%Y-%m-%d} for {', '.join(_names(certificate))}"
     if ends < datetime.now(UTC):
         text = f"it expired on {ends:%Y-%m-%d %H:%M} UTC"
-        return Finding("problem", "certificate", text, "Make a new one.")
+        return Finding("problem", "certificate", text, RENEW)
     if ends < datetime.now(UTC) + timedelta(days=SOON):
-        return Finding("note", "certificate", text, "Make a new one before it ends.")
+        return Finding("note", "certificate", text, f"Before it ends: {RENEW}")
     return Finding("ok", "certificate", text)
 
 
@@ -254,12 +272,10 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
     try:
         private = load_ssh_private_key(key.expanduser().read_bytes(), password=None)
     except (OSError, ValueError) as error:
-        return Finding(
-            "problem", "key", f"{key} cannot be read: {error}", "Make one by ssh-keygen -t ecdsa."
-        )
+        return Finding("problem", "key", f"{key} cannot be read: {error}", MAKE_KEY.format(key))
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         text = f"{key} is no elliptic curve key"
-        return Finding("problem", "key", text, 'Make one: ssh-keygen -t ecdsa -b 384 -N "".')
+        return Finding("problem", "key", text, MAKE_KEY.format(key))
     certificates = None if insecure or authority is None else authority.read_bytes()
     state = registration_of(address, certificates, private, insecure=insecure)
     if state == "unknown":
@@ -269,14 +285,18 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
             f"{key} is not registered at the SuperLink",
             f"Send {key}.pub to the coordinator, who registers it; with `flwr-causal deploy` it is "
             "saved as coordinator/keys/NAME.pub, and start.sh and run.sh register it.",
+            passing=True,
         )
     if state == "registered":
         open_to = key.expanduser().stat().st_mode & 0o077
         if open_to and os.name == "posix":
-            return Finding("note", "key", f"{key} is registered; others may read it", "chmod 600.")
+            return Finding(
+                "note", "key", f"{key} is registered; others may read it", f"chmod 600 {key}"
+            )
         return Finding(
             "ok",
             "key",
             f"{key} is registered",
         )
-    return Finding("problem", "key", f"{key} is refused: {state}", "Compare the clocks.")
+    remedy = "Set the clocks of both machines by NTP, and try again."
+    return Finding("problem", "key", f"{key} is refused: {state}", remedy)

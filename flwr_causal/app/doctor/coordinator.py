@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from flwr_causal.app.doctor.connection import check_connection, validity
+from flwr_causal.app.doctor.connection import RENEW, check_connection, validity
 from flwr_causal.app.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ def check_port(port: int) -> Finding:
         except OSError as error:
             text = f"port {port} cannot be used: {error.strerror or error}"
             return Finding(
-                "problem", "port", text, "Another program has it: end it, or take another port."
+                "problem",
+                "port",
+                text,
+                f"Another program has it (`ss -ltnp 'sport = :{port}'` names it): end it, or take "
+                "another port in the deployment file.",
             )
     return Finding("ok", "port", f"port {port} is free")
 
@@ -40,7 +44,7 @@ def check_certificate(certificate: Path, key: Path | None) -> Iterator[Finding]:
         shown = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError) as error:
         text = f"{certificate} cannot be read: {error}"
-        yield Finding("problem", "certificate", text, "Make it anew.")
+        yield Finding("problem", "certificate", text, RENEW)
         return
     yield validity(shown)
     if key is None:
@@ -48,11 +52,13 @@ def check_certificate(certificate: Path, key: Path | None) -> Iterator[Finding]:
     try:
         own = load_pem_private_key(key.read_bytes(), password=None).public_key()
     except (OSError, ValueError, TypeError) as error:
-        yield Finding("problem", "certificate's key", f"{key} cannot be read: {error}", "")
+        yield Finding("problem", "certificate's key", f"{key} cannot be read: {error}", RENEW)
         return
     if own != shown.public_key():
         text = f"{key} is not the key of {certificate}"
-        yield Finding("problem", "certificate's key", text, "Take the pair that was made together.")
+        yield Finding(
+            "problem", "certificate's key", text, f"Take the pair that was made together. {RENEW}"
+        )
     else:
         yield Finding("ok", "certificate's key", f"{key} belongs to it")
 

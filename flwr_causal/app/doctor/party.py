@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 POLICY, RECORD = "policy", "record"
+#: What to do, of keys of a node's configuration.
+SIMULATED = "'partition-id' and 'num-partitions'"
+WHERE = "Write this file, or correct its path in the node's configuration ('{}')."
+TABLES = "Correct 'data-path', or 'tables', in the node's configuration, or put a table there."
 
 
 def read_settings(text: str) -> tuple[NodeConfig | None, Finding | None]:
@@ -58,30 +62,28 @@ def check_party(node: NodeConfig) -> Iterator[Finding]:
         yield Finding("note", "node config", text, "Give it a name of its own: name='north'.")
     if node.is_simulated:
         text = "'partition-id' means a simulation: the node would make up its data"
-        yield Finding("problem", "node config", text, "Take it out.")
+        yield Finding("problem", "node config", text, f"Take out {SIMULATED}.")
     if node.row_secret:
         text = "the process list of this machine shows 'row-secret'"
         yield Finding("note", "node config", text, "Write it into a file: row-secret-file.")
     files = {"row-secret-file": node.row_secret_file, SUMS_KEY: node.sums_key, PEERS: node.peers}
     for key, file in files.items():
         if file is not None and not file.is_file():
-            yield Finding("problem", key, f"there is no file {file}", "Write it, or its path.")
+            yield Finding("problem", key, f"there is no file {file}", WHERE.format(key))
     if node.learner and node.learner not in NAMES:
         text = f"there is no learner '{node.learner}'; there are {', '.join(NAMES)}"
-        yield Finding("problem", "learner", text, "Correct the name.")
+        yield Finding("problem", "learner", text, "Correct 'learner', or leave it out.")
     policy = PartyPolicy()
     if node.policy is not None:
         try:
             policy = PartyPolicy.read(str(node.policy))
             yield from _policy(policy, str(node.policy))
         except CausalError as error:
-            yield Finding(
-                "problem", POLICY, str(error), "The node takes part in no run until then."
-            )
+            remedy = f"Correct {node.policy}: the node takes part in no run until then."
+            yield Finding("problem", POLICY, str(error), remedy)
     else:
-        yield Finding(
-            "note", POLICY, "there is none: runs may ask what they like", "docs/policy.md"
-        )
+        text = "there is none: runs may ask what they like"
+        yield Finding("note", POLICY, text, "Write one, and name it: policy='/path/policy.toml'.")
     yield from _tables(node, policy)
     yield from _record(node)
 
@@ -90,14 +92,17 @@ def _policy(policy: PartyPolicy, path: str) -> Iterator[Finding]:
     """Look for rules that name what there is not."""
     missing = [one for one in policy.methods if one not in methods.METHODS]
     if missing:
-        yield Finding("problem", POLICY, f"there is no method {', '.join(missing)}", "Correct it.")
+        text = f"there is no method {', '.join(missing)}"
+        yield Finding("problem", POLICY, text, f"Correct 'methods' in {path}, or leave it out.")
     # The options of this package's methods were checked when the policy was read.
     for name in policy.options.keys() & (methods.METHODS.keys() - set(methods.OWN_METHODS)):
         known = option_types(methods.find(name).strategy)
         wrong = [one for one in policy.options[name] if one.replace("-", "_") not in known]
         if wrong:
             text = f"options.{name}: there is no option {', '.join(wrong)}"
-            yield Finding("problem", POLICY, text, "Correct it: such a rule refuses every run.")
+            yield Finding(
+                "problem", POLICY, text, f"Correct {path}: such a rule refuses every run."
+            )
     yield Finding("ok", POLICY, f"{path} can be read")
 
 
@@ -106,10 +111,10 @@ def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
     try:
         tables = tables_of(node, policy)
     except CausalError as error:
-        yield Finding("problem", "tables", str(error), "Correct the node's config.")
+        yield Finding("problem", "tables", str(error), TABLES)
         return
     if not tables:
-        yield Finding("problem", "tables", "there is none that runs may use", "Put one there.")
+        yield Finding("problem", "tables", "there is none that runs may use", TABLES)
     for name, path in tables.items():
         subject = f"table {name}".strip()
         try:
@@ -132,24 +137,24 @@ def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
                 "Correct it, unless the column holds codes: it counts as text.",
             )
         if looks:
-            yield Finding(
-                "problem",
-                subject,
-                f"{', '.join(looks)} look like identifiers: runs that use them are refused",
-                "Withhold them by the policy's columns.never, or list them in columns.identifiers.",
+            text = f"{', '.join(looks)} look like identifiers: runs that use them are refused"
+            rules = node.policy or "a policy"
+            remedy = (
+                f"In {rules} withhold them (columns.never), or admit them (columns.identifiers)."
             )
+            yield Finding("problem", subject, text, remedy)
         if report.rows < policy.least_rows:
             text = f"{report.rows} complete rows are fewer than least-rows of the policy"
-            yield Finding("problem", subject, text, "Runs are refused.")
+            remedy = f"Runs are refused. Take a table of more rows, or lower it in {node.policy}."
+            yield Finding("problem", subject, text, remedy)
 
 
 def _record(node: NodeConfig) -> Iterator[Finding]:
     """Look whether the record can be written, and whether it was changed."""
     path = node.record
     if path is None:
-        yield Finding(
-            "note", RECORD, "there is none: nothing says later what left", "docs/policy.md"
-        )
+        text = "there is none: nothing says later what left"
+        yield Finding("note", RECORD, text, "Name a file for it: record='/path/record.jsonl'.")
         return
     try:
         record = PartyRecord(path)
@@ -157,4 +162,5 @@ def _record(node: NodeConfig) -> Iterator[Finding]:
         record.check_chain()
         yield Finding("ok", RECORD, f"{path} can be written; {len(record.lines())} lines")
     except CausalError as error:
-        yield Finding("problem", RECORD, str(error), "Nothing leaves the party until then.")
+        remedy = f"Mend {path}, or name another file by 'record': nothing leaves until then."
+        yield Finding("problem", RECORD, str(error), remedy)

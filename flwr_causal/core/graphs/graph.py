@@ -42,7 +42,8 @@ VERSION = 1
 _BOOLEANS = ("required", "allowed", "required_lagged")
 _ARRAYS = (
     *("weights", "lagged", "raw_weights", "raw_lagged", *_BOOLEANS),
-    *("confidence", "adjacency_confidence", "lagged_confidence", "deviations"),
+    *("confidence", "adjacency_confidence", "lagged_confidence"),
+    *("party_agreement", "deviations"),
 )
 
 
@@ -68,13 +69,17 @@ class CausalGraph:
     raw_weights, raw_lagged : ndarray of float64, optional
         The estimates before the threshold, in the shapes of ``weights`` and ``lagged``.
     confidence : ndarray of float64, shape (d, d), optional
-        The method's confidence in each instantaneous edge, from 0 to 1. With bootstrap replicates
-        it is the share of them that have the edge in this direction, also of edges that the graph
-        does not have; a replicate in which the edge has no direction counts half.
+        The share of the bootstrap replicates that have each instantaneous edge in this direction,
+        also of edges that the graph does not have; a replicate in which the edge has no direction
+        counts half. None without replicates.
     adjacency_confidence : ndarray of float64, shape (d, d), optional
         The share of the replicates with the edge in either direction; symmetric.
     lagged_confidence : ndarray of float64, shape (p, d, d), optional
         The share of the replicates with each lagged edge.
+    party_agreement : ndarray of float64, shape (d, d), optional
+        The share of the parties that agree with each edge, by their own graph or their own score,
+        where a method has it (``fedges``). It does not say how sure an edge is: parties with few
+        rows disagree by chance, and all may be wrong alike.
     required : ndarray of bool, shape (d, d), optional
         Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
         neither `threshold` nor the removal of cycles drops them.
@@ -106,6 +111,7 @@ class CausalGraph:
     allowed: BoolArray | None = None
     required_lagged: BoolArray | None = None
     deviations: FloatArray | None = None
+    party_agreement: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -132,6 +138,9 @@ class CausalGraph:
             ),
             "lagged_confidence": _frozen_numbers(
                 "lagged_confidence", self.lagged_confidence, lags, names
+            ),
+            "party_agreement": _frozen_numbers(
+                "party_agreement", self.party_agreement, square, names
             ),
         }
         if checked["weights"] is None:
@@ -263,8 +272,8 @@ class CausalGraph:
     def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
         """Return the confidence in an edge as the graph has it, None where it is not known.
 
-        Of an undirected edge it is the share of the replicates with an edge of any direction;
-        without replicates the larger confidence of both directions.
+        Of an undirected edge it is the share of the replicates with an edge of any direction; where
+        only the shares by direction are known, the larger one.
 
         Parameters
         ----------
@@ -558,7 +567,8 @@ class CausalGraph:
 
         Strong are edges of large absolute weight, in standard deviations where `deviations` are
         known. Lagged edges are compared with instantaneous ones. In a CPDAG the edges of largest
-        confidence are kept, if it has one. Of equal edges, the first ones are kept.
+        confidence are kept, or else of largest agreement of the parties, if it has one of them. Of
+        equal edges, the first ones are kept.
 
         Parameters
         ----------
@@ -573,8 +583,9 @@ class CausalGraph:
         if count < 0:
             raise ConfigError(f"count is {count}: expected 0, 1, 2, ...")
         strengths = self.strengths()
-        if self.confidence is not None and self.kind == "cpdag":
-            strengths[0] = self.confidence
+        shares = self.party_agreement if self.confidence is None else self.confidence
+        if shares is not None and self.kind == "cpdag":
+            strengths[0] = shares
         now = np.where(self.adjacency, strengths[0], -1.0)
         if self.kind == "cpdag":
             both = equivalence.undirected_part(self.adjacency)
@@ -738,7 +749,8 @@ class CausalGraph:
         """Return a networkx ``DiGraph``, or a ``MultiDiGraph`` if the graph has lags.
 
         All variables are nodes, in order. Edges have the attributes ``weight`` and ``lag`` (0:
-        instantaneous) and, if the graph has them, ``raw_weight``, ``confidence`` and ``required``.
+        instantaneous) and, if the graph has them, ``raw_weight``, ``confidence``,
+        ``party_agreement`` and ``required``.
         """
         import networkx as nx
 
@@ -752,6 +764,8 @@ class CausalGraph:
                 attributes["raw_weight"] = float(self.raw_weights[i, j])
             if self.confidence is not None:
                 attributes["confidence"] = float(self.confidence[i, j])
+            if self.party_agreement is not None:
+                attributes["party_agreement"] = float(self.party_agreement[i, j])
             if self.required is not None:
                 attributes["required"] = bool(self.required[i, j])
             result.add_edge(self.names[i], self.names[j], **attributes)
@@ -824,6 +838,7 @@ class CausalGraph:
         slices = np.zeros((num_lags + 1, size, size))
         required = np.zeros((size, size), dtype=bool)
         confidence = np.zeros((num_lags + 1, size, size))
+        agreement = np.zeros((size, size))
         seen: set[tuple[int, int, int]] = set()
         names = tuple(labels.values())
         for lag, (i, j, data) in zip(lags, edges, strict=True):
@@ -842,12 +857,15 @@ class CausalGraph:
             confidence[lag, i, j] = float(data.get("confidence", 0.0))
             if lag == 0:
                 required[i, j] = bool(data.get("required", False))
+                agreement[i, j] = float(data.get("party_agreement", 0.0))
         kind = graph.graph.get("kind", "dag" if graph.is_directed() else "cpdag")
         fields: dict[str, Any] = {"names": names, "weights": slices[0], "kind": kind}
         if num_lags:
             fields["lagged"] = slices[1:]
         if any("required" in data for _, _, data in edges):
             fields["required"] = required
+        if any("party_agreement" in data for _, _, data in edges):
+            fields["party_agreement"] = agreement
         sure = {lag > 0 for lag, edge in zip(lags, edges, strict=True) if "confidence" in edge[2]}
         if False in sure:
             fields["confidence"] = confidence[0]

@@ -12,6 +12,7 @@ from flwr_causal.reports.page.effects import CAPTION, effect_rows
 from flwr_causal.reports.page.fit import DOUBTS, doubt_rows
 from flwr_causal.reports.page.graph import graph_payload
 from flwr_causal.reports.page.words import counted
+from flwr_causal.reports.record import lost_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,7 @@ def comparison_payload(
 
 
 def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the graph of the edges of all runs; their confidence is the share of the runs."""
+    """Return the graph of the edges of all runs, with the share of the runs that have each."""
     found: dict[tuple[int, int, int, str], list[float]] = {}
     for edges in edges_by_run:
         for edge in edges:
@@ -91,7 +92,7 @@ def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) ->
             "mark": mark,
             "found": True,
             "weight": sum(weights) / len(weights),
-            "confidence": len(weights) / len(edges_by_run),
+            "runs": len(weights) / len(edges_by_run),
         }
         for (cause, effect, lag, mark), weights in found.items()
     ]
@@ -101,8 +102,7 @@ def _united(names: tuple[str, ...], edges_by_run: list[list[dict[str, Any]]]) ->
         "lags": max((lag for _, _, lag, _ in found), default=0),
         "edges": united,
         "counts": {},
-        "confidence_name": "share of the runs",
-        "least_confidence": 1,
+        "share": {"key": "runs", "name": "share of the runs", "least": 1},
     }
 
 
@@ -113,6 +113,7 @@ def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[Caus
             run.config.get("method"),
             len(run.parties),
             run.total_rows,
+            lost_in_words(run) or None,
             run.rounds,
             graph.num_edges + graph.num_lagged_edges,
             len(run.warnings),
@@ -121,7 +122,8 @@ def _runs(names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[Caus
         ]
         for name, run, graph in zip(names, runs, graphs, strict=True)
     ]
-    columns = ["run", "method", "parties", "rows", "exchanges", "edges", "warnings", "fit", "SHD"]
+    columns = ["run", "method", "parties", "rows", "not of all parties", "exchanges", "edges"]
+    columns += ["warnings", "fit", "SHD"]
     known = [any(row[k] is not None for row in rows) for k in range(len(columns))]
     return {
         "kind": "table",

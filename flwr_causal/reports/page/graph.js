@@ -246,17 +246,18 @@ const drawGraph = (() => {
     const found = graph.edges.filter((edge) => edge.found);
     const leftOut = graph.edges.filter((edge) => !edge.found && strengthOf(edge) > 0);
     const strongest = Math.max(1e-12, ...found.map(strengthOf));
-    const trust = graph.confidence_name || "confidence";
+    const share = graph.share || { key: "", name: "", least: 0 };
+    const shareOf = (edge) => edge[share.key];
     const weighted = new Set(found.map((edge) => strengthOf(edge).toFixed(9))).size > 1;
     const standardised = found.some((edge) => edge.strength !== undefined);
-    const sure = found.some((edge) => edge.confidence !== undefined);
+    const shared = found.some((edge) => shareOf(edge) !== undefined);
     const judged = Object.keys(graph.counts).length > 0;
     const state = {
       count: found.length > MANY_EDGES ? STRONGEST : found.length,
-      strength: 0, confidence: graph.least_confidence ?? 0, leftOut: false, truth: judged, labels: false, forbidden: false,
+      strength: 0, [share.key]: share.least, leftOut: false, truth: judged, labels: false, forbidden: false,
       lonely: graph.names.length <= FEW_VARIABLES, view: "summary", centre: -1, steps: 1,
     };
-    const rank = (edge) => (weighted ? strengthOf(edge) : edge.confidence ?? 0);
+    const rank = (edge) => (weighted ? strengthOf(edge) : shareOf(edge) ?? 0);
     const ranked = [...found].sort((a, b) => rank(b) - rank(a));
 
     const root = html("div", { class: "graph" });
@@ -310,7 +311,7 @@ const drawGraph = (() => {
     controls.append(html("label", { for: "graph-centre" }, "Neighbours of ", html("br"), search, list));
     if (found.length > 1) slider("count", "Strongest edges", { min: "1", max: String(found.length), step: "1" }, (v) => `${v} of ${found.length}`);
     if (weighted) slider("strength", standardised ? "Weight in standard deviations at least" : "Weight at least", { min: "0", max: String(strongest), step: String(strongest / 200) }, (v) => v.toFixed(2));
-    if (sure) slider("confidence", `${trust[0].toUpperCase()}${trust.slice(1)} at least`, { min: "0", max: "1", step: "0.01" }, (v) => v.toFixed(2));
+    if (shared) slider(share.key, `${share.name[0].toUpperCase()}${share.name.slice(1)} at least`, { min: "0", max: "1", step: "0.01" }, (v) => v.toFixed(2));
     const checks = html("div", { class: "checks" });
     controls.append(checks);
     if (graph.lags) {
@@ -318,7 +319,7 @@ const drawGraph = (() => {
       select.addEventListener("change", () => { state.view = select.value; changed(); });
       controls.append(html("label", { for: "graph-view" }, "Nodes are ", html("br"), select));
     }
-    if (weighted || sure) check(checks, "labels", weighted ? "weights" : trust);
+    if (weighted || shared) check(checks, "labels", weighted ? "weights" : share.name);
     if (judged) check(checks, "truth", "compare with the truth");
     if (leftOut.length) check(checks, "leftOut", "pairs below the method's threshold");
     if (graph.forbidden && graph.forbidden.length) check(checks, "forbidden", "forbidden edges");
@@ -351,7 +352,7 @@ const drawGraph = (() => {
     // Which edges are shown.
     function chosen() {
       const kept = new Set(ranked.slice(0, state.count));
-      let edges = found.filter((edge) => kept.has(edge) && strengthOf(edge) >= state.strength - 1e-12 && (edge.confidence ?? 1) >= state.confidence);
+      let edges = found.filter((edge) => kept.has(edge) && strengthOf(edge) >= state.strength - 1e-12 && (shareOf(edge) ?? 1) >= state[share.key]);
       if (state.leftOut) edges = edges.concat(leftOut.filter((edge) => strengthOf(edge) >= state.strength));
       if (state.truth) edges = edges.concat(graph.edges.filter((edge) => edge.truth === "missing" && !edges.includes(edge)));
       if (state.centre >= 0) {
@@ -377,7 +378,7 @@ const drawGraph = (() => {
       const parts = [`${graph.names[edge.cause]}${lagText(edge.lag)} ${edge.mark} ${graph.names[edge.effect]}`];
       if (edge.found && weighted) parts.push(`weight ${rounded(edge.weight)}`);
       if (!edge.found && edge.raw) parts.push(`below the threshold, weight ${rounded(edge.raw)}`);
-      if (edge.confidence !== undefined) parts.push(`${trust} ${edge.confidence.toFixed(2)}`);
+      if (shareOf(edge) !== undefined) parts.push(`${share.name} ${shareOf(edge).toFixed(2)}`);
       if (edge.required) parts.push("required by background knowledge");
       if (state.truth && edge.truth) parts.push(VERDICTS[edge.truth].words);
       return parts.join("; ");
@@ -385,7 +386,7 @@ const drawGraph = (() => {
 
     function labelOf(edge) {
       if (!state.labels || !edge.found) return "";
-      return weighted ? rounded(edge.weight) : edge.confidence === undefined ? "" : edge.confidence.toFixed(2);
+      return weighted ? rounded(edge.weight) : shareOf(edge) === undefined ? "" : shareOf(edge).toFixed(2);
     }
 
     // Drawn edges: in the summary of a graph with lags, all lags of a pair are one line.

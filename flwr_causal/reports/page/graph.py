@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Of the pairs without an edge, so many of largest raw weight are on the page.
 MOST_LEFT_OUT = 1000
+#: What an edge may have between 0 and 1, and how the page calls it; the graph shows the first one.
+SHARES = {"confidence": "confidence", "party_agreement": "share of the parties that agree"}
 #: More forbidden edges than this (tiers forbid many) are counted, not listed.
 MOST_FORBIDDEN = 200
 
@@ -34,8 +36,10 @@ def graph_payload(
         (indices), ``lag``, ``weight``, ``mark`` ("->" or "--"), ``found`` (False: left out by the
         threshold, or missing), and, as far as they are known, ``raw`` (the weight before the
         threshold), ``strength`` (the absolute weight in standard deviations), ``confidence``,
-        ``required`` and ``truth`` ("right", "open", "reversed", "extra", "missing"); ``counts`` of
-        the values of ``truth``; ``forbidden`` edges as lists of cause, effect and lag.
+        ``party_agreement``, ``required`` and ``truth`` ("right", "open", "reversed", "extra",
+        "missing"); ``counts`` of the values of ``truth``; ``forbidden`` edges as lists of cause,
+        effect and lag; ``share``, where edges have one: the ``key`` of an edge's share between 0
+        and 1, its ``name``, and the ``least`` one that is shown at first.
     """
     lags = 0 if graph.lagged is None else len(graph.lagged)
     known = Knowledge.from_dict(knowledge or {}).blocks(graph.names, lags)
@@ -60,6 +64,9 @@ def graph_payload(
         "edges": edges,
         "counts": counts,
     }
+    for key, name in SHARES.items():
+        if any(key in edge for edge in edges):
+            found.setdefault("share", {"key": key, "name": name, "least": 0})
     if knowledge:
         forbidden = _forbidden(known)
         found["num_forbidden"] = len(forbidden)
@@ -106,6 +113,8 @@ def _edges_at(
             edge["strength"] = abs(value) * float(graph.deviations[i] / graph.deviations[j])
         if present[i, j] and (sure := graph.confidence_of(i, j, lag)) is not None:
             edge["confidence"] = sure
+        if present[i, j] and lag == 0 and graph.party_agreement is not None:
+            edge["party_agreement"] = float(graph.party_agreement[i, j])
         if required is not None and required[i, j]:
             edge["required"] = True
         edges.append(edge)

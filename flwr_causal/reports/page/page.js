@@ -82,14 +82,16 @@
       filter.addEventListener("input", () => { words = filter.value.trim().toLowerCase(); fill(); });
       const table = html("table", columns.length > 12 ? { class: "wide" } : {}, html("caption", {}, caption), html("thead", {}, html("tr", {}, ...heads)), body);
       fill();
+      const hint = html("p", { class: "wider", hidden: "" }, "The table is wider than the screen: it scrolls sideways.");
       const scroll = html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
       const place = html("div", {});
       if (rows.length > 8) place.append(html("div", { class: "filter" }, filter, count));
-      place.append(scroll, more);
+      place.append(hint, scroll, more);
+      new ResizeObserver(() => { hint.hidden = scroll.scrollWidth <= scroll.clientWidth; }).observe(scroll);
       return place;
     },
 
-    heat({ title, unit, axes, names, across, cells }) {
+    heat({ title, unit, axes, names, across, cells, share }) {
       const columns = across || names;
       const values = cells.map(([row, column, value]) => ({ row: names[row], column: columns[column], value }));
       const extreme = Math.max(1e-12, ...cells.map((cell) => Math.abs(cell[2])));
@@ -101,7 +103,7 @@
         y: { field: "row", type: "nominal", scale: { domain: names }, axis: axis(axes[0]) },
         tooltip: [{ field: "row", title: axes[0] }, { field: "column", title: axes[1] }, { field: "value", title: unit, format: ".4~g" }],
       };
-      const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, unit === "confidence" ? 1 : extreme] };
+      const scale = signed ? { scheme: "blueorange", domain: [-extreme, extreme], reverse: true } : { scheme: "blues", domain: [0, share ? 1 : extreme] };
       const spec = (room) => {
         const wide = Math.max(few ? 9 : 1, Math.min(30, (room - 190) / columns.length));
         const high = Math.max(few ? 12 : 1, Math.min(22, 640 / names.length));

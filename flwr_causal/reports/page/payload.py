@@ -6,7 +6,8 @@ with the key ``kind``:
 - ``text``: ``text``; ``list``: ``items``, and a ``title``; ``facts``: ``rows`` of label and value;
 - ``table``: ``columns``, ``rows``, ``caption``;
 - ``heat``: a matrix as ``cells`` (row, column, value) over ``names`` (and ``across`` where the
-  columns have other names), ``axes``, what rows and columns are, and ``unit``, what a value is;
+  columns have other names), ``axes``, what rows and columns are, and ``unit``, what a value is,
+  and perhaps ``share``: values are from 0 to 1;
 - ``folded``: ``title`` and further ``blocks``, which a click shows;
 - ``lines``: ``panels`` with ``name``, ``points`` and ``log``, over ``x``;
 - ``shapes``: distributions as ``panels`` with ``name`` and ``points`` (numbers; of a
@@ -26,10 +27,11 @@ from flwr_causal.reports.page.disagreement import disagreement_blocks, left_out_
 from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
 from flwr_causal.reports.page.fit import fit_blocks
-from flwr_causal.reports.page.graph import graph_payload, strength_of
+from flwr_causal.reports.page.graph import SHARES, graph_payload, strength_of
 from flwr_causal.reports.page.probabilities import probability_blocks
 from flwr_causal.reports.page.trust import party_blocks, trust_blocks, verdict
 from flwr_causal.reports.page.words import counted
+from flwr_causal.reports.record import lost_in_words
 from flwr_causal.runtime.influence import known_influence
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
         _section("setup", "Method, configuration, versions", setup_blocks(run)),
     ]
     return {
-        "title": f"{run.config.get('method', 'run')}: {found_in_words(run)}",
-        "heading": _capital(found_in_words(run)),
+        "title": f"{run.config.get('method', 'run')}: {heading(run)}",
+        "heading": _capital(heading(run)),
         "question": question(run),
         "verdict": verdict(run, graph),
         "status": run.status,
@@ -86,6 +88,12 @@ def _section(name: str, title: str, blocks: list[Block]) -> dict[str, Any]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def heading(run: RunRecord) -> str:
+    """Return what the run found, and without which parties."""
+    lost = lost_in_words(run)
+    return found_in_words(run) + (f", {lost}" if lost else "")
 
 
 def found_in_words(run: RunRecord) -> str:
@@ -134,7 +142,7 @@ def edge_table(graph: dict[str, Any]) -> Block:
     optional = {
         "weight": "weight",
         "raw": "before threshold",
-        "confidence": "confidence",
+        **SHARES,
         "required": "required",
         "truth": "truth",
     }
@@ -181,18 +189,19 @@ def _weighted(graph: dict[str, Any]) -> bool:
 
 
 def matrices(graph: dict[str, Any]) -> list[Block]:
-    """Return heat maps of weights by lag, and of confidence."""
+    """Return heat maps of weights by lag, of confidence, and of the parties' agreement."""
     blocks = []
     edges = [edge for edge in graph["edges"] if edge["found"]]
     for lag in range(graph["lags"] + 1):
         at_lag = [edge for edge in edges if edge["lag"] == lag]
-        sure = [edge for edge in at_lag if "confidence" in edge]
         where = f" at lag {lag}" if graph["lags"] else ""
         title = "Weights" if _weighted(graph) else "Adjacency"
         if at_lag:
             blocks.append(_heat(title + where, "weight", at_lag, graph["names"]))
-        if sure:
-            blocks.append(_heat(f"Confidence{where}", "confidence", sure, graph["names"]))
+        for key, name in SHARES.items():
+            if known := [edge for edge in at_lag if key in edge]:
+                heat = _heat(_capital(name) + where, key, known, graph["names"])
+                blocks.append({**heat, "unit": name, "share": True})
     return blocks
 
 

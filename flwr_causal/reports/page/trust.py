@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.graphs.fit_check import LEVEL
+from flwr_causal.reports.doubts import doubts_of, fit_of
 from flwr_causal.reports.page.exchanges import party_columns
 from flwr_causal.reports.page.words import counted
+from flwr_causal.reports.record import lost_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
 
 Block = dict[str, Any]
 
+# An edge of at least this doubt is as likely wrong as right; so many are named in one line.
+DOUBTFUL = 0.5
+MOST_NAMED = 3
 # A party disagrees clearly above so many nats, a factor of 20 in probability.
 CLEAR = 3.0
 VERDICTS = {
@@ -49,11 +55,14 @@ DIFFERENCES = {
 
 
 def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
-    """Return in one line how far the result can be trusted; the section says more."""
+    """Return in one line how far the result can be trusted, what weighs most first.
+
+    The sections of the page say more.
+    """
     said = [f"the run is not complete ({run.status})"] if run.status != "completed" else []
-    said.append(counted(len(run.warnings), "warning") if run.warnings else "no warnings")
-    if run.failures:
-        said.append(f"{counted(len(run.failures), 'reply')} missing")
+    said += [f"the result is {lost}"] if (lost := lost_in_words(run)) else []
+    if graph is not None:
+        said += [*_fit_in_words(run), *_doubts_in_words(run)]
     if graph is not None and graph["counts"]:
         counts = graph["counts"]
         said.append(
@@ -67,11 +76,36 @@ def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
             f"accuracy {run.metrics['accuracy']:.3f} on rows that were held out "
             f"(most frequent class: {run.metrics['majority']:.3f})"
         )
-    if graph is not None and (sure := _confidences(graph)):
-        doubtful = sum(value < 0.5 for value in sure)
-        said.append(f"{doubtful} of {len(sure)} edges have a confidence below 0.5")
+    said.append(counted(len(run.warnings), "warning") if run.warnings else "no warnings")
     text = "; ".join(said)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _fit_in_words(run: RunRecord) -> list[str]:
+    """Return whether the graph fits the rows, where that is known."""
+    fit = fit_of(run)
+    if fit is None:
+        return ["whether the graph fits the rows is not known"] if run.status == "completed" else []
+    tested = len(fit.independencies)
+    whole = "" if fit.p_value is None else f"p = {fit.p_value:.2g} for the graph as a whole"
+    failed = f"{len(fit.rejected)} of {tested} implied independencies fail" if tested else ""
+    evidence = ", ".join(part for part in (failed, whole) if part)
+    if len(fit.rejected) or (fit.p_value is not None and fit.p_value < LEVEL):
+        return [f"the graph does not fit the rows: {evidence}"]
+    return [f"no test speaks against the graph's fit: {evidence}"] if evidence else []
+
+
+def _doubts_in_words(run: RunRecord) -> list[str]:
+    """Return how many edges are as likely wrong as right, and which are the most doubtful."""
+    assert run.graph is not None
+    count = run.graph.num_edges + run.graph.num_lagged_edges
+    known = doubts_of(run, count)
+    doubtful = [one for one in known if one.doubt >= DOUBTFUL]
+    if not doubtful:
+        return [f"none of {count} edges is in doubt"] if known else []
+    named = [f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful[:MOST_NAMED]]
+    more = [f"{len(doubtful) - MOST_NAMED} more"] if len(doubtful) > MOST_NAMED else []
+    return [f"{len(doubtful)} of {count} edges are in doubt: {', '.join([*named, *more])}"]
 
 
 def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influence) -> list[Block]:
@@ -89,6 +123,9 @@ def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influe
         ]
         title = f"{counted(len(items), 'reply')} missing"
         blocks.append({"kind": "list", "title": title, "tone": "bad", "items": items})
+    if lost := lost_in_words(run):
+        items = [f"The result is {lost}."]
+        blocks.append({"kind": "list", "title": "Not all parties", "tone": "bad", "items": items})
     calm = [text for text, known in (("no warnings", run.warnings),) if not known]
     calm += ["no party was left out"] if run.parties and not run.failures else []
     calm += _agreement_in_words(run.heterogeneity, influence)
@@ -96,8 +133,9 @@ def trust_blocks(run: RunRecord, graph: dict[str, Any] | None, influence: Influe
         text = "; ".join(calm)
         blocks.append({"kind": "text", "text": f"{text[:1].upper()}{text[1:]}."})
     blocks += _truth_blocks(run.metrics, graph)
-    if graph is not None and (summary := _confidence_in_words(graph, run.config)):
-        blocks.append({"kind": "text", "text": summary})
+    if graph is not None:
+        texts = _confidence_in_words(graph, run.config), _party_agreement_in_words(graph)
+        blocks += [{"kind": "text", "text": text} for text in texts if text]
     if graph is not None and "num_forbidden" in graph:
         required = sum(edge.get("required", False) for edge in graph["edges"])
         text = (
@@ -172,12 +210,8 @@ def _truth_blocks(metrics: dict[str, Any], graph: dict[str, Any] | None) -> list
     return blocks
 
 
-def _confidences(graph: dict[str, Any]) -> list[float]:
-    return [edge["confidence"] for edge in graph["edges"] if "confidence" in edge]
-
-
 def _confidence_in_words(graph: dict[str, Any], config: dict[str, Any]) -> str:
-    sure = _confidences(graph)
+    sure = [edge["confidence"] for edge in graph["edges"] if "confidence" in edge]
     if not sure:
         return (
             "The run does not say how sure single edges are: the option replicates=30 gives each "
@@ -187,8 +221,20 @@ def _confidence_in_words(graph: dict[str, Any], config: dict[str, Any]) -> str:
         )
     lowest, median = min(sure), sorted(sure)[len(sure) // 2]
     return (
-        f"Confidence of the edges: lowest {lowest:.2f}, median {median:.2f}; "
-        f"{sum(value < 0.5 for value in sure)} of {len(sure)} are below 0.5."
+        "Confidence of the edges, the share of the replicates that have each: lowest "
+        f"{lowest:.2f}, median {median:.2f}; {sum(value < 0.5 for value in sure)} of {len(sure)} "
+        "are below 0.5."
+    )
+
+
+def _party_agreement_in_words(graph: dict[str, Any]) -> str:
+    shares = [edge["party_agreement"] for edge in graph["edges"] if "party_agreement" in edge]
+    if not shares:
+        return ""
+    return (
+        f"Share of the parties that agree with an edge: lowest {min(shares):.2f}, median "
+        f"{sorted(shares)[len(shares) // 2]:.2f}. It compares the parties, and does not say how "
+        "sure an edge is."
     )
 
 
@@ -204,13 +250,15 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
         missing[failure["party"]] = missing.get(failure["party"], 0) + 1
     head, changes = _influence_columns(influence)
     of_parties = [] if run.groups else head
-    columns = ["party", "rows", "exchanges answered"]
+    files = ["file"] if run.sources else []
+    columns = ["party", *files, "rows", "exchanges answered"]
     columns += ["replies missing"] if missing else []
     traffic = party_columns(run)
     columns += [*of_parties, *traffic]
     table = []
-    for party, rows in run.parties.items():
-        row: list[Any] = [party, rows or "withheld", run.answered.get(party)]
+    for party, rows in {**run.parties, **run.lost}.items():
+        row: list[Any] = [party, *(run.sources.get(party, "") for _ in files)]
+        row += [rows or "withheld", run.answered.get(party)]
         row += [missing.get(party, 0)] if missing else []
         row += changes.get(party, [None] * len(head)) if of_parties else []
         row += [values.get(party) for values in traffic.values()]

@@ -254,9 +254,9 @@ class FedGES(JoiningStrategy[FedGESRun]):
         Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
     parameters : bool, optional
         Use a last exchange for the tables of probabilities (``run.model``, a Bayesian network) and
-        the share of the parties whose own score agrees with each edge (``confidence``). Default:
-        True in the modes "scores" and "exact"; False in "fusion", where no counts leave a party
-        then, and the confidence is the share of the parties whose graph has the edge.
+        the share of the parties whose own score agrees with each edge (``party_agreement``).
+        Default: True in the modes "scores" and "exact"; False in "fusion", where no counts leave a
+        party then, and it is the share of the parties whose graph has the edge.
     discretize : int, default 0
         Number of intervals of equal frequency into which numeric columns are cut; with 0 such
         columns are an error. The cut points follow from the parties' counts.
@@ -677,7 +677,7 @@ class FedGES(JoiningStrategy[FedGESRun]):
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
 
     def graph(self, state: FedGESRun) -> CausalGraph | None:
-        """Return the class with the parties' agreement as confidence."""
+        """Return the class, with the parties' agreement."""
         return graph_of(state)
 
     def scores(self, state: FedGESRun) -> FloatArray | None:
@@ -712,8 +712,8 @@ class FedGES(JoiningStrategy[FedGESRun]):
 def graph_of(state: FedGESRun) -> CausalGraph | None:
     """Return the class in the order of the agreed columns, None before there is one.
 
-    Its confidence is the share of the parties whose graph has the edge, or whose own score agrees
-    with it.
+    Its ``party_agreement`` is the share of the parties whose graph has the edge, or whose own score
+    agrees with it.
     """
     if state.found is None:
         return None
@@ -722,12 +722,12 @@ def graph_of(state: FedGESRun) -> CausalGraph | None:
     support = support_of(state)
     if support is None and state.fitted is not None and state.fitted.support is not None:
         support = state.fitted.support[np.ix_(back, back)]
-    confidence = None
+    shares = None
     if support is not None:
         # Parties agree on an edge, not on a direction that the class leaves open.
-        confidence = np.where(marks, np.maximum(support, support.T), 0.0)
+        shares = np.where(marks, np.maximum(support, support.T), 0.0)
     weights = marks.astype(np.float64)
-    return CausalGraph(state.agreement.names, weights, kind="cpdag", confidence=confidence)
+    return CausalGraph(state.agreement.names, weights, kind="cpdag", party_agreement=shares)
 
 
 def support_of(state: FedGESRun) -> FloatArray | None:

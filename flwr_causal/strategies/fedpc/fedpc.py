@@ -548,8 +548,9 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
             return replace(state, stage=step.stage), step.info
         numbers = state.agreement.continuous
         cuts = dict(zip(numbers, step.cuts, strict=True))
-        ends = dict(zip(numbers, step.ends, strict=True))
-        domain = with_intervals(state.domain, cuts, ends, state.holdings.lacking)
+        inside = dict(zip(numbers, step.inside, strict=True))
+        whole, lacking = state.agreement.whole, state.holdings.lacking
+        domain = with_intervals(state.domain, cuts, inside, whole, lacking)
         return _begun(method, replace(state, domain=domain)), step.info
     if isinstance(stage, SumsStage):
         return _after_sums(method, state, *stage.close(replies))
@@ -996,7 +997,7 @@ def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target:
     # Numbers are cut later, into as many intervals or fewer.
     numbers = {one.name for one in domain.variables if not one.num_states}
     cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
-    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), holdings.lacking)
+    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
     within = target if target and holdings.all_hold(target) else None
     single = len(owners(_plan_of_trees(method, domain, within), None))
     rows = max(*agreement.rows.values(), 1)

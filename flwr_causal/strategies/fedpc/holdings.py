@@ -200,7 +200,8 @@ def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, fewest: 
 def with_intervals(
     domain: Domain,
     cuts: Mapping[str, NDArray[np.float64]],
-    ends: Mapping[str, tuple[float, float] | None],
+    inside: Mapping[str, tuple[tuple[float, float], ...] | None],
+    whole: Iterable[str],
     missing: Iterable[str],
 ) -> Domain:
     """Return the domain in which some numbers are only seen by their interval.
@@ -210,16 +211,19 @@ def with_intervals(
     domain : Domain
     cuts : mapping of str to ndarray
         The ascending cut points of each of these numbers.
-    ends : mapping of str to (float, float) or None
-        How far the outermost intervals reach.
+    inside : mapping of str to tuple of (float, float), or None
+        Mean and standard deviation of the numbers in each interval, where they are known.
+    whole : iterable of str
+        Those that hold whole numbers only.
     missing : iterable of str
         Variables of which a missing value is an interval of its own.
     """
-    lacking = set(missing)
+    lacking, counts = set(missing), set(whole)
     variables = tuple(
         one._replace(
             edges=tuple(cuts[one.name].tolist()),
-            ends=ends[one.name],
+            inside=inside[one.name],
+            whole=one.name in counts,
             missing_state=one.name in lacking,
         )
         if one.name in cuts

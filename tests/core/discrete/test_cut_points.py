@@ -10,7 +10,7 @@ from flwr_causal.core.discrete.cut_points import (
     TOLERANCE,
     count_up_to,
     cut_points,
-    ends,
+    inside,
     finished,
     init,
     step,

@@ -209,7 +209,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
         decision trees; the last three take numbers with two values for categories. "auto", the
-        default, is class-conditional where all columns but the target are numbers, else trees.
+        default, is class-conditional where all columns but the target are numbers and no value of
+        one is in most rows, else trees.
     weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
@@ -476,7 +477,16 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "one name if they are the same"
             for one, other in state.holdings.similar_names()
         ]
-        return [*alike, *state.warnings]
+        spread = ()
+        if state.holdings.sharing and state.learner != "trees":
+            columns = ", ".join(map(repr, state.holdings.sharing))
+            spread = (
+                f"most rows have one value of {columns}, and learner={state.learner!r} spreads it "
+                "over the numbers beside it: its samples do not hold the value, and its "
+                "log-likelihood is that of a narrow density. learner='trees' gives it an interval "
+                "of its own",
+            )
+        return [*alike, *spread, *state.warnings]
 
 
 def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> FedPCRun:
@@ -496,8 +506,7 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     weights, why = _weights(method, holdings, sums, target), ""
     if counts and not sums:
         learner, weights = "trees", counts
-        numbers = is_continuous(agreement, target) and not holdings.missing.any()
-        why = _why(method, "of learner='trees'" if numbers else "not all columns are numbers")
+        why = _why(method, _reason_of_trees(agreement, holdings, target))
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
     state = FedPCRun(
@@ -945,8 +954,8 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         return method.learner
     if method.training in COUNTS:
         return "trees"
-    complete = not holdings.missing.any()
-    return "class-conditional" if is_continuous(agreement, target) and complete else "trees"
+    numbers = is_continuous(agreement, target) and not holdings.missing.any()
+    return "class-conditional" if numbers and not holdings.sharing else "trees"
 
 
 def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
@@ -1003,6 +1012,15 @@ def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target:
     rows = max(*agreement.rows.values(), 1)
     room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
     return min(max(room - single, 0), MOST_MARKS)
+
+
+def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> str:
+    """Return why trees are learned."""
+    if not is_continuous(agreement, target) or holdings.missing.any():
+        return "not all columns are numbers"
+    if holdings.sharing:
+        return f"most rows have one value of {', '.join(map(repr, holdings.sharing))}"
+    return "of learner='trees'"
 
 
 def _why(method: FedPC, reason: str) -> str:

@@ -595,7 +595,9 @@ def _after_sums(
         if state.dependence is not None:
             assert isinstance(following, ClassConditionalTrained)
             following = with_dependence(following, state.dependence)
-        complete = _complete(state, following.model(state.domain))
+        model = following.model(state.domain)
+        warnings = (*state.warnings, *following.warnings(model))
+        complete = _complete(replace(state, warnings=warnings), model)
         if isinstance(following, TrainedWithHead) and following.choice_of_head is not None:
             chosen = following.choice_of_head
             info = info | asdict(chosen) | {"pays": int(chosen.pays)}
@@ -623,6 +625,8 @@ def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
 def _training(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run at the first exchange of the training."""
     if not state.sums:
+        if state.weights == "counts":
+            state = replace(state, warnings=(*state.warnings, *_lost_by_counts(method, state)))
         common = None
         if state.weights in ALIGNED_WEIGHTS:
             assert state.matched is not None
@@ -877,6 +881,32 @@ def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> l
         "keeps more, but all parties learn which rows are similar; training='triples' counts the "
         "states of columns of different parties together, and does not show that"
     ]
+
+
+def _lost_by_counts(method: FedPC, state: FedPCRun) -> list[str]:
+    """Return warnings of what combinations by numbers of rows alone cannot express."""
+    holdings, found = state.holdings, []
+    if method.weights == "counts" and holdings.apart.any():
+        found.append(
+            "weights='counts' combines clusters of different parties at random: the dependence "
+            f"between their columns is lost ({holdings.columns_apart()}). training='sums' or "
+            "'triples', or another value of weights, keeps it or more of it"
+        )
+    if state.target and 1 < len(holdings.holders(state.target)) and not holdings.presence.all():
+        held = holdings.presence.T
+        own = held[holdings.names.index(state.target)]
+        beside = [
+            repr(name)
+            for name, other in zip(holdings.names, held, strict=True)
+            if (other == own).all() and name != state.target
+        ]
+        seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
+        found.append(
+            f"weights='counts' makes {state.target!r}, which several parties hold, independent of "
+            f"columns that other parties hold: the class is predicted {seen}. Take training='sums', "
+            "weights='classes' where all parties hold the class, or weights='aligned' with ids"
+        )
+    return found
 
 
 def _lost(state: FedPCRun, problem: str) -> str:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.federation import Federation
 
 
+#: The most exchanges of a method that states no number of them.
+UNSTATED = 1000
+
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
@@ -91,7 +94,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Determines the sampling of parties and every random choice of the method.
     max_rounds : int
         The number of exchanges after the schema exchange that the method may use. Methods choose a
-        schedule made for this number; they do not cut a longer one short.
+        schedule made for this number; they do not cut a longer one short. A training that has not
+        finished then, and after what the method declares as ``exchanges_beyond``, ends with an
+        error.
     fraction_train : float, default 1.0
         The share of the parties that is sampled for each exchange.
     min_available_nodes : int, default 2
@@ -301,6 +306,14 @@ class CausalStrategy(FedAvg, Method[StateT]):
             ),
             "small_counts": (self.small_counts == "report", "'report'"),
         }
+
+    @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges the training may need beyond ``max_rounds``.
+
+        A class that leaves ``max_rounds`` at 1 does not say how many exchanges it needs.
+        """
+        return UNSTATED if self.max_rounds == type(self).max_rounds == 1 else 0
 
     @property
     def options(self) -> dict[str, Any]:

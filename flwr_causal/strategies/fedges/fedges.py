@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.core.discrete.scores import score_graph
@@ -367,6 +368,11 @@ class FedGES(JoiningStrategy[FedGESRun]):
     def pools_rows(self) -> bool:
         """Whether the search sees the contingency tables of the pooled rows."""
         return self.chosen_mode == "exact"
+
+    @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges there may be beyond ``max_rounds``: cut points, and one search."""
+        return 1 + (MAX_EXCHANGES if self.discretize else 0)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

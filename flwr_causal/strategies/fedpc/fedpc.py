@@ -29,7 +29,7 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import (
     CONTRACT,
@@ -141,8 +141,6 @@ class FedPCRun:
     reason : str
         Why the run is over.
     warnings : tuple of str
-    exchanges : int
-        How many there were.
     matched : Matched or None
         Which rows are common, once ids have been compared.
     dependence : Dependence or None
@@ -165,7 +163,6 @@ class FedPCRun:
     model: CircuitModel | None = None
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    exchanges: int = 0
     matched: Matched | None = None
     dependence: Dependence | None = None
     coordinates: Coordinates | None = None
@@ -430,13 +427,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
 
     def close(self, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
         """Go on to what follows from the replies."""
-        state, info = _after(self, replace(state, exchanges=state.exchanges + 1), replies)
-        if state.stage is not None and state.exchanges >= self.max_rounds:
-            raise FederationError(
-                f"All of the {self.max_rounds} exchanges were used before the circuit was "
-                "complete: raise max_rounds."
-            )
-        return state, info
+        return _after(self, state, replies)
 
     def num_rows(self, state: FedPCRun) -> int | None:
         """Return the number of different ids, where ids were compared."""

@@ -249,8 +249,8 @@ class _Session(Generic[StateT]):
         if taken >= method.max_rounds + method.exchanges_beyond:
             raise FederationError(
                 f"The method '{method.method}' has not finished after {taken} exchanges "
-                f"(max_rounds={method.max_rounds}): raise max_rounds. If every number is too small, "
-                "its finished() never returns a reason."
+                f"(max_rounds={method.max_rounds}): raise max_rounds. If no number is large "
+                "enough, its finished() never returns a reason."
             )
 
     def exchange(self) -> Record:

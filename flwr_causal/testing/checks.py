@@ -156,7 +156,7 @@ def _check_replicates(subject: Subject, secure: CausalStrategy[Any]) -> None:
             runs.append(own.simulate())
         except ConfigError:
             return
-    _expect_same(subject, *runs)
+    _expect_same(subject, runs[0], runs[1])
     confidence = [None if run.graph is None else run.graph.confidence for run in runs]
     if any(one is not None for one in confidence):
         apart, text = distance(*({"confidence": np.asarray(one, float)} for one in confidence))

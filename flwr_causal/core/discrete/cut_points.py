@@ -313,9 +313,7 @@ def _enclosed(points: FloatArray, counts: IntArray, whole: bool) -> Iterator[Sha
     """Yield the values that two of the ascending thresholds enclose."""
     before = points[1:] - 1.0 if whole else np.nextafter(points[1:], -np.inf)
     for k in np.flatnonzero((points[:-1] >= before) & (np.diff(counts) > 0)):
-        yield Shared(
-            float(points[k + 1]), float(points[k]), int(counts[k]), int(counts[k + 1])
-        )
+        yield Shared(float(points[k + 1]), float(points[k]), int(counts[k]), int(counts[k + 1]))
 
 
 def _nearly_enclosed(
@@ -425,7 +423,9 @@ def _inside(
             length = max(round(lengths[side] / unit), 1) * unit
             middles[side] += length if side else -length
             spreads[side] = max(round(length * math.sqrt(c) / unit), 1) * unit
-    values = [shared.get(span, mean + one) for span, one in zip(spans, middles.tolist(), strict=True)]
+    values = [
+        shared.get(span, mean + one) for span, one in zip(spans, middles.tolist(), strict=True)
+    ]
     return tuple(zip(values, spreads.tolist(), strict=True))
 
 

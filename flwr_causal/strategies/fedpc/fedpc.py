@@ -39,7 +39,7 @@ from flwr_causal.protocol.fedpc import (
     joints_of,
 )
 from flwr_causal.runtime.connection import Connection
-from flwr_causal.strategies.base import Baselines, CausalStrategy
+from flwr_causal.strategies.base import OF_GRAPHS, Baselines, CausalStrategy
 from flwr_causal.strategies.columns import Aligning, Holders, JoinedMoments, Masking
 from flwr_causal.strategies.cut_points import CutStage
 from flwr_causal.strategies.fedpc.holdings import (
@@ -59,11 +59,11 @@ from flwr_causal.strategies.fedpc.stages import (
     SumsStage,
     joint_components,
 )
-from flwr_causal.strategies.options import MOST, refuse_ignored, require
+from flwr_causal.strategies.options import MOST, Mode, check_modes, only, require
 from flwr_causal.strategies.plausibility import majority_warning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -168,6 +168,61 @@ class FedPCRun:
     coordinates: Coordinates | None = None
 
 
+def _begins(holds: Callable[[FedPCRun], bool]) -> Callable[[Any], bool]:
+    """Return whether a run may be so: whether it is, once the parties have agreed."""
+    return lambda method: method.started is None or holds(method.started)
+
+
+def _one_pass(method: Any) -> bool:
+    return method.training in ("auto", "one-pass") and _begins(
+        lambda run: not run.sums and run.weights not in COUNTS
+    )(method)
+
+
+def _differing(run: FedPCRun) -> bool:
+    return not run.holdings.presence.all()
+
+
+def _by_counts(run: FedPCRun) -> bool:
+    return run.weights == "counts"
+
+
+OF_ONE_PASS = Mode("training='one-pass'", _one_pass)
+OF_CLUSTERS = Mode(
+    "training='one-pass' of parties with different columns",
+    lambda method: _one_pass(method) and _begins(_differing)(method),
+)
+OF_PRODUCTS = Mode(
+    "training='one-pass' with weights='counts' of parties with different columns",
+    lambda method: (
+        _one_pass(method)
+        and method.weights in ("auto", "counts")
+        and _begins(lambda run: _differing(run) and _by_counts(run))(method)
+    ),
+)
+OF_EINSUM = Mode("learner='einsum'", lambda method: method.learner == "einsum")
+OF_EINSUM_BY_SUMS = Mode(
+    "learner='einsum' with training='sums'",
+    lambda method: method.learner == "einsum" and method.training != "one-pass",
+)
+OF_COMPONENTS = Mode(
+    "learner='trees', or weights='em'",
+    lambda method: (
+        method.learner in ("auto", "trees", "class-conditional")
+        and _begins(lambda run: run.learner == "trees" or run.weights == "em")(method)
+    ),
+)
+OF_HEAD = Mode(
+    "learner='class-conditional' or 'trees' with training='sums' of parties that hold the same "
+    "columns and a target",
+    lambda method: (
+        method.learner in ("auto", "class-conditional", "trees")
+        and method.training != "one-pass"
+        and _begins(lambda run: bool(run.sums and run.target and not _differing(run)))(method)
+    ),
+)
+
+
 @dataclass(kw_only=True, eq=False)
 class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
@@ -270,10 +325,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )
-    weights: Literal["auto", "counts", "classes", "aligned", "em"] = "auto"
-    clusters: int = 8
-    products: int | None = None
-    queries: Literal["federated", "central"] = "federated"
+    weights: Literal["auto", "counts", "classes", "aligned", "em"] = only(OF_ONE_PASS, "auto")
+    clusters: int = only(OF_CLUSTERS, 8)
+    products: int | None = only(OF_PRODUCTS, None)
+    queries: Literal["federated", "central"] = only(OF_ONE_PASS, "federated")
     bins: int | None = None
     minimum_count: int = 2
     trained: str = ""
@@ -284,11 +339,17 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     columns_differ: bool = field(default=False, init=False, repr=False)
 
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        **dict.fromkeys(("replicates", "leave_one_out"), OF_GRAPHS),
+        **dict.fromkeys(("depth", "replicas", "sums", "epochs", "image"), OF_EINSUM),
+        "batches": OF_EINSUM_BY_SUMS,
+        "components": OF_COMPONENTS,
+        **dict.fromkeys(("head", "decision"), OF_HEAD),
+    }
+
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        of_graphs = "methods that return a graph"
-        refuse_ignored(self, {"replicates": of_graphs, "leave_one_out": of_graphs})
         _ = self.image_shape
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):
@@ -309,6 +370,12 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         require(self.precision == "float64", "precision", self.precision, "'float64'")
         whole = self.fraction_train == 1
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
+
+    @property
+    def started(self) -> FedPCRun | None:
+        """The run before its first exchange; None before the parties have agreed."""
+        found: FedPCRun | None = vars(self).get("_start")
+        return found
 
     @property
     def pools_rows(self) -> bool:
@@ -369,6 +436,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
         self._start = _started(self, agreement, self._holdings, self._target)
+        check_modes(self)
         self.columns_differ = bool(self._start.counts) or _lacking(self._start)
         return agreement
 
@@ -468,7 +536,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "one name if they are the same"
             for one, other in state.holdings.similar_names()
         ]
-        spread = ()
+        spread: tuple[str, ...] = ()
         if state.holdings.sharing and state.learner != "trees":
             columns = ", ".join(map(repr, state.holdings.sharing))
             spread = (
@@ -883,7 +951,7 @@ def _lost_by_counts(method: FedPC, state: FedPCRun) -> list[str]:
             f"between their columns is lost ({holdings.columns_apart()}). training='sums' or "
             "'triples', or another value of weights, keeps it or more of it"
         )
-    if state.target and 1 < len(holdings.holders(state.target)) and not holdings.presence.all():
+    if state.target and len(holdings.holders(state.target)) > 1 and not holdings.presence.all():
         held = holdings.presence.T
         own = held[holdings.names.index(state.target)]
         beside = [
@@ -894,8 +962,8 @@ def _lost_by_counts(method: FedPC, state: FedPCRun) -> list[str]:
         seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
         found.append(
             f"weights='counts' makes {state.target!r}, which several parties hold, independent of "
-            f"columns that other parties hold: the class is predicted {seen}. Take training='sums', "
-            "weights='classes' where all parties hold the class, or weights='aligned' with ids"
+            f"columns that other parties hold: the class is predicted {seen}. Take "
+            "training='sums', weights='classes' where all parties hold the class, or weights='aligned' with ids"
         )
     return found
 

@@ -349,9 +349,10 @@ class FedGES(JoiningStrategy[FedGESRun]):
         """The mode that runs."""
         if self.mode != "auto":
             return self.mode
-        if any(getattr(self, name) is not None for name in OF_FUSION):
-            return "fusion"
-        return "exact" if self.score == MIXED else "scores"
+        if self.score == MIXED:
+            return "exact"
+        given = any(getattr(self, name) is not None for name in OF_FUSION)
+        return "fusion" if given else "scores"
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:

@@ -188,6 +188,12 @@ def _by_counts(run: FedPCRun) -> bool:
 
 
 OF_ONE_PASS = Mode("training='one-pass'", _one_pass)
+OF_WEIGHTS = Mode(
+    "training='one-pass' of parties with different columns; with the same ones it is 'counts'",
+    lambda method: (
+        _one_pass(method) and (method.weights == "counts" or _begins(_differing)(method))
+    ),
+)
 OF_CLUSTERS = Mode(
     "training='one-pass' of parties with different columns",
     lambda method: _one_pass(method) and _begins(_differing)(method),
@@ -325,7 +331,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )
-    weights: Literal["auto", "counts", "classes", "aligned", "em"] = only(OF_ONE_PASS, "auto")
+    weights: Literal["auto", "counts", "classes", "aligned", "em"] = only(OF_WEIGHTS, "auto")
     clusters: int = only(OF_CLUSTERS, 8)
     products: int | None = only(OF_PRODUCTS, None)
     queries: Literal["federated", "central"] = only(OF_ONE_PASS, "federated")
@@ -963,7 +969,8 @@ def _lost_by_counts(method: FedPC, state: FedPCRun) -> list[str]:
         found.append(
             f"weights='counts' makes {state.target!r}, which several parties hold, independent of "
             f"columns that other parties hold: the class is predicted {seen}. Take "
-            "training='sums', weights='classes' where all parties hold the class, or weights='aligned' with ids"
+            "training='sums', weights='classes' where all parties hold the class, or "
+            "weights='aligned' with ids"
         )
     return found
 

@@ -130,6 +130,11 @@ EVERYWHERE = {
 }
 CATEGORIES = {"discretize": "the columns are categories"}
 EARLY = "the run ends before"
+ONE_PASS = {
+    "bins": "no column has few whole numbers, and none is cut",
+    "max_rounds": "the run ends before",
+    "head": "False says that there is none, as is so in any case",
+}
 NUMBERS = {"bins": "no column has few whole numbers, and none is cut"}
 #: By mode and option, why an accepted value changes nothing there.
 UNCHANGED = {
@@ -141,10 +146,13 @@ UNCHANGED = {
     },
     "moments order": {"lagged_threshold": "the rows have no lagged effects"},
     "fedpc sums": NUMBERS,
-    "fedpc central": NUMBERS | {"max_rounds": EARLY},
-    "fedpc one pass": NUMBERS | {"max_rounds": EARLY},
-    "fedpc pattern": NUMBERS | {"max_rounds": EARLY},
-    "fedpc targets": NUMBERS | {"max_rounds": EARLY},
+    "fedpc central": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
+    "fedpc one pass": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
+    "fedpc columns": ONE_PASS,
+    "fedpc joint": ONE_PASS,
+    "fedpc pattern": ONE_PASS,
+    "fedpc classes": ONE_PASS,
+    "fedpc targets": ONE_PASS,
     "lingam": {"max_rounds": EARLY},
     "lingam order": {
         "max_rounds": EARLY,
@@ -198,7 +206,9 @@ def plain(value):
     if isinstance(value, tuple | list):
         return [plain(one) for one in value]
     if is_dataclass(value):
-        return [plain(getattr(value, one.name)) for one in fields(value)]
+        # Every training of circuits that stay with the parties has a random one.
+        own = [one.name for one in fields(value) if one.name != "fingerprint"]
+        return [plain(getattr(value, name)) for name in own]
     if isinstance(value, str | int | float | bool | None):
         return value
     return type(value).__name__

@@ -183,6 +183,11 @@ def _differing(run: FedPCRun) -> bool:
     return not run.holdings.presence.all()
 
 
+def _chooses(method: FedPC, run: FedPCRun) -> bool:
+    """Whether options that sums and counts do not have make ``training="auto"`` "one-pass"."""
+    return method.training == "auto" and _differing(run) and not run.sums
+
+
 def _by_counts(run: FedPCRun) -> bool:
     return run.weights == "counts"
 
@@ -215,18 +220,26 @@ OF_COMPONENTS = Mode(
     "learner='trees', or weights='em'",
     lambda method: (
         method.learner in ("auto", "trees", "class-conditional")
-        and _begins(lambda run: run.learner == "trees" or run.weights == "em")(method)
+        and _begins(
+            lambda run: run.learner == "trees" or run.weights == "em" or _chooses(method, run)
+        )(method)
     ),
 )
-OF_HEAD = Mode(
+OF_A_HEAD = Mode(
     "learner='class-conditional' or 'trees' with training='sums' of parties that hold the same "
     "columns and a target",
     lambda method: (
         method.learner in ("auto", "class-conditional", "trees")
         and method.training != "one-pass"
-        and _begins(lambda run: bool(run.sums and run.target and not _differing(run)))(method)
+        and _begins(
+            lambda run: (
+                bool(run.sums and run.target and not _differing(run)) or _chooses(method, run)
+            )
+        )(method)
     ),
 )
+
+OF_HEAD = Mode(OF_A_HEAD.text, lambda method: method.head is False or OF_A_HEAD.holds(method))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -350,7 +363,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         **dict.fromkeys(("depth", "replicas", "sums", "epochs", "image"), OF_EINSUM),
         "batches": OF_EINSUM_BY_SUMS,
         "components": OF_COMPONENTS,
-        **dict.fromkeys(("head", "decision"), OF_HEAD),
+        "head": OF_HEAD,
+        "decision": OF_A_HEAD,
     }
 
     def validate(self) -> None:
@@ -442,7 +456,6 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
         self._start = _started(self, agreement, self._holdings, self._target)
-        check_modes(self)
         self.columns_differ = bool(self._start.counts) or _lacking(self._start)
         return agreement
 
@@ -475,7 +488,14 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         }
 
     def init(self, agreement: Agreement) -> FedPCRun:
-        """Start with the first exchange that follows from the options."""
+        """Start with the first exchange that follows from the options.
+
+        Raises
+        ------
+        ConfigError
+            For an option that has no effect on what the parties' tables make of ``"auto"``.
+        """
+        check_modes(self)
         return self._start
 
     def finished(self, state: FedPCRun) -> str | None:

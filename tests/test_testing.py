@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from method_modes import MODES, NETWORKS
 
-from flwr_causal import CausalGraph
+from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import Asked, CausalClient, answers
-from flwr_causal.protocol import Contract, Disclosure, Exchange
+from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, bundle
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies import CausalStrategy
 from flwr_causal.testing import check_method, method_checks, parametrize_with_checks
@@ -317,6 +317,70 @@ def test_modes_stand_side_by_side_in_a_table():
         ["raises", "N"],
         ["NaN", *2 * ["N/E"]],
     ]
+
+
+SUMS = Exchange(
+    "sums",
+    "sums of powers up to the one that is sent",
+    sends=(Sent("highest", "the highest power"),),
+    returns=(Disclosure("sums", "by power and column", ("powers", "d"), combine="sum"),),
+    derived=lambda sent, setup: {"powers": int(sent["highest"])},
+)
+
+
+class PowersClient(CausalClient):
+    contract: ClassVar[Contract] = Contract("powers", (SUMS,))
+
+    @answers(SUMS)
+    def powers(self, asked: Asked):
+        grid = np.arange(1, int(asked["highest"]) + 1)[:, None, None]
+        return {"sums": (self.rows() ** grid).sum(axis=1)}
+
+
+@dataclass(kw_only=True, eq=False)
+class Powers(Means):
+    """A size of the reply is derived from what is sent, and differs between exchanges."""
+
+    contract: ClassVar[Contract] = Contract("powers", (SUMS,))
+    max_rounds: int = 2
+
+    def init(self, agreement):
+        return agreement.names, agreement.n, ()
+
+    def request(self, state):
+        return Request(SUMS, {"highest": 2 + len(state[2])})
+
+    def close(self, state, replies):
+        assert replies["sums"].shape == (2 + len(state[2]), 3)
+        return (*state[:2], (*state[2], replies["sums"][-1] / state[1])), {}
+
+    def finished(self, state):
+        return "done" if len(state[2]) == 2 else None
+
+    def graph(self, state):
+        weights = np.zeros((3, 3))
+        if state[2]:
+            weights[0, 1], weights[0, 2] = state[2][0][0], state[2][-1][1]
+        return CausalGraph(state[0], weights)
+
+
+def test_sizes_that_are_derived_are_known_to_secure_sums_of_several_trainings():
+    """What leaves as several sums at once: the parties' own rows, and those of replicates."""
+    plain = simulate(Powers(replicates=2), NUMBERS, client=PowersClient)
+    masked = simulate(Powers(replicates=2, secure_aggregation=True), NUMBERS, client=PowersClient)
+    np.testing.assert_allclose(masked.graph.weights, plain.graph.weights, rtol=1e-9)
+    np.testing.assert_array_equal(masked.graph.confidence, plain.graph.confidence)
+
+
+def test_secure_sums_are_checked_with_replicates(monkeypatch):
+    chosen = [one for one in method_checks(Powers(), NUMBERS, PowersClient) if one[0] in NO_FAULTS]
+    assert report_of("powers", chosen, {}).passed
+    # Without the sizes of replicates the check fails, and the error names what is missing.
+    monkeypatch.setattr(bundle, "_derived", lambda parts, sent, setup: {})
+    chosen = [one for one in method_checks(Powers(), NUMBERS, PowersClient) if one[0] in NO_FAULTS]
+    found = report_of("powers", chosen, {})
+    assert {one.name for one in found.results if one.status == "failed"} == {"secure_sums"}
+    assert "Exchange(derived=...)" in found.table()
 
 
 @parametrize_with_checks([(Means(), NUMBERS, MeansClient)])

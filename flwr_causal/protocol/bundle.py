@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Contract, Disclosure, Shape
     from flwr_causal.protocol.replies import Summed
+    from flwr_causal.protocol.setup import Setup
 
 T = TypeVar("T")
 
@@ -162,6 +163,7 @@ def bundle_of(parts: Sequence[Part]) -> Exchange:
     exchanges = [part.exchange for part in parts]
     names = list(dict.fromkeys(exchange.name for exchange in exchanges))
     checks = any(exchange.contradiction is not None for exchange in exchanges)
+    derives = any(exchange.derived is not None for exchange in exchanges)
     return Bundle(
         name=" and ".join(names),
         meaning="requests of several trainings",
@@ -171,6 +173,7 @@ def bundle_of(parts: Sequence[Part]) -> Exchange:
         same_parties=any(exchange.same_parties for exchange in exchanges),
         remembered=any(exchange.remembered for exchange in exchanges),
         contradiction=partial(_contradiction, tuple(parts)) if checks else None,
+        derived=partial(_derived, tuple(parts)) if derives else None,
         parts=tuple(parts),
     )
 
@@ -253,6 +256,16 @@ def _contradiction(parts: Sequence[Part], arrays: Arrays, known: Known) -> str:
         if complaint:
             return complaint if part.training == MAIN else f"{part.training.name}: {complaint}"
     return ""
+
+
+def _derived(parts: Sequence[Part], sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+    """Return what the further symbols of each training stand for, by their names in the bundle."""
+    return {
+        part.training.named(symbol): size
+        for part in parts
+        if part.exchange.derived is not None
+        for symbol, size in part.exchange.derived(part.sent(sent), setup).items()
+    }
 
 
 def _symbols(part: Part, known: Known) -> list[str]:

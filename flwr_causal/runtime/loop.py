@@ -99,7 +99,8 @@ def run(
     DataError
         If the parties' data cannot be used.
     FederationError
-        If too few parties reply. ``error.outcome`` holds what was done so far.
+        If too few parties reply, or the method does not finish within its exchanges.
+        ``error.outcome`` holds what was done so far.
     """
     outcome: Outcome[StateT] = Outcome()
     started = time.perf_counter()
@@ -111,6 +112,7 @@ def run(
             check_wrapper(method, strategy)
         session.begin(settle, state)
         while (reason := method.finished(session.state)) is None:
+            session.check_rounds()
             record = session.exchange()
             if on_round is not None:
                 on_round(record)
@@ -240,6 +242,18 @@ class _Session(Generic[StateT]):
         method.federation, method.grid = federation, self.grid
         with server_work(method, "The initial state"):
             method.state = method.init(agreement) if state is None else state
+
+    def check_rounds(self) -> None:
+        """Raise a FederationError if the training has had all exchanges that it may use."""
+        method, taken = self.method, 0
+        for record in self.outcome.history:
+            taken = 0 if "started_again" in record else taken + 1
+        if taken >= method.max_rounds + method.exchanges_beyond:
+            raise FederationError(
+                f"The method '{method.method}' has not finished after {taken} exchanges "
+                f"(max_rounds={method.max_rounds}): raise max_rounds. If no number is large "
+                "enough, its finished() never returns a reason."
+            )
 
     def exchange(self) -> Record:
         """Ask the parties once and take the next step; return the record of the exchange.

@@ -203,6 +203,11 @@ class Method(Generic[StateT]):
         return tuple(one for one in self.contract.exchanges if not one.query)
 
     @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges the training may need beyond ``max_rounds``; more end the run."""
+        return 0
+
+    @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges after the first one that the options are known to need.
 

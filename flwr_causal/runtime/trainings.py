@@ -100,6 +100,11 @@ class Trainings(Generic[StateT]):
         object.__setattr__(self if own else self.inner, name, value)
 
     @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges may be needed beyond ``max_rounds``: replicates may begin last."""
+        return int(self.inner.max_rounds + 2 * self.inner.exchanges_beyond)
+
+    @property
     def state(self) -> TrainingsState[StateT] | None:
         """The states of all trainings; the method itself has the main one."""
         return self._state

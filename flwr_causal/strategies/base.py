@@ -29,9 +29,11 @@ from flwr_causal.runtime.method import Method, StateT
 from flwr_causal.runtime.outcome import CausalResult
 from flwr_causal.strategies.options import (
     MOST,
+    Mode,
+    check_modes,
     check_options,
+    only,
     public_names,
-    refuse_ignored,
     require,
     require_fitting,
 )
@@ -53,9 +55,28 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.federation import Federation
 
 
+#: The most exchanges of a method that states no number of them.
+UNSTATED = 1000
+
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
+
+
+def sends_counts(method: Any) -> bool:
+    """Whether counts of rows leave a party, of which it can withhold small ones."""
+    return "interventions" in method.contract.reports or any(
+        item.values == "count" for exchange in method.exchanges for item in exchange.returns
+    )
+
+
+SECURE = Mode("secure_aggregation=True", lambda method: method.secure_aggregation)
+OF_COUNTS = Mode("methods and options that send counts of rows", sends_counts)
+OF_FEW_ROWS = Mode(
+    "methods and options that send counts of rows, or join different columns by ids",
+    lambda method: sends_counts(method) or method.joins_columns,
+)
+OF_GRAPHS = Mode("methods that return a graph", lambda method: False)
 
 
 class Baselines(NamedTuple):
@@ -93,7 +114,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         Determines the sampling of parties and every random choice of the method.
     max_rounds : int
         The number of exchanges after the schema exchange that the method may use. Methods choose a
-        schedule made for this number; they do not cut a longer one short.
+        schedule made for this number; they do not cut a longer one short. A training that has not
+        finished then, and after what the method declares as ``exchanges_beyond``, ends with an
+        error.
     fraction_train : float, default 1.0
         The share of the parties that is sampled for each exchange.
     min_available_nodes : int, default 2
@@ -202,10 +225,10 @@ class CausalStrategy(FedAvg, Method[StateT]):
     replicates: int = 0
     leave_one_out: bool = False
     secure_aggregation: bool = False
-    min_parties: int = LEAST_PARTIES
-    groups: int | Literal["auto"] = 1
-    minimum_count: int = 5
-    small_counts: Literal["report", "suppress", "refuse"] = "report"
+    min_parties: int = only(SECURE, LEAST_PARTIES)
+    groups: int | Literal["auto"] = only(SECURE, 1)
+    minimum_count: int = only(OF_FEW_ROWS, 5)
+    small_counts: Literal["report", "suppress", "refuse"] = only(OF_COUNTS, "report")
     signing_key: str | None = None
     output_dir: str | None = None
     resume: bool = False
@@ -256,22 +279,9 @@ class CausalStrategy(FedAvg, Method[StateT]):
         )
 
         require(0 <= self.minimum_count <= MOST, "minimum_count", self.minimum_count, "0 or more")
-        if self.small_counts != "report":
-            self._check_small_counts()
+        check_modes(self)
         if self.secure_aggregation:
             self._check_sums()
-        else:
-            refuse_ignored(
-                self, dict.fromkeys(("min_parties", "groups"), "secure_aggregation=True")
-            )
-
-    def _check_small_counts(self) -> None:
-        """Check that counts leave a party, of which it can withhold small ones."""
-        counts = any(
-            item.values == "count" for exchange in self.exchanges for item in exchange.returns
-        )
-        if not counts and "interventions" not in self.contract.reports:
-            refuse_ignored(self, {"small_counts": "methods and options that send counts of rows"})
         require(
             self.small_counts != "suppress" or not self.replicates,
             "replicates",
@@ -308,6 +318,14 @@ class CausalStrategy(FedAvg, Method[StateT]):
             ),
             "small_counts": (self.small_counts == "report", "'report'"),
         }
+
+    @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges the training may need beyond ``max_rounds``.
+
+        A class that leaves ``max_rounds`` at 1 does not say how many exchanges it needs.
+        """
+        return UNSTATED if self.max_rounds == type(self).max_rounds == 1 else 0
 
     @property
     def options(self) -> dict[str, Any]:

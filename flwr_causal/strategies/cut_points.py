@@ -36,14 +36,14 @@ class CutStep(NamedTuple):
         Diagnostics for the history.
     cuts : tuple of ndarray
         The cut points of each column; () before they are known.
-    ends : tuple of (float, float) or None
-        How far the outermost bins of each column reach, where that is known.
+    inside : tuple of tuple of (float, float)
+        Mean and standard deviation of the numbers in each interval of each column.
     """
 
     stage: CutStage | None
     info: dict[str, Any]
     cuts: tuple[FloatArray, ...] = ()
-    ends: tuple[tuple[float, float] | None, ...] = ()
+    inside: tuple[tuple[tuple[float, float], ...], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,8 @@ class CutStage:
     present : mapping of str to ndarray of int64, shape (d,), or None
         By party, the number of its rows with a value in each column; None: all have one.
     spreading : bool
-        Whether a value that many rows share gets an interval of its own, and the other rows are
-        divided equally.
+        Whether a value that many rows share is found exactly and gets an interval of its own, and
+        the other rows are divided equally.
     """
 
     state: cut_points.CutState
@@ -90,7 +90,8 @@ class CutStage:
             See the class.
         """
         rows = _rows_of(agreement, present, agreement.rows)
-        return cls(start_cuts(agreement, num_bins, rows), agreement, present, spreading)
+        start = start_cuts(agreement, num_bins, rows, apart=spreading)
+        return cls(start, agreement, present, spreading)
 
     def request(self) -> Request:
         """Request the numbers of rows up to each threshold."""
@@ -107,8 +108,8 @@ class CutStage:
             return CutStep(replace(self, state=again, spreading=False), info)
         chosen = [self.agreement.names.index(name) for name in self.agreement.continuous]
         mean, variance = self.agreement.mean[chosen], self.agreement.variance[chosen]
-        found = cut_points.ends(after, mean, variance)
-        return CutStep(None, info, cut_points.cut_points(after), found)
+        inside = cut_points.inside(after, mean, variance)
+        return CutStep(None, info, cut_points.cut_points(after), inside)
 
 
 def _rows_of(

@@ -29,8 +29,8 @@ from flwr_causal.strategies.fedcausal_stages import (
     Stage,
 )
 from flwr_causal.strategies.interventions import InterventionStrategy
-from flwr_causal.strategies.linear import PERCEPTRONS, PerceptronOptions
-from flwr_causal.strategies.options import also_called, refuse_ignored, require
+from flwr_causal.strategies.linear import OF_PERCEPTRONS, PerceptronOptions
+from flwr_causal.strategies.options import Mode, also_called, only, require
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,
@@ -61,8 +61,11 @@ AUTOMATIC_PROXIMITY = {"group": 0.0, "linear": linear.PROXIMITY, "mlp": 0.0}
 ROUNDS = {"group": 20, "linear": 16, "mlp": 16}
 BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
 SEARCH_ROUNDS = 24
-#: Options that have an effect with ``model="mlp"`` only.
-OF_PERCEPTRONS = ("averaging", *PERCEPTRONS)
+OF_PAPER = Mode("the paper's models", lambda method: method.kind != "group")
+OF_EVIDENCE = Mode(
+    "refine='evidence' or local_graphs=True",
+    lambda method: method.refine == "evidence" or method.local_graphs,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,15 +170,15 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
 
     kind: Literal["group", "linear", "mlp"] = "group"
     refine: Literal["evidence", "none"] | None = None
-    noise: Literal["own", "equal"] = "own"
-    candidates: int = 5
-    evidence_rows: int = 5000
+    noise: Literal["own", "equal"] = only(OF_EVIDENCE, "own")
+    candidates: int = only(OF_EVIDENCE, 5)
+    evidence_rows: int = only(OF_EVIDENCE, 5000)
     local_graphs: bool = False
-    schedule: Literal["fast", "paper"] = "fast"
-    averaging: Literal["norms", "layers"] | None = None
+    schedule: Literal["fast", "paper"] = only(OF_PAPER, "fast")
+    averaging: Literal["norms", "layers"] | None = only(OF_PERCEPTRONS, None)
     sparsity: float | Literal["auto"] = "auto"
-    proximity: float | Literal["auto"] = "auto"
-    acyclic_server: bool = True
+    proximity: float | Literal["auto"] = only(OF_PAPER, "auto")
+    acyclic_server: bool = only(OF_PAPER, True)
     max_rounds: int | None = None  # type: ignore[assignment]
     center: Literal["party", "global"] = "party"
 
@@ -189,7 +192,6 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         require(self.candidates >= 1, "candidates", self.candidates, "at least 1")
         require(self.evidence_rows >= 1, "evidence_rows", self.evidence_rows, "at least 1")
         self.validate_perceptrons()
-        self._refuse_what_would_be_ignored()
         for name in ("sparsity", "proximity"):
             value = getattr(self, name)
             require(value == "auto" or value >= 0, name, value, "0 or more")
@@ -202,17 +204,6 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
             self.fraction_train,
             "1 with local_graphs, which needs the replies of all parties",
         )
-
-    def _refuse_what_would_be_ignored(self) -> None:
-        """Raise for options that have no effect with this model or without the search."""
-        of_model = dict.fromkeys(OF_PERCEPTRONS, "model='mlp'") if self.kind != "mlp" else {}
-        if self.kind == "group":
-            paper = ("schedule", "proximity", "acyclic_server")
-            of_model |= dict.fromkeys(paper, "the paper's models")
-        if self.refine == "none" and not self.local_graphs:
-            for_evidence = "refine='evidence' or local_graphs=True"
-            of_model |= dict.fromkeys(("noise", "candidates", "evidence_rows"), for_evidence)
-        refuse_ignored(self, of_model)
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.options import MOST, require
+from flwr_causal.strategies.options import MOST, Mode, only, require
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_IMPLIED,
     UNEQUAL_NOISE,
@@ -338,6 +338,9 @@ def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) ->
     return np.asarray((rows * np.where(held, within, 0.0)).sum(axis=0) / (rows * held).sum(axis=0))
 
 
+OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.kind == "mlp")
+
+
 @dataclass(kw_only=True, eq=False)
 class PerceptronOptions:
     """Options of ``model="mlp"``, which needs torch.
@@ -354,10 +357,10 @@ class PerceptronOptions:
         Floating-point type of torch's computations.
     """
 
-    hidden: int = 10
-    inner_steps: int = 100
-    device: str = "cpu"
-    arithmetic: Literal["float64", "float32"] = "float64"
+    hidden: int = only(OF_PERCEPTRONS, 10)
+    inner_steps: int = only(OF_PERCEPTRONS, 100)
+    device: str = only(OF_PERCEPTRONS, "cpu")
+    arithmetic: Literal["float64", "float32"] = only(OF_PERCEPTRONS, "float64")
 
     def validate_perceptrons(self) -> None:
         """Check the options' values.
@@ -382,7 +385,3 @@ class PerceptronOptions:
             "device": self.device,
             "arithmetic": self.arithmetic,
         }
-
-
-#: The names of the options in :class:`PerceptronOptions`.
-PERCEPTRONS = tuple(field.name for field in fields(PerceptronOptions))

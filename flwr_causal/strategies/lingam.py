@@ -16,7 +16,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.options import refuse_ignored, require
+from flwr_causal.strategies.options import Mode, require
 from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
 from flwr_causal.strategies.series import (
     RowsOrSeries,
@@ -27,7 +27,7 @@ from flwr_causal.strategies.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
@@ -121,12 +121,15 @@ class Lingam(RowsOrSeries[Start]):
     max_rounds: int = 20
     threshold: float = 0.0
 
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        "lagged_sparsity": Mode("methods with an L1 norm", lambda method: False)
+    }
+
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
         require(self.max_rounds >= 2, "max_rounds", self.max_rounds, "2 or more")
         self.validate_center()
-        refuse_ignored(self, {"lagged_sparsity": "methods with an L1 norm"})
 
     @property
     def data(self) -> DataKind:

@@ -45,10 +45,11 @@ from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.columns import ColumnsStrategy, JoinedMoments, Stage, joined_agreement
 from flwr_causal.strategies.interventions import InterventionStrategy
-from flwr_causal.strategies.options import MOST, also_called, changed, refuse_ignored, require
+from flwr_causal.strategies.options import MOST, Mode, also_called, changed, only, require
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
+    OF_LAGS,
     RowsOrSeries,
     by_block,
     series_moments,
@@ -57,7 +58,7 @@ from flwr_causal.strategies.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -74,12 +75,24 @@ if TYPE_CHECKING:
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 # Options of the penalised solvers, "dagma" and "notears".
 PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
-# Options that have an effect with lags only.
-LAGGED = ("select_order", "instantaneous", "regression", "ranking", "ridge")
-# Options of the solvers that find weights first, and edges by a threshold.
-OF_WEIGHTS = (
-    *("threshold", "sparsity", "polish", "score", "refit", "lagged_threshold", "lagged_sparsity"),
-    *LAGGED,
+
+
+OF_ORDER = Mode(
+    "solver='order'",
+    lambda method: (
+        method.solver == "order"
+        or (method.solver == "auto" and method.kind == "linear" and not method.takes_dagma)
+    ),
+)
+OF_GES = Mode("solver='ges'", lambda method: method.solver == "ges")
+OF_PENALTY = Mode(
+    "solver='dagma' or 'notears'", lambda method: method.solver not in ("order", "ges")
+)
+OF_WEIGHTS = Mode("solver='order', 'dagma' or 'notears'", lambda method: method.solver != "ges")
+OF_LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
+OF_POLISH = Mode("polish=True", lambda method: method.polish)
+OF_RIDGE = Mode(
+    "regression='ridge' or 'held-out'", lambda method: method.regression in ("ridge", "held-out")
 )
 
 
@@ -238,27 +251,32 @@ class Moments(
 
     kind: Literal["linear", "additive"] = "linear"
     solver: Literal["auto", "order", "dagma", "notears", "ges"] = "auto"
-    max_parents: int | None = None
-    least_effect: float = LEAST_EFFECT
-    sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
-    threshold: float | None = None  # type: ignore[assignment]
-    select_order: bool = False
-    instantaneous: bool | Literal["auto"] = True
-    regression: Literal["lasso", "ridge", "held-out"] = "lasso"
-    ridge: float | Literal["held-out"] = "held-out"
-    ranking: Literal["weights", "partial-correlation", "partial-correlation+weights"] = "weights"
-    polish: bool = False
-    score: Literal["bic", "equal-variance"] = "bic"
-    refit: bool = True
+    max_parents: int | None = only(OF_GES, None)
+    least_effect: float = only(OF_ORDER, LEAST_EFFECT)
+    sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto")
+    threshold: float | None = only(OF_WEIGHTS, None)  # type: ignore[assignment]
+    select_order: bool = only(OF_LAGS, False)
+    instantaneous: bool | Literal["auto"] = only(OF_LAGS, True)
+    regression: Literal["lasso", "ridge", "held-out"] = only(OF_LAGS, "lasso")
+    ridge: float | Literal["held-out"] = only(OF_RIDGE, "held-out")
+    ranking: Literal["weights", "partial-correlation", "partial-correlation+weights"] = only(
+        OF_LAGS, "weights"
+    )
+    polish: bool = only(OF_PENALTY, False)
+    score: Literal["bic", "equal-variance"] = only(OF_POLISH, "bic")
+    refit: bool = only(OF_PENALTY, True)
+
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        **dict.fromkeys(("regression", "ridge", "ranking", "lagged_sparsity"), OF_PENALTY),
+        **dict.fromkeys(("select_order", "instantaneous", "lagged_threshold"), OF_WEIGHTS),
+        **dict.fromkeys(("order", "polish", "solver"), OF_LINEAR),
+    }
 
     def validate(self) -> None:
         """Check the options' values."""
         if self.solver == "ges":
             most = self.max_parents
             require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
-            refuse_ignored(self, dict.fromkeys(OF_WEIGHTS, "solver='dagma' or 'notears'"))
-        else:
-            refuse_ignored(self, {"max_parents": "solver='ges'"})
         super().validate()
         if self.max_rounds != 1:
             raise ConfigError(
@@ -269,14 +287,8 @@ class Moments(
             value = getattr(self, name)
             require(isinstance(value, str) or value >= 0, name, value, "0 or more")
         require(0 <= self.least_effect < 1, "least_effect", self.least_effect, "0 to below 1")
-        if self.solver == "order":
-            refuse_ignored(self, dict.fromkeys(PENALISED, "solver='dagma' or 'notears'"))
-        elif self.solver != "auto" or self.kind == "additive" or changed(self, *PENALISED):
-            refuse_ignored(self, {"least_effect": "solver='order'"})
-        self.validate_center(*LAGGED)
+        self.validate_center()
         if self.kind == "additive":
-            of_linear = ("order", "polish", "solver")
-            refuse_ignored(self, dict.fromkeys(of_linear, "model='linear'"))
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
@@ -353,6 +365,13 @@ class Moments(
         by_sums = self.aggregation == "mean" and self.sparsity != "held-out" and not self.private
         return by_sums and self.center == "global" and self.order == 0
 
+    @property
+    def takes_dagma(self) -> bool:
+        """Whether options make ``solver="auto"`` "dagma"."""
+        # A median varies more than the moments of as many rows; a threshold forgives that.
+        unusual = self.aggregation == "median" or self.instantaneous == "auto"
+        return unusual or changed(self, *PENALISED)
+
     def chosen_solver(
         self, agreement: Agreement, num_columns: int
     ) -> Literal["order", "dagma", "notears"]:
@@ -362,9 +381,7 @@ class Moments(
             return self.solver
         few = self.order > 0 and agreement.n < ROWS_FOR_ORDERS * num_columns
         few = few and not agreement.targets
-        # A median varies more than the moments of as many rows; a threshold forgives that.
-        unusual = self.aggregation == "median" or self.instantaneous == "auto"
-        return "dagma" if few or unusual or changed(self, *PENALISED) else "order"
+        return "dagma" if few or self.takes_dagma else "order"
 
     def thresholds(self, solver: Literal["order", "dagma", "notears"]) -> tuple[float, float]:
         """Return the thresholds of instantaneous and of lagged edges."""

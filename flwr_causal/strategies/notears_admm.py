@@ -22,8 +22,8 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.protocol import consensus
 from flwr_causal.strategies.consensus_runs import AdmmRun, Candidate, ConsensusRun, NeuralRun
 from flwr_causal.strategies.interventions import InterventionStrategy
-from flwr_causal.strategies.linear import PERCEPTRONS, PerceptronOptions
-from flwr_causal.strategies.options import also_called, refuse_ignored, require
+from flwr_causal.strategies.linear import OF_PERCEPTRONS, PerceptronOptions
+from flwr_causal.strategies.options import Mode, also_called, only, require
 from flwr_causal.strategies.privacy import PrivateStrategy
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
 # graph before the choice.
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
+FAST = Mode("schedule='fast'", lambda method: method.schedule == "fast")
+LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
 PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
 
@@ -99,7 +101,7 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
     threshold: float | None = None  # type: ignore[assignment]
     search: bool | None = None
     refit: bool | None = None
-    early_stop: bool = True
+    early_stop: bool = only(FAST, True)
 
     def validate(self) -> None:
         """Check the options' values."""
@@ -347,18 +349,17 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
     kind: Literal["linear", "mlp"] = "linear"
-    inner_steps: int = 20
+    inner_steps: int = only(OF_PERCEPTRONS, 20)
+
+    narrowed: ClassVar[Mapping[str, Mode]] = {"search": LINEAR}
 
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
         self.validate_perceptrons()
-        if self.kind == "linear":
-            refuse_ignored(self, dict.fromkeys(PERCEPTRONS, "model='mlp'"))
-        else:
+        if self.kind == "mlp":
             choice = self.sparsity == "auto" or isinstance(self.sparsity, float)
             require(choice, "sparsity", self.sparsity, "'auto' or a number with model='mlp'")
-            refuse_ignored(self, {"search": "model='linear'"})
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:

@@ -8,11 +8,13 @@ import math
 import re
 import sys
 import types
-from dataclasses import fields
+from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
+from dataclasses import field, fields
 from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
+    NamedTuple,
     TypeAlias,
     TypeVar,
     Union,
@@ -28,7 +30,7 @@ from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 #: Options of one method that users may expect of others, with the settings that have them.
 ELSEWHERE = {
@@ -45,6 +47,31 @@ StrategyT = TypeVar("StrategyT")
 
 #: By option, whether its value fits a setting, and what it must be, in words.
 Needs: TypeAlias = "Mapping[str, tuple[bool, str]]"
+
+
+class Mode(NamedTuple):
+    """A setting in which an option has an effect.
+
+    Parameters
+    ----------
+    text : str
+        What the option is for, in words: "model='mlp'".
+    holds : callable
+        ``strategy -> bool``: whether its options, as far as they are decided, may be this setting.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def only(mode: Mode, default: Any) -> Any:
+    """Return the field of an option that has an effect in one mode only.
+
+    A value other than the default is refused in all others, see :func:`check_modes`. For an option
+    that a strategy inherits, its class attribute ``narrowed`` has the mode, by name.
+    """
+    return field(default=default, metadata={"mode": mode})
+
 
 #: The largest whole number that travels to the parties.
 LARGEST = 2**63 - 1
@@ -251,25 +278,31 @@ def changed(method: Any, *names: str) -> bool:
     return any(getattr(method, name) != given[name] for name in names)
 
 
-def refuse_ignored(method: Any, needs: Mapping[str, str]) -> None:
-    """Raise for an option that differs from its default but has no effect.
+def modes_of(strategy: type) -> dict[str, tuple[Mode, ...]]:
+    """Return the modes of the options that have an effect in some settings only, by option."""
+    found = {one.name: [one.metadata["mode"]] for one in fields(strategy) if "mode" in one.metadata}
+    for base in strategy.__mro__:
+        for name, mode in vars(base).get("narrowed", {}).items():
+            found.setdefault(name, []).append(mode)
+    return {name: tuple(modes) for name, modes in found.items()}
 
-    Parameters
-    ----------
-    method : CausalStrategy
-        The strategy.
-    needs : mapping of str to str
-        By the name of each option without an effect, the setting with which it has one.
+
+def check_modes(method: Any) -> None:
+    """Raise for an option that differs from its default but has no effect in this setting.
 
     Raises
     ------
     ConfigError
-        Naming the option, its value and that setting.
+        Naming the option, its value and the mode that it is for.
     """
-    for option in fields(method):
-        value = getattr(method, option.name)
-        if option.name in needs and value != option.default:
-            raise ConfigError(
-                f"The option '{option.name}' is {value!r}, which is for {needs[option.name]}: "
-                "leave it out."
-            )
+    defaults = {option.name: option.default for option in fields(method)}
+    for name, modes in modes_of(type(method)).items():
+        value = getattr(method, name)
+        if value == defaults[name]:
+            continue
+        for mode in modes:
+            if not mode.holds(method):
+                raise ConfigError(
+                    f"The option '{name}' is {_shown(value)}, which is for {mode.text}: leave it "
+                    "out."
+                )

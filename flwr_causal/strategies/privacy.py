@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from flwr_causal.data.check.checks import some
 from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import refuse_ignored, require, require_fitting
+from flwr_causal.strategies.options import Mode, only, require, require_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Options about values that reports tell of, which a private report does not.
 OF_REPORTS = ("text_columns", "constant_columns", "duplicate_columns", "missing_texts")
+PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.epsilon is not None)
+NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.epsilon is None)
 #: A column fits where its mean is at most so many scales from the centre, and its standard
 #: deviation is between these many scales.
 FAR, LEAST_SPREAD = 2.0, 0.25
@@ -61,26 +63,26 @@ class PrivateStrategy(LinearStrategy[StateT]):
     """
 
     epsilon: float | None = None
-    delta: float | None = None
+    delta: float | None = only(PRIVATE, None)
     scales: dict[Any, Any] | str | None = None
+
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        "scales": PRIVATE,
+        **dict.fromkeys(OF_REPORTS, NOT_PRIVATE),
+    }
 
     def validate(self) -> None:
         """Check the options' values, and with epsilon also the options that it needs."""
         stated = scales_by_column(self.scales)
         # As a text, which run configs and messages can hold.
         self.scales = json.dumps(stated) if stated else None
-        if self.epsilon is None:
-            refuse_ignored(
-                self, dict.fromkeys(("delta", "scales"), "differential privacy (epsilon)")
-            )
-        else:
+        if self.epsilon is not None:
             most = MOST_EPSILON
             require(0 < self.epsilon <= most, "epsilon", self.epsilon, f"above 0, at most {most:g}")
             require(
                 LEAST_DELTA <= self.used_delta < 1, "delta", self.delta, "from 1e-15 to below 1"
             )
             require_fitting(self, self.with_privacy, "epsilon")
-            refuse_ignored(self, dict.fromkeys(OF_REPORTS, "runs without epsilon"))
         super().validate()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
 from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy, in_units
-from flwr_causal.strategies.options import refuse_ignored, require
+from flwr_causal.strategies.options import Mode, only, require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,9 @@ HARDLY_STATIONARY = 0.95
 # Fewest rows for each column of the design: of 3 rows a column, fits of the paper's stationary
 # systems have a radius of up to 1.08 (40 seeds), of 13 up to 0.82.
 ROWS_TO_TELL = 4
+
+
+OF_LAGS = Mode("time series (order=1 or more)", lambda method: method.order > 0)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,14 +84,14 @@ class SeriesOptions:
     """
 
     order: int = 1
-    lagged_threshold: float | None = None
-    lagged_sparsity: float | None = None
-    series_column: str = ""
-    time_column: str = ""
-    gaps: Literal["fail", "split"] = "fail"
-    phase_column: str = ""
-    perturbed_from: float | None = None
-    perturbed_to: float | None = None
+    lagged_threshold: float | None = only(OF_LAGS, None)
+    lagged_sparsity: float | None = only(OF_LAGS, None)
+    series_column: str = only(OF_LAGS, "")
+    time_column: str = only(OF_LAGS, "")
+    gaps: Literal["fail", "split"] = only(OF_LAGS, "fail")
+    phase_column: str = only(OF_LAGS, "")
+    perturbed_from: float | None = only(OF_LAGS, None)
+    perturbed_to: float | None = only(OF_LAGS, None)
 
     def validate_series(self, center: str) -> None:
         """Check the options' values, and that they fit the option ``center``.
@@ -179,22 +182,13 @@ class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
     order: int = 0
     center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
 
-    def validate_center(self, *lagged: str) -> None:
-        """Check that centring and options for series fit the order.
-
-        Parameters
-        ----------
-        *lagged : str
-            Names of the method's own options that have an effect with an order only.
-        """
+    def validate_center(self) -> None:
+        """Check that centring and options for series fit the order."""
         known = OF_SERIES if self.order else WITHOUT_TIME
         condition = f"{' or '.join(map(repr, known))} with order {self.order}"
         require(self.center in known, "center", self.center, condition)
         if self.order:
             self.validate_series(self.center)
-        else:
-            of_series = (*lagged, *(option.name for option in fields(SeriesOptions)))
-            refuse_ignored(self, dict.fromkeys(of_series, "time series (order=1 or more)"))
 
     @property
     def role_columns(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.notears_admm import LinearADMM
+from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.series import (
     SeriesOptions,
     by_block,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 
 DEFAULT_ROUNDS = 25
+
+
+SEVERAL_ORDERS = Mode("order=2 or more", lambda method: method.order > 1)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -74,7 +78,7 @@ perturbed_from, perturbed_to
     usual_threshold: ClassVar[float] = 0.15
     searched_threshold: ClassVar[float] = 0.15
 
-    select_order: bool = False
+    select_order: bool = only(SEVERAL_ORDERS, False)
     center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
 
     def validate(self) -> None:

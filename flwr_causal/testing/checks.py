@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from flwr_causal.errors import ConfigError
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
 
     from flwr_causal.protocol.exchange import Contract, Disclosure
     from flwr_causal.reports.run import Run
+    from flwr_causal.strategies import CausalStrategy
     from flwr_causal.testing.subject import Subject
 
 #: Sums of floats in another order differ by so much, relative to the largest weight.
 TOLERANCE = 1e-6
+#: Trainings on resampled rows in the runs that combine them with secure sums.
+REPLICATES = 2
 
 
 def check_runs(subject: Subject) -> None:
@@ -120,7 +124,10 @@ def check_resume(subject: Subject) -> None:
 
 
 def check_secure_sums(subject: Subject) -> None:
-    """Check that secure sums give the result of plain ones, where all that leaves is a sum."""
+    """Check that secure sums give the result of plain ones, where all that leaves is a sum.
+
+    Where the method has replicates, they are part of the runs.
+    """
     if len(subject.parties) < LEAST_PARTIES:
         raise CheckSkippedError(f"secure sums need {LEAST_PARTIES} parties")
     whole, _ = subject.run()
@@ -130,6 +137,7 @@ def check_secure_sums(subject: Subject) -> None:
     except ConfigError as error:
         raise CheckSkippedError(str(error)) from None
     _expect_same(subject, whole, masked)
+    _check_replicates(subject, strategy)
     if len(subject.parties) < 2 * LEAST_PARTIES:
         return
     try:
@@ -137,6 +145,23 @@ def check_secure_sums(subject: Subject) -> None:
     except ConfigError:
         return
     _expect_same(subject, whole, replace(subject, strategy=grouped).simulate())
+
+
+def _check_replicates(subject: Subject, secure: CausalStrategy[Any]) -> None:
+    """Check that secure sums of several trainings give the result of plain ones."""
+    runs = []
+    for strategy in (subject.strategy, secure):
+        try:
+            own = replace(subject, strategy=replace(strategy, replicates=REPLICATES))
+            runs.append(own.simulate())
+        except ConfigError:
+            return
+    _expect_same(subject, runs[0], runs[1])
+    confidence = [None if run.graph is None else run.graph.confidence for run in runs]
+    if any(one is not None for one in confidence):
+        apart, text = distance(*({"confidence": np.asarray(one, float)} for one in confidence))
+        if apart > TOLERANCE:
+            raise CheckFailedError(f"with replicates {text}")
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (

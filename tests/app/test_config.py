@@ -108,7 +108,8 @@ def test_a_shared_option_may_stand_behind_the_id():
         ),
         (
             {"method": "fedges", "fedges.mode": "exact", "fedges.start": "fuse"},
-            "The option 'fedges.start' is 'fuse'; it must be left out, or fedges.mode='fusion'.",
+            "The option 'fedges.start' is 'fuse', which is for fedges.mode='fusion', or "
+            "fedges.mode='scores' with fedges.start='driven': leave it out.",
         ),
         (
             {"fedcausal.local-graphs": True, "method": "fedcausal", "fraction-train": 0.5},
@@ -134,7 +135,7 @@ def test_from_python_options_are_named_as_typed():
         Moments(missing_values="no")
     with pytest.raises(ConfigError, match="The option 'model' is 'no'"):
         Moments(model="no")
-    with pytest.raises(ConfigError, match=r"The option 'start' is 'fuse'; .* mode='fusion'"):
+    with pytest.raises(ConfigError, match=r"The option 'start' is 'fuse', .* mode='fusion'"):
         FedGES(start="fuse", mode="exact")
     with pytest.raises(ConfigError, match="The option 'start_from' is 'fuse'"):
         FedGES(start_from="fuse", mode="exact")

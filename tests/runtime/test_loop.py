@@ -188,3 +188,34 @@ def test_the_engine_is_any_grid():
             raise AssertionError("deprecated in Flower")
 
     assert run(admm(), Stripped(app_of(TABLES), 3)).rounds == 12
+
+
+class Endless(Moments):
+    """A method whose end never comes, as a mistake in ``finished`` would have it."""
+
+    def validate(self):
+        """Take any number of rounds."""
+
+    def finished(self, state):
+        return None
+
+
+@pytest.mark.parametrize("beyond", [0, 3])
+def test_a_method_that_never_finishes_ends_after_its_exchanges(beyond, monkeypatch):
+    monkeypatch.setattr(Endless, "exchanges_beyond", beyond)
+    with pytest.raises(FederationError, match=r"'moments'.*max_rounds=2.*finished\(\)") as caught:
+        run(Endless(max_rounds=2), spy(TABLES))
+    assert caught.value.outcome.rounds == 2 + beyond
+    assert caught.value.outcome.graph is not None
+
+
+def test_a_method_that_states_no_number_of_exchanges_ends_all_the_same(monkeypatch):
+    monkeypatch.setattr("flwr_causal.strategies.base.UNSTATED", 7)
+    with pytest.raises(FederationError, match="after 8 exchanges"):
+        run(Endless(), spy(TABLES))
+
+
+def test_replicates_of_a_method_that_never_finishes_end_too(monkeypatch):
+    monkeypatch.setattr(Endless, "exchanges_beyond", 0)
+    with pytest.raises(FederationError, match="has not finished"):
+        run(Endless(max_rounds=3, replicates=2), spy(TABLES))

@@ -221,7 +221,7 @@ OPTIONS = {
     "looking ahead of graphs": (
         {"mode": "fusion", "look_ahead": 3},
         ConfigError,
-        ["look_ahead", "'scores' and 'exact'"],
+        ["look_ahead", "mode='scores' or 'exact'"],
     ),
     "driven by no scores": (
         {"start": "driven", "keep": "last"},
@@ -254,7 +254,7 @@ OPTIONS = {
         ["equivalent_sample_size", "finite"],
     ),
     "no parents": ({"max_parents": 0}, ConfigError, ["max_parents", "1 or more"]),
-    "no patience": ({"patience": 0}, ConfigError, ["patience", "1 or more"]),
+    "no patience": ({"mode": "fusion", "patience": 0}, ConfigError, ["patience", "1 or more"]),
     "negative minimum": ({"minimum_count": -1}, ConfigError, ["minimum_count", "0 or more"]),
     "one interval": ({"discretize": 1}, ConfigError, ["discretize", "1"]),
     "more intervals than states": (

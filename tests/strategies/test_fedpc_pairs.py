@@ -256,7 +256,7 @@ def test_replies_are_masked_and_parties_learn_nothing_of_single_rows(table):
     ("options", "message"),
     [
         ({"learner": "spn"}, "set learner='trees'"),
-        ({"weights": "em"}, "set weights='auto'"),
+        ({"weights": "em"}, "'weights' is 'em', which is for training='one-pass'"),
         ({"components": 4}, "set components=1"),
         ({"head": True}, "set head=False"),
         ({"decision": "macro-f1"}, "set decision='most-probable'"),

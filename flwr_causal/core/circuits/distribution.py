@@ -105,7 +105,12 @@ class Distribution(ABC):
         return self.domain.encode(data, self.names)
 
     def log_likelihood(self, data: Any) -> FloatArray:
-        """Log density of each row in nats, missing values integrated out, shape (n,)."""
+        """Log density of each row in nats, missing values integrated out, shape (n,).
+
+        Of a category, and of a number in intervals, it is the log probability of the state or the
+        interval: finite wherever training smooths probabilities, also for a value that many rows
+        share. It compares rows and circuits over the same intervals, and is no log density.
+        """
         return self.log_densities(self.encode(data))
 
     def anomaly_score(self, data: Any) -> FloatArray:
@@ -162,7 +167,8 @@ class Distribution(ABC):
         """Mean and variance of a number given what each row holds, both of shape (n,).
 
         A given value is its own mean, with variance 0. For a category whose states are numbers the
-        moments are those of the states, for a number in intervals those of their middles.
+        moments are those of the states; of a number in intervals those within intervals are part of
+        them (``Variable.inside``).
 
         Raises
         ------
@@ -174,6 +180,7 @@ class Distribution(ABC):
         num_states = self.domain.variables[column].num_states
         if num_states == 0:
             return self.layers.column_moments(values, column)
+        variable = self.domain.variables[column]
         try:
             numbers = np.asarray(self.classes(name), dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -185,7 +192,12 @@ class Distribution(ABC):
         with np.errstate(invalid="ignore"):
             shares = shares[:, seen] / shares[:, seen].sum(axis=1, keepdims=True)
         means = shares @ numbers[seen]
-        return means, (shares * (numbers[seen] - means[:, None]) ** 2).sum(axis=1)
+        within = 0.0 if variable.edges is None else variable.moments_inside[1] ** 2
+        variances = (shares * (within + (numbers[seen] - means[:, None]) ** 2)).sum(axis=1)
+        if variable.edges is not None and len(present) and hasattr(data, "columns"):
+            means[present] = np.asarray(data[name], dtype=np.float64)[present]
+            variances[present] = 0.0
+        return means, variances
 
     def mpe(self, data: Any) -> pd.DataFrame:
         """Fill missing values by the most probable explanation of each row.
@@ -198,7 +210,8 @@ class Distribution(ABC):
         Returns
         -------
         DataFrame
-            The circuit's variables. Given values are unchanged; an interval becomes its middle.
+            The circuit's variables. Given values are unchanged; an interval becomes the mean of its
+            numbers.
         """
         values = self.encode(data)
         filled = self.domain.decode(self.layers.mpe(values), self.names)
@@ -224,7 +237,7 @@ class Distribution(ABC):
         Returns
         -------
         DataFrame
-            The circuit's variables. An interval becomes a uniform draw from it.
+            The circuit's variables. An interval becomes a draw from it, see `Domain.decode`.
 
         Raises
         ------

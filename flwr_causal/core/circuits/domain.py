@@ -41,15 +41,21 @@ class Variable(NamedTuple):
         ``edges[k - 1] < x <= edges[k]``; the first and the last are open.
     missing_state : bool, default False
         Whether a missing value is a state (an interval) of its own, the last one.
-    ends : (float, float), optional
-        How far the first and the last interval reach in samples and means.
+    inside : tuple of (float, float), optional
+        Mean and standard deviation of the numbers in each interval, that of missing values
+        excluded; the deviation is 0 where an interval holds one value. Default: numbers are evenly
+        distributed between two edges, and the first and the last interval are as wide as their
+        neighbours, or 1 if they have none.
+    whole : bool, default False
+        Whether the numbers of an interval are whole; draws are then rounded.
     """
 
     name: str
     states: tuple[Any, ...] | None = None
     edges: tuple[float, ...] | None = None
     missing_state: bool = False
-    ends: tuple[float, float] | None = None
+    inside: tuple[tuple[float, float], ...] | None = None
+    whole: bool = False
 
     @property
     def num_states(self) -> int:
@@ -59,6 +65,20 @@ class Variable(NamedTuple):
         if self.edges is not None:
             return len(self.edges) + 1 + self.missing_state
         return 0
+
+    @property
+    def moments_inside(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of the numbers in each interval, both (intervals,)."""
+        if self.inside is not None:
+            means, deviations = np.array(self.inside).T
+            return means, deviations
+        inner = np.asarray(self.edges, dtype=np.float64)
+        if len(inner) == 0:
+            bounds = np.array([-0.5, 0.5])
+        else:
+            widths = np.diff(inner) if len(inner) > 1 else np.ones(1)
+            bounds = np.concatenate(([inner[0] - widths[0]], inner, [inner[-1] + widths[-1]]))
+        return (bounds[1:] + bounds[:-1]) / 2, np.diff(bounds) / math.sqrt(12)
 
 
 @dataclass(frozen=True, repr=False)
@@ -178,8 +198,9 @@ class Domain:
         columns : iterable of str, optional
             The variables of the frame, in the domain's order. Default: all.
         rng : Generator, optional
-            Draws a number from each interval. Default: its middle. An open interval reaches to the
-            variable's end; without ends it is as wide as its neighbour, or 1 if it has none.
+            Draws a number from each interval: its value where it holds one only, an even draw
+            between two edges, and one of the gamma distribution beyond the first and the last edge.
+            Default: the mean of the interval's numbers.
 
         Returns
         -------
@@ -263,7 +284,7 @@ class Domain:
 
 def _checked(variable: Variable) -> Variable:
     """Return a variable with tuples of plain states and edges."""
-    name, states, edges, missing_state, ends = variable
+    name, states, edges, missing_state, inside, whole = variable
     if states is not None and edges is not None:
         raise DataError(f"variable {name!r} has states and edges: give one of them")
     if states is not None:
@@ -276,11 +297,17 @@ def _checked(variable: Variable) -> Variable:
             raise DataError(f"variable {name!r}: edges must be finite and ascend, got {edges}")
     if missing_state and states is None and edges is None:
         raise DataError(f"variable {name!r}: a number has no state for missing values: give edges")
-    if ends is not None:
-        if not edges or not ends[0] < edges[0] <= edges[-1] < ends[1]:
-            raise DataError(f"variable {name!r}: ends must be outside of the edges, got {ends}")
-        ends = (float(ends[0]), float(ends[1]))
-    return Variable(str(name), states, edges, bool(missing_state), ends)
+    if inside is not None:
+        inside = tuple((float(mean), float(deviation)) for mean, deviation in inside)
+        if edges is None or len(inside) != len(edges) + 1:
+            raise DataError(f"variable {name!r}: give mean and deviation of each interval")
+        bounds = zip((-math.inf, *edges), inside, (*edges, math.inf), strict=True)
+        if not all(low < mean <= high and 0 <= own < math.inf for low, (mean, own), high in bounds):
+            raise DataError(
+                f"variable {name!r}: means must lie in their intervals and deviations be finite, "
+                f"got {inside}"
+            )
+    return Variable(str(name), states, edges, bool(missing_state), inside, bool(whole))
 
 
 def _check_column(variable: Variable, column: FloatArray) -> None:
@@ -394,21 +421,37 @@ def _decoded_states(values: FloatArray, states: Sequence[Any]) -> NDArray[Any]:
 def _decoded_interval(
     values: FloatArray, variable: Variable, rng: np.random.Generator | None
 ) -> FloatArray:
-    """Return a number from each interval: a uniform draw, or without ``rng`` its middle."""
-    inner = np.asarray(variable.edges, dtype=np.float64)
-    if variable.ends is not None:
-        bounds = np.concatenate((variable.ends[:1], inner, variable.ends[1:]))
-    elif len(inner) == 0:
-        bounds = np.array([-0.5, 0.5])
-    else:
-        widths = np.diff(inner) if len(inner) > 1 else np.ones(1)
-        bounds = np.concatenate(([inner[0] - widths[0]], inner, [inner[-1] + widths[-1]]))
+    """Return a number from each interval: a draw, or without ``rng`` its mean."""
+    means, deviations = variable.moments_inside
     missing = np.isnan(values)
     index = np.where(missing, 0, values).astype(np.int64)
-    share = np.full(len(values), 0.5) if rng is None else rng.random(len(values))
-    numbers = bounds[index] + share * (bounds[index + 1] - bounds[index])
+    numbers = means[index]
+    if rng is not None:
+        edges = np.asarray(variable.edges, dtype=np.float64)
+        drawn = numbers + (rng.random(len(values)) - 0.5) * np.sqrt(
+            12 * deviations[index] ** 2 + variable.whole
+        )
+        if variable.inside is not None and len(edges):
+            first, last = index == 0, index == len(edges)
+            low, high = edges[0], edges[-1] + variable.whole
+            drawn[first] = low - _distances(low - means[0], deviations[0], first.sum(), rng)
+            drawn[last] = high + _distances(means[-1] - high, deviations[-1], last.sum(), rng)
+        if variable.whole:
+            drawn = np.rint(drawn)
+        # Rounding must not leave the interval.
+        least = edges + 1.0 if variable.whole else np.nextafter(edges, np.inf)
+        drawn = np.maximum(drawn, np.concatenate(([-np.inf], least))[index])
+        drawn = np.minimum(drawn, np.concatenate((edges, [np.inf]))[index])
+        numbers = np.where(deviations[index] > 0, drawn, numbers)
     numbers[missing] = np.nan
     return np.asarray(numbers)
+
+
+def _distances(mean: float, deviation: float, n: int, rng: np.random.Generator) -> FloatArray:
+    """Draw distances of the gamma distribution with this mean and deviation, shape (n,)."""
+    if mean <= 0 or deviation <= 0:
+        return np.full(n, max(mean, 0.0))
+    return rng.gamma((mean / deviation) ** 2, deviation**2 / mean, n)
 
 
 def _listed(states: Sequence[Any]) -> str:

@@ -12,7 +12,11 @@ most columns; columns with few distant outliers need more.
 If many rows share one value, bins of equal frequency over all rows leave few cut points for the
 other values: for a column that is 0 in nine of ten rows, nine of ten wanted quantiles are 0. The
 function `second_search` then keeps the bins that hold far more rows than their share, and divides
-the remaining rows by the remaining cut points.
+the remaining rows by the remaining cut points. With ``apart`` the search also finds such values
+exactly, by brackets that end beside them, and gives each a bin of its own.
+
+`inside` returns what is known of the numbers in each bin: the value, where there is only one, else
+mean and standard deviation.
 """
 
 from __future__ import annotations
@@ -20,14 +24,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -54,9 +58,22 @@ UNIFORM, GEOMETRIC, DECADES = 32, 16, 8.0
 LARGE = 2.0
 
 
+#: With ``apart``, a value is found exactly if it has at least this share of a bin's rows, and
+#: `FEWEST` rows: what fewer rows hold is not pinned down.
+SHARED, FEWEST = 0.75, 5
+
 #: A tail beside a bin of less than this share of the width of the bin beside the other tail is
 #: short: an error of the bins between them would change it more than it is long.
 NARROW = 0.25
+
+
+class Shared(NamedTuple):
+    """A value that many rows share, the number before it, and the rows up to each of the two."""
+
+    value: float
+    before: float
+    below: int
+    up_to: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +99,10 @@ class CutState:
     below, up_to : int64 arrays of shape (d, B - 1)
         Number of rows up to ``lower`` (fewer than wanted) and up to ``upper`` (at least as many as
         wanted).
+    apart : bool
+        Whether a value that many rows share is found exactly.
+    shared : tuple of tuple of Shared
+        Such values of each column, as far as they are known, ascending.
     """
 
     num_bins: int
@@ -95,6 +116,8 @@ class CutState:
     upper: FloatArray
     below: IntArray
     up_to: IntArray
+    apart: bool
+    shared: tuple[tuple[Shared, ...], ...]
 
 
 def init(
@@ -103,6 +126,8 @@ def init(
     num_bins: int,
     num_rows: int | IntArray,
     whole: BoolArray | None = None,
+    *,
+    apart: bool = False,
 ) -> CutState:
     """Return the state before the first exchange.
 
@@ -117,6 +142,9 @@ def init(
         for all columns.
     whole : bool array of shape (d,), optional
         Columns of whole numbers only. Default: none.
+    apart : bool, default False
+        Whether a value that many rows share is found exactly and gets a bin of its own, for which
+        :func:`second_search` is needed.
 
     Raises
     ------
@@ -151,6 +179,8 @@ def init(
         upper=np.full(shape, np.inf),
         below=np.zeros(shape, dtype=np.int64),
         up_to=np.tile(rows[:, None], num_bins - 1),
+        apart=apart,
+        shared=((),) * len(mean),
     )
 
 
@@ -160,7 +190,8 @@ def thresholds(state: CutState) -> FloatArray:
     A row may hold a threshold twice. Between the ends of a bracket the thresholds have equal
     distances, rounded to the decimal digit of their distance, so that cut points are short numbers.
     Two more thresholds enclose the shortest number in the bracket: a value that many rows share (0,
-    100, 9.5) is usually such a number, and equal distances would not hit it exactly.
+    100, 9.5) is usually such a number, and equal distances would not hit it exactly. With ``apart``
+    the open brackets of a column share the thresholds of all of its brackets.
     """
     if state.exchange == 0:
         grid = _first_multiples(state.num_bins)
@@ -171,8 +202,15 @@ def thresholds(state: CutState) -> FloatArray:
     asked = np.empty((len(state.centre), size))
     closed = _closed(state)
     for j, scale in enumerate(state.scale):
-        brackets = zip(state.lower[j], state.upper[j], closed[j], strict=True)
-        points = [_within(low, high, scale, state.whole[j], done) for low, high, done in brackets]
+        brackets = list(zip(state.lower[j], state.upper[j], closed[j], strict=True))
+        if state.apart:
+            brackets = sorted({one for one in brackets if not one[2]}) or brackets[:1]
+        sizes = np.full(len(brackets), size // len(brackets))
+        sizes[0] += size - sizes.sum()
+        points = [
+            _within(low, high, scale, state.whole[j], done, number)
+            for (low, high, done), number in zip(brackets, sizes.tolist(), strict=True)
+        ]
         asked[j] = np.sort(np.concatenate(points))
     return asked
 
@@ -247,9 +285,11 @@ def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = No
             f"and {total.max()}"
         )
     if (total != state.num_rows).any():
-        state = _restarted(state, total, _even(total, state.num_bins))
+        nothing = ((),) * len(total)
+        state = _restarted(state, total, _even(total, state.num_bins), nothing)
     lower, upper = state.lower.copy(), state.upper.copy()
     below, up_to = state.below.copy(), state.up_to.copy()
+    shared = list(state.shared)
     for j in range(len(asked)):
         # The counts up to -inf and inf are known: 0 and all rows.
         points = np.concatenate([[-np.inf], asked[j], [np.inf]])
@@ -261,9 +301,49 @@ def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = No
         nearer = points[high - 1] > lower[j]
         lower[j] = np.where(nearer, points[high - 1], lower[j])
         below[j] = np.where(nearer, known[high - 1], below[j])
+        if state.apart:
+            brackets = zip(lower[j], upper[j], below[j], up_to[j], strict=True)
+            last = state.exchange + 1 == MAX_EXCHANGES
+            # A later one of the same rows replaces an earlier, wider one.
+            found = {
+                (one.below, one.up_to): one
+                for one in (
+                    *shared[j],
+                    *_nearly_enclosed(brackets, None if last else shared[j]),
+                    *_enclosed(points, known, bool(state.whole[j])),
+                )
+            }
+            many = max(SHARED * total[j] / state.num_bins, FEWEST)
+            shared[j] = tuple(
+                sorted(one for one in found.values() if one.up_to - one.below >= many)
+            )
     return replace(
-        state, exchange=state.exchange + 1, lower=lower, upper=upper, below=below, up_to=up_to
+        state,
+        exchange=state.exchange + 1,
+        lower=lower,
+        upper=upper,
+        below=below,
+        up_to=up_to,
+        shared=tuple(shared),
     )
+
+
+def _enclosed(points: FloatArray, counts: IntArray, whole: bool) -> Iterator[Shared]:
+    """Yield the values that two of the ascending thresholds enclose."""
+    before = points[1:] - 1.0 if whole else np.nextafter(points[1:], -np.inf)
+    for k in np.flatnonzero((points[:-1] >= before) & (np.diff(counts) > 0)):
+        yield Shared(float(points[k + 1]), float(points[k]), int(counts[k]), int(counts[k + 1]))
+
+
+def _nearly_enclosed(
+    brackets: Iterable[tuple[float, float, int, int]], known: Collection[Shared] | None
+) -> Iterator[Shared]:
+    """Yield the value in each narrow bracket, or only in those of the same rows as known ones."""
+    rows = None if known is None else {(one.below, one.up_to) for one in known}
+    for low, high, below, up_to in brackets:
+        narrow = high - low <= RESOLUTION * abs(high) < math.inf
+        if narrow and (rows is None or (below, up_to) in rows):
+            yield Shared(float(high), float(low), int(below), int(up_to))
 
 
 def finished(state: CutState) -> bool:
@@ -291,17 +371,17 @@ def _chosen(state: CutState) -> Iterator[tuple[FloatArray, IntArray]]:
         yield points[first[kept]], distinct[kept]
 
 
-def ends(
+def inside(
     state: CutState, mean: FloatArray, variance: FloatArray
-) -> tuple[tuple[float, float] | None, ...]:
-    """Return how far the outermost bins of each column reach, so that their middles are means.
+) -> tuple[tuple[tuple[float, float], ...], ...]:
+    """Return mean and standard deviation of the numbers in each bin of each column.
 
-    The rows below the first and above the last cut point are taken to be exponentially distributed,
-    those between two cut points evenly; then mean and variance of the column determine the means of
-    both tails. An end is twice as far from its cut point as the mean of its tail. If the bins
-    beside one tail are much narrower than those beside the other, the tail is taken to be as narrow
-    as they are, and the mean determines the other one. Of standard normal values in 16 bins the
-    mean of the tail is found within .03.
+    The deviation of a bin of one value is 0. Between two cut points numbers are evenly distributed;
+    those below the first and above the last one have the means and deviations with which the column
+    has its mean and variance. They are taken to be exponentially distributed where this is
+    possible. If the bins beside one tail are much narrower than those beside the other, the tail is
+    taken to be as narrow as they are, and the mean determines the other one. Of standard normal
+    values in 16 bins the mean of the tail is found within .03.
 
     Parameters
     ----------
@@ -312,61 +392,110 @@ def ends(
 
     Returns
     -------
-    tuple of (float, float) or None
-        None for a column of whole numbers, and where mean and variance do not fit such tails.
+    tuple of tuple of (float, float)
+        By column and bin.
     """
-    found: list[tuple[float, float] | None] = []
-    columns = zip(_chosen(state), state.num_rows, mean, variance, strict=True)
-    for j, ((points, reached), total, middle, square) in enumerate(columns):
-        lengths = None
-        if len(points) and not state.whole[j]:
-            lengths = _tails(points - middle, reached, int(total), float(square))
-        if lengths is None:
-            found.append(None)
-            continue
-        # The last digits of mean and variance depend on how rows are divided.
-        step = RESOLUTION * float(state.scale[j])
-        low = math.floor((points[0] - lengths[0]) / step) * step
-        high = math.ceil((points[-1] + lengths[1]) / step) * step
-        found.append((low, high) if low < points[0] and points[-1] < high else None)
-    return tuple(found)
+    return tuple(
+        _inside(state, j, points, reached, float(mean[j]), float(variance[j]))
+        for j, (points, reached) in enumerate(_chosen(state))
+    )
 
 
-def _tails(
-    cuts: FloatArray, reached: IntArray, total: int, variance: float
-) -> tuple[float, float] | None:
-    """Return the lengths of the outermost bins of one column, see :func:`ends`.
+def _inside(
+    state: CutState, j: int, points: FloatArray, reached: IntArray, mean: float, variance: float
+) -> tuple[tuple[float, float], ...]:
+    """Return mean and standard deviation of the numbers in each bin of one column.
 
-    Cut points are about the column's mean. With the tails' mean distances s and t from the first
-    and the last of them, a and b, and the shares p and q of the rows in the tails
+    The middle of a tail is its cut point less s, or plus t. With the shares p and q of the rows in
+    the tails, and a common squared coefficient of variation c of the distances from the cut points
+    a and b,
 
-        q t - p s = r,    p (s^2 - a s) + q (t^2 + b t) = v / 2,
+        q t - p s = r,    p ((1 + c) s^2 - 2 a s) + q ((1 + c) t^2 + 2 b t) = v,
 
     r and v being what the rest of the rows leaves of mean and variance.
     """
-    shares = np.diff(np.concatenate(([0], reached, [total]))) / total
-    inner = shares[1:-1]
-    first, last, p, q = float(cuts[0]), float(cuts[-1]), float(shares[0]), float(shares[-1])
-    middles, widths = (cuts[1:] + cuts[:-1]) / 2, np.diff(cuts)
-    r = -float(inner @ middles) - p * first - q * last
-    v = variance - float(inner @ (middles**2 + widths**2 / 12)) - p * first**2 - q * last**2
+    total, whole = int(state.num_rows[j]), bool(state.whole[j])
+    ranks = np.concatenate(([0], reached, [total]))
+    shares = np.diff(ranks) / total
+    if not len(points):
+        return ((mean, math.sqrt(variance)),)
+    cuts = points - mean
+    # The bin between two cut points; where they are neighbours among whole numbers, the upper one.
+    steps = np.diff(cuts)
+    middles = np.concatenate(([cuts[0]], (cuts[1:] + cuts[:-1] + whole) / 2, [cuts[-1]]))
+    spreads = np.concatenate(([0.0], np.sqrt((steps**2 - whole) / 12), [0.0]))
+    shared = {(one.below, one.up_to): one.value for one in state.shared[j]}
+    spans = list(pairwise(ranks.tolist()))
+    for k, span in enumerate(spans):
+        if span in shared:
+            middles[k], spreads[k] = shared[span] - mean, 0.0
+    r, v = -float(shares @ middles), variance - float(shares @ (middles**2 + spreads**2))
+    between = [k for k in range(1, len(cuts)) if spans[k] not in shared]
+    usual = steps[[between[0] - 1, between[-1] - 1]] / 2 if between else np.sqrt([variance] * 2) / 2
+    tails = [side for side, k in ((0, 0), (-1, len(cuts))) if spans[k] not in shared]
+    if tails:
+        weights = (shares[0] * (0 in tails), shares[-1] * (-1 in tails))
+        lengths, c = _tails((cuts[0], cuts[-1]), weights, usual, r, v)
+        # The last digits of mean and variance depend on how rows are divided.
+        unit = RESOLUTION * float(state.scale[j])
+        for side in tails:
+            length = max(round(lengths[side] / unit), 1) * unit
+            middles[side] += length if side else -length
+            spreads[side] = max(round(length * math.sqrt(c) / unit), 1) * unit
+    values = [
+        shared.get(span, mean + one) for span, one in zip(spans, middles.tolist(), strict=True)
+    ]
+    return tuple(zip(values, spreads.tolist(), strict=True))
+
+
+def _tails(
+    cuts: tuple[float, float],
+    shares: tuple[float, float],
+    usual: FloatArray,
+    r: float,
+    v: float,
+) -> tuple[tuple[float, float], float]:
+    """Return s, t and c, see :func:`_inside`; a share is 0 where a bin of one value is the last.
+
+    Parameters
+    ----------
+    cuts, shares : tuple of float
+        a and b about the column's mean, p and q.
+    usual : ndarray of shape (2,)
+        s and t of tails that are like the bins beside them.
+    r, v : float
+    """
+    (first, last), (p, q), (s, t) = cuts, shares, usual.tolist()
+    narrow = NARROW * max(s, t) > min(s, t)
+    if p and q and not narrow and (both := _exponential(cuts, shares, r, v)):
+        return both, 1.0
+    # The mean determines the tail that is not narrow, else the one on whose side the mean is.
+    upper = q > 0 and (r > 0 or not p)
+    if p and q and narrow:
+        upper = r + p * s > 0 if s < t else q * t - r <= 0
+    if upper:
+        t = (r + p * s) / q if r + p * s > 0 else t
+    else:
+        s = (q * t - r) / p if q * t - r > 0 else s
+    squares = p * s * s + q * t * t
+    c = (v + 2 * first * p * s - 2 * last * q * t) / squares - 1
+    return (s, t), max(c, 0.0)
+
+
+def _exponential(
+    cuts: tuple[float, float], shares: tuple[float, float], r: float, v: float
+) -> tuple[float, float] | None:
+    """Return s and t of exponential tails; None where there are none, as with far outliers."""
+    (first, last), (p, q) = cuts, shares
     # t = (r + p s) / q, and so a s^2 + b s + c = 0.
     a, b = p + p * p / q, p * (last - first) + 2 * r * p / q
     c = r * r / q + r * last - v / 2
     within = b * b - 4 * a * c
     if within <= 0:
         return None
-    s = (-b + np.sqrt(within)) / (2 * a)
+    s = (-b + math.sqrt(within)) / (2 * a)
     t = (r + p * s) / q
-    if len(widths) and widths[0] < NARROW * widths[-1]:
-        s = widths[0] / 2
-        t = (r + p * s) / q
-    elif len(widths) and widths[-1] < NARROW * widths[0]:
-        t = widths[-1] / 2
-        s = (q * t - r) / p
-    if min(s, t) <= 0 or max(s, t) > last - first:  # the latter by far outliers
-        return None
-    return 2 * float(s), 2 * float(t)
+    return (s, t) if min(s, t) > 0 and max(s, t) <= last - first else None
 
 
 def _closed(state: CutState) -> BoolArray:
@@ -374,10 +503,16 @@ def _closed(state: CutState) -> BoolArray:
     miss = np.minimum(state.up_to - state.targets, state.targets - state.below)
     allowed = np.maximum(0.5, TOLERANCE * state.num_rows / state.num_bins)[:, None]
     width = state.upper - state.lower
-    adjacent = np.nextafter(state.lower, np.inf) >= state.upper
     total_width = state.upper[:, -1:] - state.lower[:, :1]
-    least = np.where(state.whole[:, None], 1.0, RESOLUTION * total_width)
-    return (miss <= allowed) | adjacent | (np.isfinite(total_width) & (width <= least))
+    narrow = np.isfinite(total_width) & (width <= RESOLUTION * total_width)
+    # Between neighbours, as floats or as whole numbers, is one value.
+    neighbours = np.nextafter(state.lower, np.inf) >= state.upper
+    one_value = neighbours | (state.whole[:, None] & (width <= 1.0))
+    ended = (miss <= allowed) | (narrow & ~state.whole[:, None])
+    if state.apart:  # until the value that many rows share is known
+        many = np.maximum(SHARED * state.num_rows / state.num_bins, FEWEST)
+        ended &= state.up_to - state.below < many[:, None]
+    return ended | one_value
 
 
 def _even(num_rows: IntArray, num_bins: int) -> FloatArray:
@@ -385,9 +520,14 @@ def _even(num_rows: IntArray, num_bins: int) -> FloatArray:
     return np.arange(1.0, num_bins) * (num_rows / num_bins)[:, None]
 
 
-def _restarted(state: CutState, num_rows: IntArray, targets: FloatArray) -> CutState:
-    """Return the state with other rows or targets, and all brackets infinite."""
-    return replace(
+def _restarted(
+    state: CutState,
+    num_rows: IntArray,
+    targets: FloatArray,
+    shared: tuple[tuple[Shared, ...], ...],
+) -> CutState:
+    """Return the state with other rows or targets, and brackets that only known values bound."""
+    state = replace(
         state,
         num_rows=num_rows,
         targets=targets,
@@ -395,7 +535,17 @@ def _restarted(state: CutState, num_rows: IntArray, targets: FloatArray) -> CutS
         upper=np.full_like(state.upper, np.inf),
         below=np.zeros_like(state.below),
         up_to=np.tile(num_rows[:, None], state.num_bins - 1),
+        shared=shared,
     )
+    for j, known in enumerate(shared):
+        for value, before, below, up_to in known:
+            for point, count in ((before, below), (value, up_to)):
+                reached = count >= targets[j]
+                nearer = reached & (point < state.upper[j])
+                state.upper[j, nearer], state.up_to[j, nearer] = point, count
+                nearer = ~reached & (point > state.lower[j])
+                state.lower[j, nearer], state.below[j, nearer] = point, count
+    return state
 
 
 def _first_multiples(num_bins: int) -> FloatArray:
@@ -410,19 +560,21 @@ def _first_multiples(num_bins: int) -> FloatArray:
     return np.sort(np.concatenate([-growing, uniform, growing]))
 
 
-def _within(low: float, high: float, scale: float, whole: bool, done: bool) -> FloatArray:
-    """Return the new thresholds of one bracket, shape (REFINEMENT + 2,), in any order.
+def _within(
+    low: float, high: float, scale: float, whole: bool, done: bool, size: int
+) -> FloatArray:
+    """Return the new thresholds of one bracket, shape (size,), in any order.
 
     If one end of the bracket is infinite, the thresholds lie beyond the other end.
     """
     if done:
-        return np.full(REFINEMENT + 2, high if math.isfinite(high) else low)
+        return np.full(size, high if math.isfinite(high) else low)
     if math.isfinite(low) and math.isfinite(high):
-        points = np.linspace(low, high, REFINEMENT + 2)[1:-1]
+        points = np.linspace(low, high, size)[1:-1]
         shared = _shortest(low, high)
     else:
         # At distances from 4^-7 to 4^24 standard deviations.
-        away = scale * np.logspace(-7, 24, REFINEMENT, base=4)
+        away = scale * np.logspace(-7, 24, size - 2, base=4)
         points = low + away if math.isfinite(low) else high - away[::-1]
         shared = float(points[0])
     before = shared - 1.0 if whole else math.nextafter(shared, -math.inf)
@@ -475,21 +627,17 @@ def second_search(state: CutState) -> CutState | None:
         None if no bin holds more than :data:`LARGE` times its equal share of the rows.
     """
     targets = state.targets.copy()
-    for j, total in enumerate(state.num_rows.tolist()):
-        nearer = state.up_to[j] - state.targets[j] <= state.targets[j] - state.below[j]
-        reached = np.unique(np.where(nearer, state.up_to[j], state.below[j]))
-        ends = [0, *reached[(reached > 0) & (reached < total)].tolist(), total]
-        full = [
-            (low, high)
-            for low, high in pairwise(ends)
-            if high - low > LARGE * total / state.num_bins
-        ]
+    for j, ((_, reached), total) in enumerate(zip(_chosen(state), state.num_rows, strict=True)):
+        alone = {(one.below, one.up_to) for one in state.shared[j]}
+        ranks = sorted({0, *reached.tolist(), *(end for span in alone for end in span), int(total)})
+        large = LARGE * total / state.num_bins
+        full = [span for span in pairwise(ranks) if span[1] - span[0] > large or span in alone]
         # If all rows are in large bins, each bin holds one of few values already.
-        if full and sum(high - low for low, high in full) < total:
-            targets[j] = _around(full, total, len(targets[j]))
+        if full and (alone or sum(high - low for low, high in full) < total):
+            targets[j] = _around(full, int(total), len(targets[j]))
     if (targets == state.targets).all():
         return None
-    return replace(_restarted(state, state.num_rows, targets), exchange=0)
+    return replace(_restarted(state, state.num_rows, targets, state.shared), exchange=0)
 
 
 def _around(full: list[tuple[int, int]], total: int, size: int) -> FloatArray:

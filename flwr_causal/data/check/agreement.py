@@ -330,7 +330,13 @@ def _listed(problems: Sequence[Problem]) -> str:
     return "\n  ".join([heading, *shown])
 
 
-def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = None) -> CutState:
+def start_cuts(
+    agreement: Agreement,
+    num_bins: int,
+    num_rows: IntArray | None = None,
+    *,
+    apart: bool = False,
+) -> CutState:
     """Return the state before the first exchange on the cut points of the continuous columns.
 
     With ``Policy.discretize`` bins these are the columns of numbers that over all parties have
@@ -347,6 +353,8 @@ def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = 
         Intervals for each column, at least 2 (``Policy.discretize``).
     num_rows : int64 array, optional
         Rows that have a value of each of these columns. Default: all rows.
+    apart : bool, default False
+        See :func:`~flwr_causal.core.discrete.cut_points.init`.
 
     Raises
     ------
@@ -357,7 +365,7 @@ def start_cuts(agreement: Agreement, num_bins: int, num_rows: IntArray | None = 
     whole = np.array([name in agreement.whole for name in agreement.continuous], dtype=np.bool_)
     mean, variance = agreement.mean[chosen], agreement.variance[chosen]
     rows = agreement.n if num_rows is None else num_rows
-    return cut_points.init(mean, variance, num_bins, rows, whole)
+    return cut_points.init(mean, variance, num_bins, rows, whole, apart=apart)
 
 
 def with_cuts(agreement: Agreement, cuts: Mapping[str, FloatArray]) -> Agreement:

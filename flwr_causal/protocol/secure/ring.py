@@ -172,6 +172,13 @@ class Layout:
         parts = []
         for item in exchange.returns:
             own = of_training[item.name]
+            unknown = [one for one in item.shape if isinstance(one, str) and one not in sizes]
+            if unknown:
+                raise SumError(
+                    f"Secure aggregation is not possible: the size '{unknown[0]}' of "
+                    f"'{item.name}' does not follow from what the parties are sent. Compute it in "
+                    f"Exchange(derived=...) of the exchange '{own.exchange.name}'."
+                )
             shape = tuple(size if isinstance(size, int) else sizes[size] for size in item.shape)
             weight = own.exchange.weight if item.combine == "mean" else ""
             step, bound = None, None if item.bound is None else item.bound(setup)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.core.discrete.scores import score_graph
@@ -59,7 +60,7 @@ from flwr_causal.strategies.fedges.stages import (
     network_of,
     small_cells,
 )
-from flwr_causal.strategies.options import also_called, require
+from flwr_causal.strategies.options import Mode, also_called, only, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -179,6 +180,19 @@ class FedGESRun:
     joined: Joined | None = None
 
 
+OF_GRAPHS = Mode(
+    "mode='fusion', or mode='scores' with start='driven'",
+    lambda method: method.continues or method.chosen_mode == "fusion",
+)
+OF_DRIVEN = Mode("start='driven'", lambda method: method.drives)
+OF_SUMS = Mode("mode='scores' or 'exact'", lambda method: method.chosen_mode != "fusion")
+OF_PRIOR = Mode(
+    "score='bdeu' or parameters=True",
+    lambda method: method.fits or method.continues or method.chosen_score == "bdeu",
+)
+NOT_MIXED = Mode("other scores than 'conditional-gaussian'", lambda method: method.score != MIXED)
+
+
 @also_called(start="start_from", constant="constant_columns")
 @dataclass(kw_only=True, eq=False)
 class FedGES(JoiningStrategy[FedGESRun]):
@@ -286,19 +300,19 @@ class FedGES(JoiningStrategy[FedGESRun]):
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
     score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
-    equivalent_sample_size: float = 1.0
-    fusion: str | float | None = None
-    start_from: Literal["driven", "fuse", "overwrite"] | None = None
-    max_edges: int | None = None
-    max_fused_edges: int | None = None
-    keep: Literal["best", "last"] | None = None
-    patience: int = 3
-    look_ahead: int | None = None
+    equivalent_sample_size: float = only(OF_PRIOR, 1.0)
+    fusion: str | float | None = only(OF_GRAPHS, None)
+    start_from: Literal["driven", "fuse", "overwrite"] | None = only(OF_GRAPHS, None)
+    max_edges: int | None = only(OF_GRAPHS, None)
+    max_fused_edges: int | None = only(OF_GRAPHS, None)
+    keep: Literal["best", "last"] | None = only(OF_GRAPHS, None)
+    patience: int = only(OF_DRIVEN, 3)
+    look_ahead: int | None = only(OF_SUMS, None)
     turn: bool = False
     max_parents: int | None = None
     knowledge: Knowledge | str | None = None
     parameters: bool | None = None
-    discretize: int = 0
+    discretize: int = only(NOT_MIXED, 0)
     max_states: int = 64
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     categories: str = ""
@@ -309,12 +323,6 @@ class FedGES(JoiningStrategy[FedGESRun]):
     def validate(self) -> None:
         """Check the options' values, and read the file of background knowledge."""
         super().validate()
-        given = [name for name in OF_FUSION if getattr(self, name) is not None]
-        if given and self.mode in ("scores", "exact") and not self.continues:
-            remedy = "left out, or mode='fusion'"
-            if self.mode == "scores":
-                remedy += ", or start='driven'"
-            require(False, given[0], getattr(self, given[0]), remedy)
         require(
             not self.continues or self.fits,
             "parameters",
@@ -323,20 +331,12 @@ class FedGES(JoiningStrategy[FedGESRun]):
         )
         if self.score == MIXED:
             require(self.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'")
-            require(not self.discretize, "discretize", self.discretize, f"0 for score='{MIXED}'")
         if self.fusion is not None:
             needed(self.fusion, 1)
-        driven = self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
-        require(
-            not (driven and self.keep == "last"), "keep", self.keep, "'best' for start='driven'"
-        )
+        last = self.drives and self.keep == "last"
+        require(not last, "keep", self.keep, "'best' for start='driven'")
         ahead = self.look_ahead
-        require(
-            ahead is None or (ahead >= 0 and self.chosen_mode != "fusion"),
-            "look_ahead",
-            ahead,
-            "0 or more, in the modes 'scores' and 'exact'",
-        )
+        require(ahead is None or ahead >= 0, "look_ahead", ahead, "0 or more")
         for name in ("max_edges", "max_fused_edges", "max_parents"):
             value = getattr(self, name)
             require(value is None or value >= 1, name, value, "1 or more")
@@ -358,9 +358,10 @@ class FedGES(JoiningStrategy[FedGESRun]):
         """The mode that runs."""
         if self.mode != "auto":
             return self.mode
-        if any(getattr(self, name) is not None for name in OF_FUSION):
-            return "fusion"
-        return "exact" if self.score == MIXED else "scores"
+        if self.score == MIXED:
+            return "exact"
+        given = any(getattr(self, name) is not None for name in OF_FUSION)
+        return "fusion" if given else "scores"
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
@@ -373,9 +374,19 @@ class FedGES(JoiningStrategy[FedGESRun]):
         return self.mode == "scores" and self.start_from == "driven"
 
     @property
+    def drives(self) -> bool:
+        """Whether the sum of the parties' scores chooses among starts, round by round."""
+        return self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the search sees the contingency tables of the pooled rows."""
         return self.chosen_mode == "exact"
+
+    @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges there may be beyond ``max_rounds``: cut points, and one search."""
+        return 1 + (MAX_EXCHANGES if self.discretize else 0)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

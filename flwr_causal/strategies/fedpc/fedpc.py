@@ -29,7 +29,7 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
-from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import (
     CONTRACT,
@@ -39,7 +39,7 @@ from flwr_causal.protocol.fedpc import (
     joints_of,
 )
 from flwr_causal.runtime.connection import Connection
-from flwr_causal.strategies.base import Baselines, CausalStrategy
+from flwr_causal.strategies.base import OF_GRAPHS, Baselines, CausalStrategy
 from flwr_causal.strategies.columns import Aligning, Holders, JoinedMoments, Masking
 from flwr_causal.strategies.cut_points import CutStage
 from flwr_causal.strategies.fedpc.holdings import (
@@ -59,11 +59,11 @@ from flwr_causal.strategies.fedpc.stages import (
     SumsStage,
     joint_components,
 )
-from flwr_causal.strategies.options import MOST, refuse_ignored, require
+from flwr_causal.strategies.options import MOST, Mode, check_modes, only, require
 from flwr_causal.strategies.plausibility import majority_warning
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -141,8 +141,6 @@ class FedPCRun:
     reason : str
         Why the run is over.
     warnings : tuple of str
-    exchanges : int
-        How many there were.
     matched : Matched or None
         Which rows are common, once ids have been compared.
     dependence : Dependence or None
@@ -165,10 +163,83 @@ class FedPCRun:
     model: CircuitModel | None = None
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    exchanges: int = 0
     matched: Matched | None = None
     dependence: Dependence | None = None
     coordinates: Coordinates | None = None
+
+
+def _begins(holds: Callable[[FedPCRun], bool]) -> Callable[[Any], bool]:
+    """Return whether a run may be so: whether it is, once the parties have agreed."""
+    return lambda method: method.started is None or holds(method.started)
+
+
+def _one_pass(method: Any) -> bool:
+    return method.training in ("auto", "one-pass") and _begins(
+        lambda run: not run.sums and run.weights not in COUNTS
+    )(method)
+
+
+def _differing(run: FedPCRun) -> bool:
+    return not run.holdings.presence.all()
+
+
+def _chooses(method: FedPC, run: FedPCRun) -> bool:
+    """Whether options that sums and counts do not have make ``training="auto"`` "one-pass"."""
+    return method.training == "auto" and _differing(run) and not run.sums
+
+
+def _by_counts(run: FedPCRun) -> bool:
+    return run.weights == "counts"
+
+
+OF_ONE_PASS = Mode("training='one-pass'", _one_pass)
+OF_WEIGHTS = Mode(
+    "training='one-pass' of parties with different columns; with the same ones it is 'counts'",
+    lambda method: (
+        _one_pass(method) and (method.weights == "counts" or _begins(_differing)(method))
+    ),
+)
+OF_CLUSTERS = Mode(
+    "training='one-pass' of parties with different columns",
+    lambda method: _one_pass(method) and _begins(_differing)(method),
+)
+OF_PRODUCTS = Mode(
+    "training='one-pass' with weights='counts' of parties with different columns",
+    lambda method: (
+        _one_pass(method)
+        and method.weights in ("auto", "counts")
+        and _begins(lambda run: _differing(run) and _by_counts(run))(method)
+    ),
+)
+OF_EINSUM = Mode("learner='einsum'", lambda method: method.learner == "einsum")
+OF_EINSUM_BY_SUMS = Mode(
+    "learner='einsum' with training='sums'",
+    lambda method: method.learner == "einsum" and method.training != "one-pass",
+)
+OF_COMPONENTS = Mode(
+    "learner='trees', or weights='em'",
+    lambda method: (
+        method.learner in ("auto", "trees", "class-conditional")
+        and _begins(
+            lambda run: run.learner == "trees" or run.weights == "em" or _chooses(method, run)
+        )(method)
+    ),
+)
+OF_A_HEAD = Mode(
+    "learner='class-conditional' or 'trees' with training='sums' of parties that hold the same "
+    "columns and a target",
+    lambda method: (
+        method.learner in ("auto", "class-conditional", "trees")
+        and method.training != "one-pass"
+        and _begins(
+            lambda run: (
+                bool(run.sums and run.target and not _differing(run)) or _chooses(method, run)
+            )
+        )(method)
+    ),
+)
+
+OF_HEAD = Mode(OF_A_HEAD.text, lambda method: method.head is False or OF_A_HEAD.holds(method))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -209,7 +280,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
         decision trees; the last three take numbers with two values for categories. "auto", the
-        default, is class-conditional where all columns but the target are numbers, else trees.
+        default, is class-conditional where all columns but the target are numbers and no value of
+        one is in most rows, else trees.
     weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
@@ -277,10 +349,10 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )
-    weights: Literal["auto", "counts", "classes", "aligned", "em"] = "auto"
-    clusters: int = 8
-    products: int | None = None
-    queries: Literal["federated", "central"] = "federated"
+    weights: Literal["auto", "counts", "classes", "aligned", "em"] = only(OF_WEIGHTS, "auto")
+    clusters: int = only(OF_CLUSTERS, 8)
+    products: int | None = only(OF_PRODUCTS, None)
+    queries: Literal["federated", "central"] = only(OF_ONE_PASS, "federated")
     bins: int | None = None
     minimum_count: int = 2
     trained: str = ""
@@ -293,11 +365,18 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     columns_differ: bool = field(default=False, init=False, repr=False)
 
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        **dict.fromkeys(("replicates", "leave_one_out"), OF_GRAPHS),
+        **dict.fromkeys(("depth", "replicas", "sums", "epochs", "image"), OF_EINSUM),
+        "batches": OF_EINSUM_BY_SUMS,
+        "components": OF_COMPONENTS,
+        "head": OF_HEAD,
+        "decision": OF_A_HEAD,
+    }
+
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        of_graphs = "methods that return a graph"
-        refuse_ignored(self, {"replicates": of_graphs, "leave_one_out": of_graphs})
         _ = self.image_shape
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):
@@ -318,6 +397,12 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         require(self.precision == "float64", "precision", self.precision, "'float64'")
         whole = self.fraction_train == 1
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
+
+    @property
+    def started(self) -> FedPCRun | None:
+        """The run before its first exchange; None before the parties have agreed."""
+        found: FedPCRun | None = vars(self).get("_start")
+        return found
 
     @property
     def pools_rows(self) -> bool:
@@ -410,7 +495,14 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         }
 
     def init(self, agreement: Agreement) -> FedPCRun:
-        """Start with the first exchange that follows from the options."""
+        """Start with the first exchange that follows from the options.
+
+        Raises
+        ------
+        ConfigError
+            For an option that has no effect on what the parties' tables make of ``"auto"``.
+        """
+        check_modes(self)
         return self._start
 
     def finished(self, state: FedPCRun) -> str | None:
@@ -436,13 +528,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
 
     def close(self, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
         """Go on to what follows from the replies."""
-        state, info = _after(self, replace(state, exchanges=state.exchanges + 1), replies)
-        if state.stage is not None and state.exchanges >= self.max_rounds:
-            raise FederationError(
-                f"All of the {self.max_rounds} exchanges were used before the circuit was "
-                "complete: raise max_rounds."
-            )
-        return state, info
+        return _after(self, state, replies)
 
     def num_rows(self, state: FedPCRun) -> int | None:
         """Return the number of different ids, where ids were compared."""
@@ -483,7 +569,16 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             "one name if they are the same"
             for one, other in state.holdings.similar_names()
         ]
-        return [*alike, *state.warnings]
+        spread: tuple[str, ...] = ()
+        if state.holdings.sharing and state.learner != "trees":
+            columns = ", ".join(map(repr, state.holdings.sharing))
+            spread = (
+                f"most rows have one value of {columns}, and learner={state.learner!r} spreads it "
+                "over the numbers beside it: its samples do not hold the value, and its "
+                "log-likelihood is that of a narrow density. learner='trees' gives it an interval "
+                "of its own",
+            )
+        return [*alike, *spread, *state.warnings]
 
 
 def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> FedPCRun:
@@ -503,8 +598,7 @@ def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     weights, why = _weights(method, holdings, sums, target), ""
     if counts and not sums:
         learner, weights = "trees", counts
-        numbers = is_continuous(agreement, target) and not holdings.missing.any()
-        why = _why(method, "of learner='trees'" if numbers else "not all columns are numbers")
+        why = _why(method, _reason_of_trees(agreement, holdings, target))
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
     state = FedPCRun(
@@ -555,8 +649,9 @@ def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, 
             return replace(state, stage=step.stage), step.info
         numbers = state.agreement.continuous
         cuts = dict(zip(numbers, step.cuts, strict=True))
-        ends = dict(zip(numbers, step.ends, strict=True))
-        domain = with_intervals(state.domain, cuts, ends, state.holdings.lacking)
+        inside = dict(zip(numbers, step.inside, strict=True))
+        whole, lacking = state.agreement.whole, state.holdings.lacking
+        domain = with_intervals(state.domain, cuts, inside, whole, lacking)
         return _begun(method, replace(state, domain=domain)), step.info
     if isinstance(stage, SumsStage):
         return _after_sums(method, state, *stage.close(replies))
@@ -592,7 +687,9 @@ def _after_sums(
         if state.dependence is not None:
             assert isinstance(following, ClassConditionalTrained)
             following = with_dependence(following, state.dependence)
-        complete = _complete(state, following.model(state.domain))
+        model = following.model(state.domain)
+        warnings = (*state.warnings, *following.warnings(model))
+        complete = _complete(replace(state, warnings=warnings), model)
         if isinstance(following, TrainedWithHead) and following.choice_of_head is not None:
             chosen = following.choice_of_head
             info = info | asdict(chosen) | {"pays": int(chosen.pays)}
@@ -620,6 +717,8 @@ def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
 def _training(method: FedPC, state: FedPCRun) -> FedPCRun:
     """Return the run at the first exchange of the training."""
     if not state.sums:
+        if state.weights == "counts":
+            state = replace(state, warnings=(*state.warnings, *_lost_by_counts(method, state)))
         common = None
         if state.weights in ALIGNED_WEIGHTS:
             assert state.matched is not None
@@ -876,6 +975,33 @@ def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> l
     ]
 
 
+def _lost_by_counts(method: FedPC, state: FedPCRun) -> list[str]:
+    """Return warnings of what combinations by numbers of rows alone cannot express."""
+    holdings, found = state.holdings, []
+    if method.weights == "counts" and holdings.apart.any():
+        found.append(
+            "weights='counts' combines clusters of different parties at random: the dependence "
+            f"between their columns is lost ({holdings.columns_apart()}). training='sums' or "
+            "'triples', or another value of weights, keeps it or more of it"
+        )
+    if state.target and len(holdings.holders(state.target)) > 1 and not holdings.presence.all():
+        held = holdings.presence.T
+        own = held[holdings.names.index(state.target)]
+        beside = [
+            repr(name)
+            for name, other in zip(holdings.names, held, strict=True)
+            if (other == own).all() and name != state.target
+        ]
+        seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
+        found.append(
+            f"weights='counts' makes {state.target!r}, which several parties hold, independent of "
+            f"columns that other parties hold: the class is predicted {seen}. Take "
+            "training='sums', weights='classes' where all parties hold the class, or "
+            "weights='aligned' with ids"
+        )
+    return found
+
+
 def _lost(state: FedPCRun, problem: str) -> str:
     """Return the warning that nothing is known of the dependence between some columns."""
     given = []
@@ -951,8 +1077,8 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
         return method.learner
     if method.training in COUNTS:
         return "trees"
-    complete = not holdings.missing.any()
-    return "class-conditional" if is_continuous(agreement, target) and complete else "trees"
+    numbers = is_continuous(agreement, target) and not holdings.missing.any()
+    return "class-conditional" if numbers and not holdings.sharing else "trees"
 
 
 def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
@@ -1003,12 +1129,21 @@ def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target:
     # Numbers are cut later, into as many intervals or fewer.
     numbers = {one.name for one in domain.variables if not one.num_states}
     cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
-    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), holdings.lacking)
+    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
     within = target if target and holdings.all_hold(target) else None
     single = len(owners(_plan_of_trees(method, domain, within), None))
     rows = max(*agreement.rows.values(), 1)
     room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
     return min(max(room - single, 0), MOST_MARKS)
+
+
+def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> str:
+    """Return why trees are learned."""
+    if not is_continuous(agreement, target) or holdings.missing.any():
+        return "not all columns are numbers"
+    if holdings.sharing:
+        return f"most rows have one value of {', '.join(map(repr, holdings.sharing))}"
+    return "of learner='trees'"
 
 
 def _why(method: FedPC, reason: str) -> str:

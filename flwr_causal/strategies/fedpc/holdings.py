@@ -44,6 +44,9 @@ class Holdings:
         How many rows have a value.
     missing : ndarray of bool, shape (columns,)
         Whether a holder of the column lacks values in rows that are kept.
+    shared : ndarray of bool, shape (columns,)
+        Whether in parties of most rows of the column more than half of the rows have one value; not
+        known, and False, in secure sums.
     ids : bool
         Whether all parties have ids by which their rows can be aligned.
     """
@@ -53,6 +56,7 @@ class Holdings:
     presence: BoolArray
     present: IntArray
     missing: BoolArray
+    shared: BoolArray
     ids: bool
 
     @classmethod
@@ -68,6 +72,7 @@ class Holdings:
         presence = np.zeros(shape, dtype=np.bool_)
         present = np.zeros(shape, dtype=np.int64)
         lacking = np.zeros(shape, dtype=np.bool_)
+        repeated = np.zeros(shape, dtype=np.bool_)
         for party, report in enumerate(reports.values()):
             by_name = {column.name: column for column in report.columns}
             for j, name in enumerate(agreement.names):
@@ -77,17 +82,21 @@ class Holdings:
                     holes = 0 if report.dropped_rows else by_name[name].missing
                     present[party, j] = report.rows - holes
                     lacking[party, j] = holes > 0
+                    repeated[party, j] = by_name[name].repeated
         ids = all(report.has_ids for report in reports.values())
         if ids and not presence.all():
             check_ids(reports)
         missing = np.asarray(lacking.any(axis=0))
-        return cls(tuple(reports), agreement.names, presence, present, missing, ids)
+        shared = 2 * (present * repeated).sum(axis=0) > present.sum(axis=0)
+        return cls(tuple(reports), agreement.names, presence, present, missing, shared, ids)
 
     def of_columns(self, names: tuple[str, ...]) -> Holdings:
         """Return who holds these columns, which are some of them."""
         kept = [self.names.index(name) for name in names]
-        present, missing = self.present[:, kept], self.missing[kept]
-        return Holdings(self.parties, names, self.presence[:, kept], present, missing, self.ids)
+        by_party = (self.presence[:, kept], self.present[:, kept])
+        return Holdings(
+            self.parties, names, *by_party, self.missing[kept], self.shared[kept], self.ids
+        )
 
     @property
     def setting(self) -> Setting:
@@ -141,6 +150,11 @@ class Holdings:
             for one, other in combinations(group, 2)
             if not (self.presence[:, one] & self.presence[:, other]).any()
         ]
+
+    @property
+    def sharing(self) -> tuple[str, ...]:
+        """The columns of which most rows have one value."""
+        return tuple(name for name, one in zip(self.names, self.shared, strict=True) if one)
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -200,7 +214,8 @@ def domain_of(agreement: Agreement, target: str, missing: BoolArray, *, fewest: 
 def with_intervals(
     domain: Domain,
     cuts: Mapping[str, NDArray[np.float64]],
-    ends: Mapping[str, tuple[float, float] | None],
+    inside: Mapping[str, tuple[tuple[float, float], ...] | None],
+    whole: Iterable[str],
     missing: Iterable[str],
 ) -> Domain:
     """Return the domain in which some numbers are only seen by their interval.
@@ -210,16 +225,19 @@ def with_intervals(
     domain : Domain
     cuts : mapping of str to ndarray
         The ascending cut points of each of these numbers.
-    ends : mapping of str to (float, float) or None
-        How far the outermost intervals reach.
+    inside : mapping of str to tuple of (float, float), or None
+        Mean and standard deviation of the numbers in each interval, where they are known.
+    whole : iterable of str
+        Those that hold whole numbers only.
     missing : iterable of str
         Variables of which a missing value is an interval of its own.
     """
-    lacking = set(missing)
+    lacking, counts = set(missing), set(whole)
     variables = tuple(
         one._replace(
             edges=tuple(cuts[one.name].tolist()),
-            ends=ends[one.name],
+            inside=inside[one.name],
+            whole=one.name in counts,
             missing_state=one.name in lacking,
         )
         if one.name in cuts

@@ -50,13 +50,31 @@ def test_a_frame_says_which_columns_are_categories():
         Domain.from_frame(frame, categorical=["nothing"])
 
 
-def test_open_intervals_reach_to_the_ends():
-    domain = Domain((Variable("x", edges=(0.0, 1.0), ends=(-4.0, 1.5)),))
-    assert domain.decode(np.arange(3.0)[:, None])["x"].tolist() == [-2.0, 0.5, 1.25]
-    drawn = domain.decode(np.zeros((500, 1)), rng=np.random.default_rng(0))["x"]
-    assert -4 <= drawn.min() < -3.9
-    assert -0.1 < drawn.max() <= 0
+def test_numbers_inside_of_intervals_are_drawn_as_they_are_known():
+    known = ((-2.0, 2.0), (0.25, 0.0), (0.75, 0.5 / 12**0.5), (4.0, 3.0))
+    domain = Domain((Variable("x", edges=(0.0, 0.5, 1.0), inside=known),))
+    means = domain.decode(np.arange(4.0)[:, None])["x"].to_numpy()
+    np.testing.assert_array_equal(means, [-2.0, 0.25, 0.75, 4.0])
+    values = np.repeat(np.arange(4.0), 20_000)[:, None]
+    drawn = domain.decode(values, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(domain.encode(drawn), values)
+    for number, (mean, deviation) in zip(np.split(drawn["x"].to_numpy(), 4), known, strict=True):
+        assert number.mean() == pytest.approx(mean, abs=0.1 * deviation)
+        assert number.std() == pytest.approx(deviation, rel=0.1)
     assert Domain.from_plain(json.loads(json.dumps(domain.to_plain()))) == domain
+
+
+def test_whole_numbers_are_drawn_as_such():
+    known = ((0.0, 0.0), (2.5, (15 / 12) ** 0.5), (9.0, 4.0))
+    domain = Domain((Variable("x", edges=(0.0, 4.0), inside=known, whole=True),))
+    values = np.repeat(np.arange(3.0), 20_000)[:, None]
+    drawn = domain.decode(values, rng=np.random.default_rng(0))["x"].to_numpy().reshape(3, -1)
+    assert (drawn == np.rint(drawn)).all()
+    assert set(drawn[0]) == {0.0}
+    assert np.bincount(drawn[1].astype(int), minlength=5)[1:] == pytest.approx([5000] * 4, rel=0.1)
+    assert drawn[2].min() == 5.0
+    assert drawn[2].mean() == pytest.approx(9.0, abs=0.1)
+    assert drawn[2].std() == pytest.approx(4.0, rel=0.1)
 
 
 def test_columns_are_found_by_name_and_some_may_be_left_out():
@@ -107,7 +125,11 @@ def test_intervals_keep_given_numbers_and_have_moments():
     shares = np.array([0.1, 0.3, 0.4]) / 0.8
     middles = np.array([-0.5, 0.5, 1.5])
     assert mean[0] == pytest.approx(shares @ middles)
-    assert variance[0] == pytest.approx(shares @ middles**2 - (shares @ middles) ** 2)
+    # Numbers are evenly distributed in an interval.
+    squares = middles**2 + 1 / 12
+    assert variance[0] == pytest.approx(shares @ squares - (shares @ middles) ** 2)
+    # A given value is its own mean.
+    np.testing.assert_array_equal(circuit.moments("x", frame), [[0.37], [0.0]])
 
 
 def test_plain_domains_come_back():
@@ -131,8 +153,10 @@ def test_plain_domains_come_back():
         ((Variable("a", edges=(1.0, 0.0)),), "ascend"),
         ((Variable("a", edges=(np.inf,)),), "finite"),
         ((Variable("a", missing_state=True),), "no state for missing"),
-        ((Variable("a", edges=(0.0, 1.0), ends=(-1.0, 1.0)),), "outside of the edges"),
-        ((Variable("a", ends=(-1.0, 1.0)),), "outside of the edges"),
+        ((Variable("a", edges=(0.0,), inside=((-1.0, 1.0), (-2.0, 1.0))),), "in their intervals"),
+        ((Variable("a", edges=(0.0,), inside=((-1.0, 1.0), (2.0, -1.0))),), "in their intervals"),
+        ((Variable("a", edges=(0.0,), inside=((-1.0, 1.0),)),), "of each interval"),
+        ((Variable("a", inside=((-1.0, 1.0),)),), "of each interval"),
     ],
 )
 def test_wrong_variables_are_named(variables, message):

@@ -10,9 +10,10 @@ from flwr_causal.core.discrete.cut_points import (
     TOLERANCE,
     count_up_to,
     cut_points,
-    ends,
     finished,
     init,
+    inside,
+    second_search,
     step,
     thresholds,
 )
@@ -292,8 +293,6 @@ def test_what_cannot_be_is_refused():
 
 def test_a_value_that_many_rows_share_gets_a_bin_apart():
     """Nine of ten rows are 0: the others get bins of their own, as even as without these."""
-    from flwr_causal.core.discrete.cut_points import second_search
-
     rng = np.random.default_rng(0)
     gains = np.where(rng.random(20000) < 0.9, 0.0, np.exp(rng.normal(5, 1, 20000)))
     debts = np.where(rng.random(20000) < 0.6, 7.5, rng.normal(7, 2, 20000))
@@ -320,49 +319,124 @@ def test_a_value_that_many_rows_share_gets_a_bin_apart():
     assert bins[2].max() < 1.1 * bins[2].mean()
 
 
-def ends_of(values, num_bins=16, whole=False):
-    state, cuts = one_column(values, num_bins, whole)
-    return cuts, ends(state, np.array([values.mean()]), np.array([values.var()]))[0]
+def apart(values, num_bins=16, whole=False, parts=1):
+    """The cut points of one column with shared values apart, and what is inside of the bins."""
+    tables = np.array_split(np.asarray(values, dtype=np.float64)[:, None], parts)
+    n = sum(map(len, tables))
+    mean = sum(table.sum(axis=0) for table in tables) / n
+    variance = sum(((table - mean) ** 2).sum(axis=0) for table in tables) / n
+
+    def searched(state):
+        while not finished(state):
+            asked = thresholds(state)
+            assert (np.diff(asked, axis=1) >= 0).all()
+            state = step(state, sum(count_up_to(table, asked) for table in tables))
+        return state
+
+    state = searched(init(mean, variance, num_bins, n, np.array([whole]), apart=True))
+    again = second_search(state)
+    state = state if again is None else searched(again)
+    return cut_points(state)[0], inside(state, mean, variance)[0]
+
+
+def shares_of(values, cuts):
+    return np.bincount(np.searchsorted(cuts, values), minlength=len(cuts) + 1) / len(values)
 
 
 @pytest.mark.parametrize("turned", [1, -1])
 @pytest.mark.parametrize(
     ("draw", "within"),
-    [("normal", 0.02), ("exponential", 0.04), ("uniform", 0.012), ("laplace", 0.08)],
+    [("normal", 0.02), ("exponential", 0.045), ("uniform", 0.012), ("laplace", 0.08)],
 )
 @pytest.mark.parametrize("num_bins", [8, 16, 32])
-def test_middles_of_the_outermost_bins_are_means_of_their_rows(draw, within, turned, num_bins):
+def test_means_of_the_outermost_bins_are_those_of_their_rows(draw, within, turned, num_bins):
     values = turned * getattr(np.random.default_rng(1), draw)(size=30_000)
-    cuts, (low, high) = ends_of(values, num_bins)
+    cuts, known = apart(values, num_bins)
     spread = values.std()
-    assert (low + cuts[0]) / 2 == pytest.approx(
-        values[values <= cuts[0]].mean(), abs=2 * within * spread
-    )
-    assert (cuts[-1] + high) / 2 == pytest.approx(
-        values[values > cuts[-1]].mean(), abs=2 * within * spread
-    )
+    low, high = known[0][0], known[-1][0]
+    assert low == pytest.approx(values[values <= cuts[0]].mean(), abs=2 * within * spread)
+    assert high == pytest.approx(values[values > cuts[-1]].mean(), abs=2 * within * spread)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ends_are_outside_of_the_cut_points_where_there_are_any(kind):
-    cuts, found = ends_of(sample(kind))
-    assert found is None or found[0] < cuts[0] <= cuts[-1] < found[1]
-    if kind in ("cauchy", "pareto", "outlier"):  # the variance is that of far outliers
-        assert found is None
+IMPUTED = 29.69911764705882
+GROUPS = np.random.default_rng(0).integers(0, 3, 3000)
 
 
-def test_ends_follow_from_the_split_of_no_row():
-    values = sample("lognormal")[:, None]
-    found = []
-    for parts in ([values], [values[:7], values[7:900], values[900:]]):
-        state, _ = agree_on(parts, 16)
-        mean = sum(part.sum(axis=0) for part in parts) / len(values)
-        square = sum(((part - mean) ** 2).sum(axis=0) for part in parts) / len(values)
-        found.append(ends(state, mean, square))
-    assert found[0] == found[1]
+def with_shared(value, share, rng, others):
+    return np.where(rng.random(3000) < share, value, others)
 
 
-def test_whole_numbers_and_constants_have_no_ends():
-    rng = np.random.default_rng(0)
-    assert ends_of(rng.poisson(20, 500).astype(float), whole=True)[1] is None
-    assert ends_of(np.full(50, 3.0))[1] is None
+#: Kind -> values, whether they are whole, and the values that many rows share.
+SHARED = {
+    "zero inflated": lambda r: (with_shared(0.0, 0.6, r, r.exponential(100, 3000)), False, [0.0]),
+    "whole": lambda r: (with_shared(0, 0.6, r, r.integers(1, 900, 3000)), True, [0.0]),
+    "largest": lambda r: (with_shared(5.0, 0.4, r, -r.exponential(1, 3000)), False, [5.0]),
+    "imputed": lambda r: (
+        with_shared(29.699117647058, 0.2, r, r.normal(30, 13, 3000)),
+        False,
+        [29.699117647058],
+    ),
+    "three groups": lambda r: (
+        np.where(GROUPS == 0, 1 / 3, np.where(GROUPS == 1, r.normal(size=3000), -np.pi)),
+        False,
+        [-np.pi, 1 / 3],
+    ),
+    "two values": lambda r: (with_shared(1 / 3, 0.5, r, 1 / 7), False, [1 / 7, 1 / 3]),
+    "far": lambda r: (1e8 + with_shared(0.0, 0.6, r, r.exponential(1, 3000)), False, [1e8]),
+    "nearly all": lambda r: (with_shared(7.3, 0.98, r, r.normal(size=3000)), False, [7.3]),
+    "capped": lambda r: (np.minimum(r.exponential(1, 3000), 1.5), False, [1.5]),
+}
+
+
+@pytest.mark.parametrize("num_bins", [16, 32])
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_value_that_many_rows_share_is_the_only_one_of_its_bin(kind, num_bins):
+    values, whole, shared = SHARED[kind](np.random.default_rng(3))
+    cuts, known = apart(values, num_bins, whole)
+    shares = shares_of(values, cuts)
+    assert (shares > 0).all()
+    for value in shared:
+        k = [mean for mean, _ in known].index(value)  # exactly
+        assert known[k][1] == 0
+        assert shares[k] == pytest.approx((values == value).mean(), abs=1e-12)
+
+
+MOMENTS = {**SHARED, **{k: lambda r, k=k: (sample(k, 3000), False, []) for k in KINDS}}
+MOMENTS["counts"] = lambda r: (r.poisson(20, 3000), True, [])
+MOMENTS["few counts"] = lambda r: (r.poisson(2, 3000), True, [])
+MOMENTS["rounded"] = lambda r: (np.round(r.normal(size=3000), 1), False, [])
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_bins_have_the_mean_and_variance_of_the_column(kind):
+    values, whole, _ = MOMENTS[kind](np.random.default_rng(3))
+    cuts, known = apart(values, 16, whole)
+    shares, (means, deviations) = shares_of(values, cuts), np.array(known).T
+    mean = shares @ means
+    variance = shares @ (deviations**2 + (means - mean) ** 2)
+    # Where both outermost bins hold one value, the bins between them cannot make up for it.
+    assert mean == pytest.approx(values.mean(), abs=0.03 * values.std())
+    assert variance == pytest.approx(values.var(), rel=0.05)
+    bounds = np.concatenate(([-np.inf], cuts, [np.inf]))
+    assert (bounds[:-1] < means).all()
+    assert (means <= bounds[1:]).all()
+
+
+@pytest.mark.parametrize("kind", ["zero inflated", "three groups", "lognormal", "counts"])
+def test_shared_values_follow_from_the_split_of_no_row(kind):
+    values, whole, _ = MOMENTS[kind](np.random.default_rng(3))
+    (cuts, known), (others, again) = (apart(values, 16, whole, parts) for parts in (1, 7))
+    np.testing.assert_array_equal(cuts, others)
+    assert known == again
+
+
+def test_what_few_rows_share_is_not_pinned_down():
+    values = np.append(np.random.default_rng(0).normal(size=40), [np.pi] * 4)
+    _, known = apart(values)
+    assert all(deviation > 0 for _, deviation in known)
+
+
+def test_a_constant_has_no_cut_and_its_own_mean():
+    cuts, known = apart(np.full(50, 3.0))
+    assert cuts.shape == (0,)
+    assert known == ((3.0, 0.0),)

@@ -80,6 +80,8 @@ VARIANCES = (1e-3, float("inf"))
 NOTHING = 1e-9
 #: The last step, as a share of the first.
 LAST_STEP = 0.01
+#: The most that a probability of a state may differ from its share of the rows without a warning.
+MOST_MISSED = 0.05
 #: Concentration of the random probabilities of states with which a unit starts, about their shares
 #: in all rows.
 CONCENTRATION = 4.0
@@ -406,7 +408,9 @@ class Scale(ScaleStep):
         )
         layout = layout_of(plan, regions, shift, scale)
         parameters = first_parameters(layout, options, plan.seed, summed["states"])
-        return EStep(plan, regions, shift, scale, parameters, float(summed["rows"][0]), 0, ())
+        states = summed["states"]
+        known = (plan, regions, shift, scale, states, parameters)
+        return EStep(*known, float(summed["rows"][0]), 0, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,6 +424,8 @@ class Known:
         Columns of each leaf region, see `random_regions`.
     shift, scale : ndarray of float, shape (d,)
         Numbers are standardised as ``(x - shift) / scale``.
+    states : ndarray of float, shape (states,)
+        Rows of each state of each category, one category after the other.
     parameters : dict of arrays
         Fields of `TensorParameters` as `plain_arrays` writes them.
     """
@@ -428,7 +434,15 @@ class Known:
     regions: IntArray
     shift: FloatArray
     scale: FloatArray
+    states: FloatArray
     parameters: Arrays
+
+    @property
+    def shares(self) -> dict[int, FloatArray]:
+        """The share of the rows in each state of each category that rows have, by column."""
+        numbers = np.array(self.plan.num_states)
+        own = np.split(self.states, np.cumsum(numbers)[:-1])
+        return {j: rows / rows.sum() for j, rows in enumerate(own) if rows.any()}
 
     @property
     def layout(self) -> TensorLayout:
@@ -442,7 +456,7 @@ class EStep(Known, Step):
 
     Parameters
     ----------
-    plan, regions, shift, scale, parameters
+    plan, regions, shift, scale, states, parameters
         See `Known`.
     rows : float
         Number of rows of all parties.
@@ -562,24 +576,37 @@ class EStep(Known, Step):
                 parameters_from(layout, parameters),
                 counts,
                 rows,
-                self.step_size,
+                self.step_size(rows),
                 options.smoothing / self.rows,
                 options.variances,
             )
             parameters = plain_arrays(made._asdict())
             likelihoods = (*likelihoods, float(summed["log_densities"][0]) / rows)
-        known = (self.plan, self.regions, self.shift, self.scale, parameters)
+        known = (self.plan, self.regions, self.shift, self.scale, self.states)
         if self.done + 1 == options.epochs * options.batches:
-            return EinsumTrained(*known, likelihoods)
-        return EStep(*known, self.rows, self.done + 1, likelihoods)
+            return EinsumTrained(*known, self._with_class_shares(parameters), likelihoods)
+        return EStep(*known, parameters, self.rows, self.done + 1, likelihoods)
 
-    @property
-    def step_size(self) -> float:
-        """Step of the next M-step; 1, EM itself, with one batch."""
+    def _with_class_shares(self, parameters: Arrays) -> Arrays:
+        """Return the parameters with the classes' shares of all rows, which batches only near."""
+        if self.plan.target not in self.shares:
+            return parameters
+        root, smoothing = parameters["root"], self.plan.learner.smoothing / self.rows
+        shares = self.shares[self.plan.target] + smoothing / len(root)
+        made = root / root.sum(axis=1, keepdims=True) * shares[:, None]
+        return parameters | {"root": made / made.sum()}
+
+    def step_size(self, rows: float) -> float:
+        """Return the step of the next M-step, of a batch of so many rows; 1, EM, with one batch.
+
+        Equal rows are in one batch, and batches may therefore differ in size. A batch has the share
+        of as many steps as it has rows in mean batches, so that every row counts equally.
+        """
         options = self.plan.learner
         if options.batches == 1:
             return 1.0
-        return cooled(options.step, self.done / (options.epochs * options.batches))
+        step = cooled(options.step, self.done / (options.epochs * options.batches))
+        return float(1.0 - (1.0 - step) ** (rows * options.batches / self.rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -588,7 +615,7 @@ class EinsumTrained(Known, Trained):
 
     Parameters
     ----------
-    plan, regions, shift, scale, parameters
+    plan, regions, shift, scale, states, parameters
         See `Known`.
     log_likelihoods : tuple of float
         As in `EStep`.
@@ -601,6 +628,23 @@ class EinsumTrained(Known, Trained):
         layout = self.layout
         leaf = TensorLeaf.of(layout, parameters_from(layout, self.parameters))
         return CircuitModel(Circuit(domain, leaf), self.plan.learner.target)
+
+    def warnings(self, model: CircuitModel) -> tuple[str, ...]:
+        """Return which categories have other shares in the circuit than in the rows."""
+        nothing = np.full((1, len(self.plan.names)), np.nan)
+        missed = [
+            f"{self.plan.names[j]!r} (by up to {far:.2f})"
+            for j, shares in self.shares.items()
+            if (far := np.abs(model.density.state_probabilities(nothing, j) - shares).max())
+            > MOST_MISSED
+        ]
+        if not missed:
+            return ()
+        return (
+            "states have other probabilities in the circuit than shares of the rows, in columns "
+            f"{', '.join(missed)}: the circuit is not trained to the end. Raise epochs, lower "
+            "batches, or take learner='trees'",
+        )
 
 
 def layout_of(plan: Plan, regions: IntArray, shift: FloatArray, scale: FloatArray) -> TensorLayout:

@@ -256,6 +256,10 @@ class Trained(ABC):
     def model(self, domain: Domain) -> CircuitModel:
         """Return the circuit, and the posterior that predicts the class."""
 
+    def warnings(self, model: CircuitModel) -> tuple[str, ...]:
+        """Return what does not fit the rows in the circuit that `model` returned."""
+        return ()
+
 
 State = Step | Trained
 

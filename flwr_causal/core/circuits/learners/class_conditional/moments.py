@@ -33,6 +33,7 @@ from scipy.special import logsumexp
 from flwr_causal.core.circuits.leaves.elliptical import (
     squared_norms,
     standard_log_density,
+    transformed_moments,
     whitened,
 )
 from flwr_causal.core.circuits.leaves.yeo_johnson import expm1_over, of_signed_log, signed_log
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
 # Least ratio of a transformed column's standard deviation to its values: with a smaller one the
@@ -53,6 +54,10 @@ LEAST_RELATIVE_SLOPE = 1e-9
 # Bound at which transformed values are clipped, so that the sums of squares that are sent are
 # finite. A power under which a value reaches it is not chosen.
 LARGEST = 1e140
+# A power is not chosen if normal distributions of the transformed column miss the column's mean by
+# more than this share of its standard deviation, or have more than so many times its variance: of
+# columns in which many rows share a value, the likeliest transform has too long a tail.
+MISSED_MEAN, MOST_VARIANCE = 0.1, 2.0
 # Rows transformed at once with all powers.
 POWER_ROWS = 4096
 
@@ -165,6 +170,7 @@ def choose_powers(
     sums: FloatArray,
     middle: FloatArray,
     powers: FloatArray,
+    reach: FloatArray | None = None,
 ) -> IntArray:
     """Return the power with the largest likelihood for every column.
 
@@ -179,6 +185,9 @@ def choose_powers(
     middle : ndarray of float, shape (d,)
         As in `power_sums`.
     powers : ndarray of float, shape (p,)
+    reach : ndarray of float, shape (d,), optional
+        As in `power_sums`. If it is given, powers that miss a column's mean or variance are not
+        chosen.
 
     Returns
     -------
@@ -202,8 +211,42 @@ def choose_powers(
     usable = np.isfinite(likelihood) & bounded & precise & (total > 0)
     # If no power is usable: the one nearest to the identity.
     identity = int(np.abs(powers - 1.0).argmin())
-    best = first_largest(np.where(usable, likelihood, -np.inf), axis=0)
-    return np.where(usable.any(axis=0), best, identity)
+    for _ in powers:
+        best = first_largest(np.where(usable, likelihood, -np.inf), axis=0)
+        chosen = np.where(usable.any(axis=0), best, identity)
+        if reach is None or powers[identity] != 1.0:
+            break
+        missed = _misses(counts, sums, middle, powers, reach, chosen) & (chosen != identity)
+        if not missed.any():
+            break
+        usable[chosen[missed], missed] = False
+    return chosen
+
+
+def _misses(
+    counts: FloatArray,
+    sums: FloatArray,
+    middle: FloatArray,
+    powers: FloatArray,
+    reach: FloatArray,
+    chosen: IntArray,
+) -> BoolArray:
+    """Return whether normal leaves with these powers miss mean or variance of each column, (d,)."""
+    there = counts > 0
+    shares = counts[there] / counts.sum()
+    columns, identity = np.arange(len(chosen)), int(np.flatnonzero(powers == 1.0)[0])
+    first, second = np.moveaxis(sums[there] / counts[there, None, None, None], 1, 0)
+    mean = shares @ first[:, identity]
+    variance = np.maximum(shares @ second[:, identity] - mean**2, 0.0)
+    own, start = powers[chosen], signed_log(middle)
+    slope = np.exp((own - 1.0) * start)
+    means, squares = first[:, chosen, columns], second[:, chosen, columns]
+    deviations = np.sqrt(np.maximum(squares - means**2, FLOOR))
+    at = of_signed_log(start, own) + slope * means
+    centres, squares = transformed_moments(at, slope * deviations, np.inf, own, reach)
+    centre = shares @ centres
+    off = np.abs(centre - middle - mean) > MISSED_MEAN * np.sqrt(variance)
+    return np.asarray(off | (shares @ squares - centre**2 > MOST_VARIANCE * variance))
 
 
 # Added to variances, in units of the columns' variance, as a column may be constant in a class.

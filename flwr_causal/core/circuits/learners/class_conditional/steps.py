@@ -526,9 +526,10 @@ class Powers(Scaled, Step):
         """Return the exchange of moments, with the chosen powers and the means under them."""
         counts, known = self.counts, self.coordinates
         grid = np.array(self.plan.learner.powers)
-        chosen = choose_powers(counts, summed["logs"], summed["powers"], known.middle, grid)
+        sums = summed["powers"]
+        chosen = choose_powers(counts, summed["logs"], sums, known.middle, grid, known.reach)
         first, second = np.moveaxis(
-            np.take_along_axis(summed["powers"], chosen[None, None, None], axis=2)[:, :, 0], 1, 0
+            np.take_along_axis(sums, chosen[None, None, None], axis=2)[:, :, 0], 1, 0
         )
         center = first.sum(axis=0) / counts.sum()
         variance = second.sum(axis=0) / counts.sum() - center**2

@@ -1,0 +1,282 @@
+"""Every option of every method, in every mode: a value changes the run, or is refused by name."""
+
+import re
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+from method_modes import MODES, NETWORKS
+
+from flwr_causal import ConfigError
+from flwr_causal.app.methods import METHODS, find
+from flwr_causal.errors import CausalError
+from flwr_causal.protocol import records
+from flwr_causal.strategies.options import modes_of, option_types, public_names
+from flwr_causal.testing.subject import Subject
+
+#: By option, values of which one at least is not the default. What is not in this table is below.
+VALUES = {
+    "acyclic_server": [False],
+    "aggregation": ["median"],
+    "averaging": ["layers", "norms"],
+    "batches": [3],
+    "bins": [5],
+    "candidates": [1],
+    "center": ["party", "global", "series"],
+    "clusters": [2],
+    "components": [2],
+    "decision": ["macro-f1"],
+    "depth": [1],
+    "discretize": [4],
+    "early_stop": [False],
+    "epochs": [2],
+    "epsilon": [1.0],
+    "equivalent_sample_size": [50.0],
+    "evidence_rows": [20],
+    "fraction_train": [0.7],
+    "fusion": ["union", 1.0],
+    "groups": ["auto"],
+    "head": [False, True],
+    "hidden": [3],
+    "inner_steps": [1],
+    "instantaneous": [False],
+    "keep": ["last"],
+    "kind": ["additive", "linear", "mlp"],
+    "knowledge": ["forbidden"],
+    "lagged_sparsity": [30.0],
+    "lagged_threshold": [0.0, 2.0],
+    "learner": ["trees", "spn"],
+    "least_effect": [0.9],
+    "leave_one_out": [True],
+    "local_graphs": [True],
+    "look_ahead": [0],
+    "max_edges": [1],
+    "max_fused_edges": [1],
+    "max_parents": [1],
+    "max_rounds": [7, 4, 2, 1],
+    "minimum_count": [7],
+    "mode": ["exact", "scores", "fusion"],
+    "noise": ["equal"],
+    "order": [2, 1, 0],
+    "parameters": [False, True],
+    "patience": [4],
+    "polish": [True],
+    "precision": ["float32"],
+    "products": [2],
+    "proximity": [5.0],
+    "queries": ["central", "federated"],
+    "ranking": ["partial-correlation"],
+    "refine": ["none", "evidence"],
+    "refit": [False, True],
+    "regression": ["ridge"],
+    "replicas": [2],
+    "replicates": [2],
+    "ridge": [3.0],
+    "row_id": ["a"],
+    "schedule": ["paper"],
+    "score": ["bdeu", "bic", "qnml", "equal-variance"],
+    "search": [False, True],
+    "secure_aggregation": [True],
+    "seed": [5],
+    "select_order": [True],
+    "small_counts": ["suppress", "refuse"],
+    "solver": ["dagma", "ges", "order"],
+    "sparsity": [0.9],
+    "standardize": [True],
+    "start_from": ["overwrite", "driven", "fuse"],
+    "sums": [3],
+    "target": ["target"],
+    "threshold": [1.2],
+    "training": ["one-pass", "sums"],
+    "turn": [True],
+    "weights": ["counts", "em", "classes"],
+}
+#: By option, why a value of it need not change a run on these tables.
+REASONS = {
+    **dict.fromkeys(
+        ("round_timeout", "server_timeout", "quorum", "min_available_nodes", "expected_parties"),
+        "of parties and servers that are late or missing, which these runs have none of",
+    ),
+    **dict.fromkeys(("output_dir", "resume"), "files, tested where they are written"),
+    **dict.fromkeys(("trained", "signing_key"), "needs files, tested with them"),
+    **dict.fromkeys(
+        ("delta", "scales", "min_parties"), "belongs to another option, tested with it"
+    ),
+    **dict.fromkeys(("device", "arithmetic", "image"), "of hardware, or of tables of pixels"),
+    "changed_tables": "of tables that change during a run",
+    **dict.fromkeys(
+        (
+            *("missing_values", "constant_columns", "text_columns", "unshared_columns"),
+            *("duplicate_columns", "max_states"),
+        ),
+        "of problems that these tables do not have",
+    ),
+    **dict.fromkeys(
+        (
+            *("series_column", "time_column", "gaps", "phase_column", "perturbed_from"),
+            *("perturbed_to", "interventions", "intervention_column"),
+        ),
+        "of columns that these tables do not have",
+    ),
+}
+#: By option, why an accepted value may change nothing in any mode.
+EVERYWHERE = {
+    "seed": "of random choices, which most modes do not make",
+    "minimum_count": "of few rows, which methods that join columns may have",
+    "small_counts": "of few rows, which methods that know interventions may have",
+    "precision": "of numbers that are not whole",
+    "turn": "the search seldom needs it",
+    "target": "the column of this name is the target in any case",
+}
+CATEGORIES = {"discretize": "the columns are categories"}
+EARLY = "the run ends before"
+ONE_PASS = {
+    "bins": "no column has few whole numbers, and none is cut",
+    "max_rounds": "the run ends before",
+    "head": "False says that there is none, as is so in any case",
+}
+NUMBERS = {"bins": "no column has few whole numbers, and none is cut"}
+#: By mode and option, why an accepted value changes nothing there.
+UNCHANGED = {
+    "admm": {"early_stop": "six rounds are too few to stop early"},
+    "admm interventions": {"early_stop": "six rounds are too few to stop early"},
+    "2dbn": {
+        "early_stop": "six rounds are too few to stop early",
+        "lagged_threshold": "the rows have no lagged effects",
+    },
+    "moments order": {"lagged_threshold": "the rows have no lagged effects"},
+    "fedpc sums": NUMBERS,
+    "fedpc central": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
+    "fedpc one pass": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
+    "fedpc columns": ONE_PASS,
+    "fedpc joint": ONE_PASS,
+    "fedpc pattern": ONE_PASS,
+    "fedpc classes": ONE_PASS,
+    "fedpc targets": ONE_PASS,
+    "lingam": {"max_rounds": EARLY},
+    "lingam order": {
+        "max_rounds": EARLY,
+        "lagged_threshold": "the rows have no lagged effects",
+    },
+    "fedges mixed": {"mode": "it is 'exact' in any case"},
+    "moments ges": {"max_parents": "no variable has more than one"},
+    "fedges scores": CATEGORIES,
+    "fedges scores driven": CATEGORIES
+    | {
+        "parameters": "they are needed in any case",
+        **dict.fromkeys(("fusion", "max_edges"), "all parties have one graph, of few edges"),
+    },
+    "fedges exact": CATEGORIES | {"score": "all scores find one graph"},
+    "fedges fusion": CATEGORIES,
+    "fedges loop": CATEGORIES,
+    "fedges cuts": {"look_ahead": "there are too few columns to search ahead"},
+    "fedcausal": {"evidence_rows": "a party uses 200 rows in any case", "max_rounds": EARLY},
+    "fedcausal interventions": {"evidence_rows": "a party uses 200 rows in any case"},
+    "fedcausal local": {
+        "evidence_rows": "a party uses 200 rows in any case",
+        "max_rounds": EARLY,
+    },
+}
+
+
+def options_of(method):
+    """The options of a method, by the names of their fields."""
+    return set(option_types(find(method).strategy))
+
+
+def test_every_option_is_walked_or_has_a_reason():
+    for method in METHODS:
+        unknown = options_of(method) - VALUES.keys() - REASONS.keys()
+        assert not unknown, f"{method}: give {unknown} a value in VALUES, or a reason in REASONS"
+    known = set.union(*map(options_of, METHODS))
+    assert VALUES.keys() | REASONS.keys() == known
+
+
+def test_modes_are_those_of_options_that_exist():
+    for method in METHODS:
+        assert modes_of(find(method).strategy).keys() <= options_of(method)
+
+
+def plain(value):
+    """Return a part of a result as something that can be compared."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.astype(str).tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    if is_dataclass(value):
+        # Every training of circuits that stay with the parties has a random one.
+        own = [one.name for one in fields(value) if one.name != "fingerprint"]
+        return [plain(getattr(value, name)) for name in own]
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    return type(value).__name__
+
+
+def traces(strategy, parties):
+    """What a run sends, gets and finds; options that are only handed over do not count."""
+    subject = Subject(strategy, parties)
+    run, spy = subject.run()
+    sent = [
+        (records.config_of(asked).get("exchange"), plain(records.arrays_of(asked)))
+        for asked, _ in spy.pairs
+    ]
+    returned = [plain(records.arrays_of(reply.content)) for _, reply in spy.pairs]
+    graph = run.graph
+    found = () if graph is None else (graph.weights, graph.raw_weights, graph.confidence)
+    return {
+        "sent": sent,
+        "returned": returned,
+        "found": [plain(one) for one in found],
+        "result": plain(subject.result(run)),
+        "scores": plain(run.scores),
+        "model": plain(run.model),
+        "reason": run.stop_reason,
+        "warnings": list(run.warnings),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in NETWORKS])
+def test_a_value_changes_the_run_or_is_refused(mode):
+    method, parties, options = MODES[mode]
+    kind = find(method).strategy
+    first = kind(**options)
+    public = public_names(kind)
+    before = traces(first, parties)
+    silent, unnamed = {}, {}
+    for name in sorted(options_of(method) & VALUES.keys()):
+        if name in EVERYWHERE or name in UNCHANGED.get(mode, {}):
+            continue
+        # Of several values one changes the run; others may say what is so in any case.
+        for value in VALUES[name]:
+            if value == getattr(first, name):
+                continue
+            given = {**options}
+            given.pop(public.get(name, name), None)
+            try:
+                after = traces(kind(**{**given, name: knowledge_of(value, parties)}), parties)
+            except ConfigError as error:
+                if not re.search(f"{name}|{public.get(name, name)}", str(error)):
+                    unnamed[name] = str(error)
+                continue
+            except CausalError:  # of these tables
+                continue
+            silent[name] = value
+            if after != before:
+                del silent[name]
+                break
+    assert not silent, f"accepted without an effect: {silent}"
+    assert not unnamed, f"refused by an error that does not name the option: {unnamed}"
+
+
+def knowledge_of(value, parties):
+    """Return background knowledge that forbids effects on and of the first column."""
+    if value != "forbidden":
+        return value
+    from flwr_causal import Knowledge
+
+    arrays = isinstance(parties[0], np.ndarray)
+    first, *others = ("x0", "x1", "x2") if arrays else ("a", "b", "c")
+    return Knowledge(forbidden=[pair for one in others for pair in ((first, one), (one, first))])

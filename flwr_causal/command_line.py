@@ -26,6 +26,7 @@ from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
+from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.pieces import open_table
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
     import click
     import pandas as pd
+
+    from flwr_causal.data.check.report import TableReport
 
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
@@ -192,9 +195,11 @@ def check(
             "missing": column.missing,
             "infinite": column.infinite,
             "constant": column.distinct_one,
+            "far_values": far.get(column.name),
             "copy_of": None if column.copy_of is None else report.names[column.copy_of],
         }
-        for path, report in ((path, describe(open_table(path))) for path in data)
+        for path in data
+        for report, far in [_described(path)]
         for column in report.columns
     ]
     verdicts = {one: _verdict(one, data, option) for one in method or registry.METHODS}
@@ -214,6 +219,14 @@ def check(
                 _wrapped(text, "  ")
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
+
+
+def _described(path: Path) -> tuple[TableReport, dict[str, str]]:
+    """Return the report on a table, and the values far outside all others, by column."""
+    table = open_table(path)
+    report = describe(table)
+    far = far_values(table) if any(column.far for column in report.columns) else {}
+    return report, {name: str(found) for name, found in far.items()}
 
 
 def _verdict(method: str, data: Sequence[Path], option: Sequence[str]) -> dict[str, Any]:

@@ -95,9 +95,7 @@ class FedGESClient(ColumnsClient):
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
         numbers = policy.discretize > 0
-        report = describe(
-            self.table(), policy=policy, sums=numbers, states=True, relations=numbers
-        )
+        report = describe(self.table(), policy=policy, sums=numbers, states=True, relations=numbers)
         return self.with_ids(report)
 
     def count_rows(self) -> int:

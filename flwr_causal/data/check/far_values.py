@@ -37,8 +37,7 @@ MOST_VALUES, MOST_ROWS = 5, 5
 #: How much farther out a code of missing values is than all other values, at least.
 BEYOND = 2.0
 #: A number as codes of missing values are written: nines, with another last digit perhaps, or one
-#: digit repeated; and one of two digits, or of a single one, which counts where it is negative or in
-#: two rows or more.
+#: digit repeated; and those of two digits that count in two rows or more.
 CODE = re.compile(r"-?(?:99+[789]|88{2,}|77{2,}|9{2,}\.9+)|-9{1,2}")
 SHORT_CODE = re.compile(r"9[789]|88|77")
 #: How probable a step to far values is by chance, at most. The index of a tail is estimated from so
@@ -98,30 +97,34 @@ class Ends:
 
     def far(self) -> FarValues | None:
         """Return the values far outside all others; None if there are none."""
-        if len(self._values) < 3:
-            return None
-        distances = np.abs(self._values - np.median(self._middles))
+        distances = np.abs(self._values - np.median(self._middles or [0.0]))
         outward = np.argsort(-distances, kind="stable")
         values, counts, distances = self._values[outward], self._counts[outward], distances[outward]
-        for number in range(min(MOST_VALUES, len(values) - 2), 0, -1):
-            far, rest = values[:number], distances[number:]
-            signed = bool(far.max() < 0 <= values[number:].min())
-            step = float(distances[number - 1] / rest[0]) if rest[0] > 0 else 0.0
-            rows = int(counts[:number].sum())
-            if (signed or step > BEYOND) and _is_code(far, rows):
-                return FarValues(tuple(np.sort(far).tolist()), rows)
-            if step > BEYOND and (number <= 2 or rows <= MOST_ROWS) and _is_beyond_tail(step, rest):
-                return FarValues(tuple(np.sort(far).tolist()), rows)
-        return None
+        negative = values < 0
+        far = negative & (_is_code(values[negative], int(counts[negative].sum())))
+        others = np.flatnonzero(~far)
+        for number in range(min(MOST_VALUES, len(others) - 2), 0, -1):
+            chosen, rest = others[:number], distances[others[number:]]
+            step = float(distances[chosen[-1]] / rest[0]) if rest[0] > 0 else 0.0
+            if step <= BEYOND:
+                continue
+            rows = int(counts[chosen].sum())
+            few = number <= 2 or rows <= MOST_ROWS
+            if _is_code(values[chosen], rows) or (few and _is_beyond_tail(step, rest)):
+                far[chosen] = True
+                break
+        if not far.any() or (~far).sum() < 2:
+            return None
+        return FarValues(tuple(np.sort(values[far]).tolist()), int(counts[far].sum()))
 
 
 def _is_code(values: FloatArray, rows: int) -> bool:
-    """Whether all of these are written as codes of missing values are."""
+    """Whether these are few values, all written as codes of missing values are."""
+    if len(values) > MOST_VALUES:
+        return False
     several = rows >= 2 * len(values)
     written = [f"{value:.15g}" for value in values]
-    return all(
-        CODE.fullmatch(text) or (several and SHORT_CODE.fullmatch(text)) for text in written
-    )
+    return all(CODE.fullmatch(text) or (several and SHORT_CODE.fullmatch(text)) for text in written)
 
 
 def _is_beyond_tail(step: float, rest: FloatArray) -> bool:

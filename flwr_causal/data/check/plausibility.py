@@ -343,7 +343,7 @@ def _far(held: Mapping[str, Holders]) -> dict[str, str]:
     """
     where = {
         name: some(
-            f"{column.far} row{'s' * (column.far != 1)} at {party!r}"
+            f"{column.far} row{'s' * (column.far != 1)} at party {party!r}"
             for party, column in holders.items()
             if column.far and not any(_plain(state) in MISSING for state in column.states)
         )

@@ -134,6 +134,26 @@ def doubts(
     )
 
 
+def own_doubts(party: str, report: TableReport) -> tuple[str, ...]:
+    """Return what is implausible about a table's own values.
+
+    With secure aggregation its report has no numbers by which the server could find it.
+
+    Parameters
+    ----------
+    party : str
+        Its name.
+    report : TableReport
+    """
+    held = columns_of({party: report})
+    dominated, far = _dominated(held), _far(held)
+    return (
+        *_combinations({party: report}, report.names),
+        *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
+        *_far_outside(far),
+    )
+
+
 def doubts_of_total(agreement: Agreement, expected: Expected) -> tuple[str, ...]:
     """Return what is implausible about the columns of parties that withhold their numbers.
 

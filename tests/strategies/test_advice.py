@@ -1,7 +1,7 @@
 """The options that messages propose are accepted together with those of the run that proposes them.
 
-Tables are made to be doubtful in many ways; what warnings and errors then propose, as name=value, is
-set beside the options of the run.
+Tables are made to be doubtful in many ways; what warnings and errors then propose, as name=value,
+is set beside the options of the run.
 """
 
 import ast

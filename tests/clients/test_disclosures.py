@@ -46,6 +46,7 @@ SCHEMA = {
     "dropped-rows": None,
     "has-sums": None,
     **dict.fromkeys(["names", "kinds", "missing", "infinite", "distinct-one", "copy-of"], D),
+    "far": D,
     **dict.fromkeys(["means", "remainders", "squares"], D),
 }
 RELATIONS = dict.fromkeys(["combination-of", "dominated"], D)

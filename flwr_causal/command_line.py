@@ -26,6 +26,7 @@ from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
+from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.pieces import open_table
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.pieces import Table
 
 #: `check-method` without tables of the user's makes tables of this size.
 SMALL = DataConfig(variables=4, rows=105)
@@ -203,6 +205,7 @@ def check(
         for path, table in tables.items()
         for name, row, value in stray_cells(table, reports[path])
     ]
+    far = {path: _far_values(table, reports[path]) for path, table in tables.items()}
     columns = [
         {
             "table": str(path),
@@ -212,6 +215,7 @@ def check(
             "missing": column.missing,
             "infinite": column.infinite,
             "constant": column.distinct_one,
+            "far_values": far[path].get(column.name),
             "copy_of": None if column.copy_of is None else report.names[column.copy_of],
         }
         for path, report in reports.items()
@@ -240,6 +244,12 @@ def check(
                 _wrapped(text, "  ")
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
+
+
+def _far_values(table: Table, report: TableReport) -> dict[str, str]:
+    """Return the values far outside all others, by column."""
+    some = any(column.far for column in report.columns)
+    return {name: str(found) for name, found in far_values(table).items()} if some else {}
 
 
 def _echo_missing(path: Path, report: TableReport) -> None:

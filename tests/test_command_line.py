@@ -244,6 +244,16 @@ def test_pairs_of_lags_are_compared_apart():
     assert [pair.differs for pair in pairs] == [True, False]
 
 
+def test_check_shows_values_far_outside_on_the_partys_machine(files):
+    rows = [f"{k % 7},{k * k % 11},{k % 5}" for k in range(40)]
+    files[0].write_text("\n".join(["x,y,z", *rows, "1,-999,2", "2,-999,3"]) + "\n")
+    found = json.loads(call("check", *files, "-m", "moments", "--json").stdout)
+    far = {row["column"]: row["far_values"] for row in found["columns"] if row["far_values"]}
+    assert far == {"y": "-999 (2 rows)"}
+    (text,) = (one for one in found["methods"]["moments"]["warnings"] if "far outside" in one)
+    assert "'y' (2 rows at party " in text
+
+
 def test_check_method_makes_its_own_tables(monkeypatch):
     monkeypatch.setattr(report, "FAULTS", report.FAULTS[:1])
     found = call("check-method", "moments", "--json")

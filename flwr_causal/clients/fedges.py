@@ -94,7 +94,8 @@ class FedGESClient(ColumnsClient):
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
-        report = describe(self.table(), policy=policy, sums=policy.discretize > 0, states=True)
+        numbers = policy.discretize > 0
+        report = describe(self.table(), policy=policy, sums=numbers, states=True, relations=numbers)
         return self.with_ids(report)
 
     def count_rows(self) -> int:

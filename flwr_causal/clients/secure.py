@@ -13,13 +13,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from logging import WARNING
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from flwr.app import ConfigRecord
+from flwr.supercore import log
 
 from flwr_causal.clients.base import cached
 from flwr_causal.data.check.checks import own_problems
+from flwr_causal.data.check.plausibility import own_doubts
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
@@ -139,6 +142,8 @@ def own_report(context: Context, describe: Callable[[], TableReport], private: b
 def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
     """Return a report without its numbers, which the party has checked itself.
 
+    What it finds implausible it logs.
+
     Raises
     ------
     DataError
@@ -147,6 +152,8 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
     problems = own_problems(party, report, policy)
     if problems:
         raise DataError("; ".join(problems))
+    for doubt in own_doubts(party, report):
+        log(WARNING, "%s", doubt)
     return report.without_numbers()
 
 

@@ -429,7 +429,7 @@ CONTRACT = Contract(
         MASKED_TABLES,
         PRODUCTS,
     ),
-    reports=("sums", "states", "ids"),
+    reports=("sums", "relations", "states", "ids"),
     question_options=("row-id",),
     agreement_options=(
         "score",

@@ -20,7 +20,7 @@ Part: TypeAlias = Literal["sums", "relations", "states", "series", "ids", "inter
 #: When each part leaves, in words.
 PARTS: dict[Part, str] = {
     "sums": "where columns are centred, scaled or cut into intervals",
-    "relations": "where effects are found from second moments",
+    "relations": "where effects are found from numbers",
     "states": "where columns are categories",
     "series": "where rows are steps of time series",
     "ids": "where rows may be matched by ids",
@@ -99,6 +99,13 @@ FACTS = (
         "column",
     ),
     Fact("distinct-one", "whether the kept rows hold one value only", "flag", "column"),
+    Fact(
+        "far",
+        "number of the kept rows whose value is far outside all others, as codes of missing values "
+        "are; not which value",
+        "count",
+        "column",
+    ),
     Fact(
         "copy-of", "the first column with the same values in every kept row", "position", "column"
     ),

@@ -78,17 +78,18 @@ PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "p
 
 
 OF_ORDER = Mode(
-    "solver='order'",
+    "solver='order' or 'class'",
     lambda method: (
-        method.solver == "order"
+        method.solver in ("order", "class")
         or (method.solver == "auto" and method.kind == "linear" and not method.takes_dagma)
     ),
 )
-OF_GES = Mode("solver='ges'", lambda method: method.solver == "ges")
+OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.finds_class)
 OF_PENALTY = Mode(
-    "solver='dagma' or 'notears'", lambda method: method.solver not in ("order", "ges")
+    "solver='dagma' or 'notears'",
+    lambda method: method.solver != "order" and not method.finds_class,
 )
-OF_WEIGHTS = Mode("solver='order', 'dagma' or 'notears'", lambda method: method.solver != "ges")
+OF_WEIGHTS = Mode("solver='order', 'dagma' or 'notears'", lambda method: not method.finds_class)
 OF_LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
 OF_POLISH = Mode("polish=True", lambda method: method.polish)
 OF_RIDGE = Mode(
@@ -185,27 +186,30 @@ class Moments(
         (``core.nonlinear.additive``). The parties send their second moments, (1 + 5 d) x (1 + 5 d),
         and the graph is again that of the pooled rows. ``graph.weights`` are then the effects'
         standard deviations in units of that of the effect variable, without a sign.
-    solver : {"auto", "order", "dagma", "notears", "ges"}, default "auto"
+    solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
         "order" searches over the orders of the variables for the graph of the best score
         (``core.linear.order_search``); it allows for noise terms of different variances, and takes
         seconds for hundreds of variables. "dagma" and "notears" minimise the squared error with an
         L1 norm of the weights, as if all noise terms had one variance: "dagma" on the central path
         of the log-determinant (Bello et al. 2022), "notears" by the augmented Lagrangian of the
-        trace exponential (Zheng et al. 2018). "ges" is greedy equivalence search by the Gaussian
-        BIC (Chickering 2002; Hauser & Buhlmann 2012): the result is an equivalence class, a CPDAG,
-        which does not depend on the units of the columns; directions that second moments cannot
-        decide stay open. It has neither a sparsity nor a threshold. With known interventions
-        the class is an interventional one. "auto" is "order", except: it is "dagma" if
+        trace exponential (Zheng et al. 2018). "class" and "ges" return an equivalence class, a
+        CPDAG, which does not depend on the units of the columns; directions that second moments
+        cannot decide stay open. With known interventions the class is an interventional one. The
+        score is the Gaussian BIC whose cost of an edge grows with log d
+        (``core.ges.linear_class``); there is neither a sparsity nor a threshold. "class" searches
+        over orders of the variables first, "ges" begins with greedy equivalence search (Chickering
+        2002; Hauser & Buhlmann 2012). "auto" is "order", except: it is "dagma" if
         ``sparsity``, ``polish`` or another option of the L1 solvers is set, with
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
         design, where "order" misses weak effects (docs/2dbn.md).
     max_parents : int, optional
-        Largest number of parents of a variable, for ``solver="ges"``. Default: no limit.
+        Largest number of parents of a variable, for the solvers "class" and
+        "ges". Default: no limit.
     least_effect : float, default 0.1
-        With ``solver="order"``: least partial correlation of an edge, given the other causes.
-        Smaller effects are significant in large samples even where a system is only nearly linear,
-        see ``core.linear.order_search.LEAST_EFFECT``.
+        With the solvers "order" and "class": least partial correlation of an edge, given the other
+        causes. Smaller effects are significant in large samples even where a system is only nearly
+        linear, see ``core.linear.order_search.LEAST_EFFECT``.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm, for "dagma" and "notears". "auto" is c sqrt(log d / n) times the
         geometric mean of the variances (``core.linear.selection.default_sparsity``;
@@ -250,8 +254,8 @@ class Moments(
     contract: ClassVar[Contract] = CONTRACT
 
     kind: Literal["linear", "additive"] = "linear"
-    solver: Literal["auto", "order", "dagma", "notears", "ges"] = "auto"
-    max_parents: int | None = only(OF_GES, None)
+    solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
+    max_parents: int | None = only(OF_CLASS, None)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT)
     sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto")
     threshold: float | None = only(OF_WEIGHTS, None)  # type: ignore[assignment]
@@ -274,7 +278,7 @@ class Moments(
 
     def validate(self) -> None:
         """Check the options' values."""
-        if self.solver == "ges":
+        if self.finds_class:
             most = self.max_parents
             require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
         super().validate()
@@ -291,6 +295,11 @@ class Moments(
         if self.kind == "additive":
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
+
+    @property
+    def finds_class(self) -> bool:
+        """Whether the result is an equivalence class."""
+        return self.solver in ("class", "ges")
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
@@ -376,6 +385,7 @@ class Moments(
         self, agreement: Agreement, num_columns: int
     ) -> Literal["order", "dagma", "notears"]:
         """Return the solver for rows of that many columns of the design, see ``solver``."""
+        assert self.solver != "class"
         assert self.solver != "ges"
         if self.solver != "auto":
             return self.solver
@@ -433,7 +443,7 @@ class Moments(
         if expected.level_remedy and self.columns_differ and not self.order:
             remedy = "subtract the parties' own means before the run"
             expected = replace(expected, level_remedy=remedy)
-        return replace(expected, raw_units=False) if self.solver == "ges" else expected
+        return replace(expected, raw_units=False) if self.finds_class else expected
 
     def init(self, agreement: Agreement) -> MomentsRun:
         """Return the state before the exchange."""
@@ -477,7 +487,7 @@ class Moments(
         """Find the graph from products of the rows, by the solver of these options."""
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
-        solve = solve_class if self.solver == "ges" else solve
+        solve = solve_class if self.finds_class else solve
         return solve(self, agreement, masks, products)
 
     def _close_columns(
@@ -610,7 +620,7 @@ class Moments(
 
     def settled(self, state: MomentsRun) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
-        if state.outcome is None or self.kind == "additive" or self.solver == "ges":
+        if state.outcome is None or self.kind == "additive" or self.finds_class:
             return {}
         agreement, info = state.agreement, state.outcome.info
         chosen: dict[str, Any] = {
@@ -755,11 +765,14 @@ def solve_class(
         pooled = series_moments(products, agreement.n, columns)[0]
     else:
         pooled = SecondMoments(agreement.n, np.zeros(d), products[0], names)
+    by_orders = method.solver == "class"
     found = linear_class(
         by_variable(pooled, len(columns)),
         masks,
         distinguished=distinguished,
         max_parents=method.max_parents,
+        least_effect=method.least_effect if by_orders else 0.0,
+        by_orders=by_orders,
     )
     now, lagged = split_blocks(found.weights[:, :d])
     graph = CausalGraph(

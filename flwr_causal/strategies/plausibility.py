@@ -155,7 +155,7 @@ def direction_warning(
     may_turn = ""
     remedy = (
         "State what comes first as tiers of background knowledge (option 'knowledge'). The method "
-        "'moments' with solver='ges' does not depend on units and leaves open what correlations "
+        "'moments' with solver='class' does not depend on units and leaves open what correlations "
         "leave open; where noise is not Gaussian, 'lingam' finds directions from it."
     )
     if count:
@@ -229,7 +229,7 @@ def gaussian_noise_warning(
         "of an edge only if the noise of its cause or of its effect is not Gaussian: the direction "
         f"of {count} of {graph.num_edges} edges is arbitrary ({_edge_list(graph, open_edges)}). "
         "State what comes first as tiers of background knowledge (option 'knowledge'), or compare "
-        "with moments and solver='ges', which leaves such edges undirected."
+        "with moments and solver='class', which leaves such edges undirected."
     ]
 
 

@@ -197,6 +197,22 @@ def test_replies_hold_nothing_but_names_flags_keys_and_masked_words():
     assert lengths == {2 + 9 * 16 + 18, 2 + 25 + 18}
 
 
+def test_a_party_logs_what_the_server_cannot_find(caplog):
+    """Its report has no numbers, from which the server would find multiples and far values."""
+    given = [table.copy() for table in TABLES]
+    names = given[0].columns
+    for table in given:
+        table[names[1]] = 2.0 * table[names[0]]
+        table.loc[3, names[2]] = -9999.0
+    grid = spy(given)
+    found = run(Moments(secure_aggregation=True), grid)
+    assert f"Column {names[1]!r} is a multiple of {names[0]!r}" in caplog.text
+    assert f"far outside all others: {names[2]!r} (1 row at party 'party 0')" in caplog.text
+    assert not any("far outside" in text for text in found.warnings)
+    for reply in grid.replies[: len(given)]:
+        assert set(records.config_of(reply.content)["far"]) == {0}
+
+
 def test_two_runs_of_one_seed_have_different_transcripts_and_one_result():
     one, other = transcript(TABLES), transcript(TABLES)
     for content, again in zip(one[4:], other[4:], strict=True):

@@ -237,15 +237,19 @@ CASES = {
         {"max_rounds": 4},
         ("'c5' is a linear combination of 'c1', 'c2'", "Leave one of them out"),
     ),
-    "one row, own mechanisms": (
+    "far values": (
         "fedcausal",
         lambda: changed(system(), 0, c3=lambda t: np.where(t.index == t.index[4], -9999, t.c3)),
         {"max_rounds": 4},
-        ("A single row", "'c3'", "party 'party 0'", "logarithms"),
+        ("far outside", "'c3'", "party 'party 0'", "missing_values"),
     ),
     "one row": (
         "moments",
-        lambda: changed(system(), 0, c3=lambda t: np.where(t.index == t.index[4], -9999, t.c3)),
+        lambda: changed(
+            system(),
+            0,
+            c3=lambda t: np.where(t.index == t.index[4], 1.5 * len(t) ** 0.5 * t.c3.std(), t.c3),
+        ),
         {},
         ("A single row", "'c3'", "party 'party 0'", "logarithms"),
     ),

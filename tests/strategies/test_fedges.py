@@ -1,6 +1,7 @@
 """The strategy of FedGES: parties that fail, runs that go on, options that fit together."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from category_federations import alike, coded, in_order, make_tables, plain_search, pooled
 from federations import ShufflingGrid, app_of, disturbed, raising, spy
@@ -372,3 +373,16 @@ def test_a_single_graph_is_fused_to_itself():
         _, search = plain_search(TABLES, sources=[TableGains(part)])
         classes.append(in_order(cpdag(matrix_of(edges_of(search.dag), 7)), names))
     assert any(np.array_equal(outcome.graph.adjacency, each) for each in classes)
+
+
+@pytest.mark.parametrize("options", [{"score": "conditional-gaussian"}, {"discretize": 3}])
+def test_multiples_and_sums_are_named_wherever_numbers_are_taken(options):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 300))
+    table = pd.DataFrame({"x": x, "half": x / 2, "y": y, "sum": x + y})
+    table["group"] = np.where(x > 0, "a", "b")
+    found = run(FedGES(**options), spy([table[k::3].reset_index(drop=True) for k in range(3)]))
+    named = [text for text in found.warnings if "in all rows" in text]
+    assert any("'half' is a multiple of 'x'" in text for text in named)
+    assert any("'sum' is a linear combination of 'x', 'y'" in text for text in named)
+    assert len(named) == 2

@@ -1,4 +1,4 @@
-"""Moments with solver="ges": the class of the pooled rows, whatever their split and units."""
+"""Moments with the solvers "class" and "ges": one class for any split of the rows and any unit."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,9 @@ from lagged_systems import simulate_series
 
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.ges.linear_class import linear_class
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as PooledMoments
@@ -112,12 +114,74 @@ def test_levels_of_parties_can_be_left_out(plain):
         ({"order": 1, "instantaneous": "auto"}, "instantaneous"),
         ({"model": "additive"}, "solver"),
         ({"max_parents": 0}, "max_parents"),
+        ({"solver": "class", "threshold": 0.2}, "threshold"),
         ({"solver": "dagma", "max_parents": 2}, "max_parents"),
     ],
 )
 def test_options_without_an_effect_are_refused(options, named):
     with pytest.raises(ConfigError, match=f"option '{named}'"):
         simulate("moments", FED.tables, **{"solver": "ges", **options})
+
+
+# --- the search from orders -----------------------------------------------------------------------
+
+
+def from_orders(tables=FED.tables, **options):
+    return simulate("moments", tables, solver="class", **options)
+
+
+def test_the_search_from_orders_depends_neither_on_split_nor_units_nor_columns():
+    plain = from_orders()
+    units = 10.0 ** np.linspace(-4, 5, 7)
+    same(from_orders([table * units for table in FED.tables]), plain, units / units[:, None])
+    same(from_orders(split(pd.DataFrame(FED.pooled, columns=NAMES), 5, seed=4)), plain)
+    turned = from_orders([table[list(NAMES[::-1])] for table in FED.tables])
+    assert np.array_equal(turned.graph.adjacency[::-1, ::-1], plain.graph.adjacency)
+    assert not from_orders([table * units for table in FED.tables]).warnings
+
+
+def test_knowledge_replicates_and_effects_of_the_search_from_orders():
+    tiers = (NAMES[4:], NAMES[:4])
+    known = Knowledge(required=[("x5", "x0")], tiers=tiers)
+    run = from_orders(knowledge=known, replicates=4, seed=1)
+    assert run.graph.kind == "cpdag"
+    assert not run.graph.adjacency[:4, 4:].any()
+    assert run.graph.adjacency[5, 0]
+    assert run.graph.confidence[5, 0] == 1
+    assert from_orders(max_parents=1).graph.to_dag().adjacency.sum(axis=0).max() == 1
+    possible = from_orders().total_effect("x0", "x6")
+    assert len(possible) >= 1
+
+
+def test_the_least_effect_is_that_of_the_search_from_orders():
+    assert from_orders(least_effect=0.6).graph.num_edges < from_orders().graph.num_edges
+    with pytest.raises(ConfigError, match="option 'least_effect'"):
+        found(least_effect=0.2)
+
+
+def classes_of(seed, d=20, edges=2, n=1000):
+    """A system of unequal noise, standardised: its class, and those of both searches."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(d)
+    above = np.triu(rng.random((d, d)) < 2 * edges / (d - 1), 1)
+    dag = np.zeros((d, d), dtype=bool)
+    dag[np.ix_(order, order)] = above
+    weights = dag * rng.uniform(0.5, 2, (d, d)) * rng.choice([-1, 1], (d, d))
+    rows = rng.normal(size=(n, d)) * rng.uniform(0.7, 1.7, d) @ np.linalg.inv(np.eye(d) - weights)
+    table = pd.DataFrame((rows - rows.mean(0)) / rows.std(0)).rename(columns=lambda k: f"x{k:02}")
+    parties = [table[k::3].reset_index(drop=True) for k in range(3)]
+    truth = CausalGraph.from_array(dag, tuple(table)).to_cpdag()
+    return [
+        structural_hamming_distance(truth, run.graph)
+        for run in (from_orders(parties), found(parties))
+    ]
+
+
+def test_classes_of_standardised_columns():
+    """Measured: 0.9 and 0.9 errors; with the cost of the BIC 1.4 and 2.9."""
+    errors = np.mean([classes_of(seed) for seed in range(40, 50)], axis=0)
+    assert errors[0] < 1.3
+    assert errors[1] < 2
 
 
 # --- time series ----------------------------------------------------------------------------------

@@ -3,12 +3,15 @@
 References
 ----------
 Chickering, D. M. (2002). Optimal structure identification with greedy search. JMLR 3.
+Foygel, R. & Drton, M. (2010). Extended Bayesian information criteria for Gaussian graphical models.
+NeurIPS 23.
 Hauser, A. & Bühlmann, P. (2012). Characterization and greedy learning of interventional Markov
 equivalence classes of directed acyclic graphs. JMLR 13.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +22,7 @@ from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import distinct, require_varying
 from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
 from flwr_causal.core.linear.regression import regress
@@ -29,6 +33,13 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.ges.greedy_search import Search
     from flwr_causal.core.linear.moments import Moments
+
+
+# Cost of an edge beyond that of the BIC, in units of log d, see `edge_cost`: the extended BIC with
+# the gamma 1/2 of Foygel & Drton.
+GAMMA = 1.0
+# Shuffled orders at which a search over orders begins, beside the sorted ones.
+NUM_SHUFFLED = 6
 
 
 class LinearClass(NamedTuple):
@@ -57,14 +68,16 @@ def linear_class(
     *,
     distinguished: BoolArray,
     max_parents: int | None = None,
+    least_effect: float = 0.0,
+    by_orders: bool = False,
 ) -> LinearClass:
-    """Find the equivalence class of highest Gaussian BIC that a search reaches.
+    """Find the equivalence class of best extended BIC that a search reaches.
 
     A greedy search inserts, deletes and turns edges until none of these improves the score. The
-    causal order of its result, and the variables sorted by R2, are then improved by a search over
-    orders with the same score (:mod:`flwr_causal.core.linear.order_search`), and another greedy
-    search starts from there, until the result improves no more. It depends neither on the order of
-    the variables nor on their units.
+    causal order of its result, and sorted orders, are then improved by a search over orders with
+    the same score (:mod:`flwr_causal.core.linear.order_search`), and another greedy search starts
+    from there, until the result improves no more. It depends neither on the order of the variables
+    nor on their units.
 
     Parameters
     ----------
@@ -77,6 +90,11 @@ def linear_class(
         Pairs whose edge has a direction in every class, symmetric.
     max_parents : int, optional
         Largest number of parents of a variable. Default: no limit.
+    least_effect : float, default 0.0
+        Least partial correlation of an edge, given the other parents, as in a search over orders.
+    by_orders : bool, default False
+        Whether the first greedy search starts from the best graph of a search over orders, from
+        sorted and from shuffled ones, in place of a graph without edges.
 
     Raises
     ------
@@ -94,7 +112,11 @@ def linear_class(
     own = {id(part): part.subset(order) for part in moments}
     both = np.ix_(order, order)
     known = EdgeMasks(masks.allowed[both], masks.required[both])
-    source = MomentGains([own[id(moments[k])] for k in order])
+    rows = float(np.mean([part.n for part in moments]))
+    least = -0.5 * rows * math.log(1 - least_effect**2)
+    cost = max(edge_cost(rows, len(names), GAMMA), least)
+    parts = [own[id(moments[k])] for k in order]
+    source = MomentGains(parts, cost)
 
     def searched(start: BoolArray) -> Search:
         search = prepared_search(
@@ -108,16 +130,21 @@ def linear_class(
         search.run(turn=True)
         return search
 
-    search = searched(np.zeros((len(names), len(names)), dtype=np.bool_))
-    parts = [own[id(moments[k])] for k in order]
-    score = order_score(parts, search.dag, known, by_bic=True)
+    def score_of(dag: BoolArray) -> float:
+        return order_score(parts, dag, known, edge_cost=cost)
+
+    begin = np.zeros((len(names), len(names)), dtype=np.bool_)
+    if by_orders:
+        begin = _ordered(parts, known, begin, max_parents, cost, NUM_SHUFFLED)
+    search = searched(begin)
+    score = score_of(search.dag)
     while True:
-        dag = _ordered(parts, known, search.dag, max_parents)
-        if order_score(parts, dag, known, by_bic=True) >= score - TOLERANCE:
+        dag = _ordered(parts, known, search.dag, max_parents, cost)
+        if score_of(dag) >= score - TOLERANCE:
             break
         # Each search treats collinear variables in its own way: the score decides.
         further = searched(dag)
-        before, score = score, order_score(parts, further.dag, known, by_bic=True)
+        before, score = score, score_of(further.dag)
         if score >= before - TOLERANCE:
             break
         search = further
@@ -127,9 +154,14 @@ def linear_class(
 
 
 def _ordered(
-    moments: Sequence[Moments], masks: EdgeMasks, start: BoolArray, max_parents: int | None
+    moments: Sequence[Moments],
+    masks: EdgeMasks,
+    start: BoolArray,
+    max_parents: int | None,
+    cost: float,
+    num_shuffled: int = 0,
 ) -> BoolArray:
-    """Return the DAG of highest BIC that a search over causal orders reaches, also from ``start``.
+    """Return the DAG of best score that a search over causal orders reaches, also from ``start``.
 
     Variables that nothing may cause, such as lags, precede all others.
     """
@@ -144,15 +176,18 @@ def _ordered(
     starts = {"class": [int(place[k]) for k in topological_order(start) if caused[k]]}
     most = max(parts, key=lambda part: part.n)
     if most.n > most.d and not most.constant_columns():
-        starts["R2"] = sorted_orders(most, d)["R2"]
+        by_rank = sorted_orders(most.standardized()[0], d)
+        starts |= {name: by_rank[name] for name in ("residual variance", "R2")}
         starts["R2, reversed"] = starts["R2"][::-1]
+    shuffled = np.random.default_rng(0)
+    starts |= {f"shuffled {k}": shuffled.permutation(d).tolist() for k in range(num_shuffled)}
     found = search_orders(
         parts,
         EdgeMasks(masks.allowed[both], masks.required[both]),
         least_effect=0.0,
         starts=starts,
         max_parents=max_parents,
-        by_bic=True,
+        edge_cost=cost,
     )
     dag = np.zeros_like(start)
     dag[np.ix_(columns, columns[:d])] = found.best.adjacency

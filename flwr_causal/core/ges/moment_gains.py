@@ -23,22 +23,25 @@ class MomentGains:
 
     ``s(y | S) = -n_y/2 log var(y | S) - |S| log(n) / 2``, so that the gain of x is
     ``-n_y/2 log(1 - r^2) - log(n) / 2`` with r the partial correlation of x and y given S, n_y the
-    number of rows that inform about y's mechanism, and n their mean over the variables.
+    number of rows that inform about y's mechanism, and n their mean over the variables; log(n) / 2
+    is the cost of an edge unless another one is given.
 
     Parameters
     ----------
     moments : Moments, or sequence of Moments
         Number of rows and covariances of all d variables. A sequence has the moments of the rows
         that inform about each variable's mechanism, one entry for each variable.
+    cost : float, optional
+        Of an edge. Default: that of the BIC, ``log(n) / 2``.
     """
 
-    def __init__(self, moments: Moments | Sequence[Moments]) -> None:
+    def __init__(self, moments: Moments | Sequence[Moments], cost: float | None = None) -> None:
         each = [moments] * moments.d if isinstance(moments, Moments) else list(moments)
         parts, self._which = distinct(each)
         # Correlations, so that the test for linear dependence has no units.
         self._correlations = np.array([part.correlations for part in parts])
         self._n = np.array([own.n for own in each], dtype=np.float64)
-        self._cost = 0.5 * math.log(self._n.mean())
+        self._cost = 0.5 * math.log(self._n.mean()) if cost is None else cost
 
     def enough(self, num_operators: int) -> bool:
         """Return False: every gain can be computed here."""

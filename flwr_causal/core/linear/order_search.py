@@ -185,7 +185,7 @@ def search_orders(
     starts: Mapping[str, Sequence[int]] | None = None,
     pairs: BoolArray | None = None,
     max_parents: int | None = None,
-    by_bic: bool = False,
+    edge_cost: float | None = None,
 ) -> OrderSolution:
     """Search from several orders of the variables.
 
@@ -209,9 +209,8 @@ def search_orders(
         and its possible neighbours are then read; others may be NaN. Default: all.
     max_parents
         Parents of a variable at most, besides the required ones. Default: a third of the rows.
-    by_bic
-        Whether the score is the Gaussian BIC alone, which depends on no unit and is equal for
-        equivalent graphs, without the other terms of :func:`order_score`.
+    edge_cost
+        See :func:`order_score`.
 
     Raises
     ------
@@ -228,7 +227,7 @@ def search_orders(
         d = moments.d if num_targets is None else num_targets
         moments = [moments] * d
     require_varying(moments)
-    problem = _Problem(moments, masks, least_effect, pairs, max_parents, by_bic)
+    problem = _Problem(moments, masks, least_effect, pairs, max_parents, edge_cost)
     if starts is None:
         most = max(moments, key=lambda own: own.n)
         starts = sorted_orders(most, len(moments))
@@ -287,7 +286,7 @@ def order_score(
     adjacency: ArrayLike,
     masks: EdgeMasks,
     num_targets: int | None = None,
-    by_bic: bool = False,
+    edge_cost: float | None = None,
 ) -> float:
     """Return the score of a graph; lower is better.
 
@@ -315,8 +314,10 @@ def order_score(
         Allowed and required edges. Required edges have no cost.
     num_targets
         d. Default: m, no lags.
-    by_bic
-        Whether to leave out the second term, the binomial coefficient and the last term.
+    edge_cost
+        Cost of every edge, in place of the second term and of all those in |E|: the score then is
+        the Gaussian BIC, or the extended one, which depends on no unit and is equal for equivalent
+        graphs. Default: the score above.
     """
     if isinstance(moments, Moments):
         moments = [moments] * (moments.d if num_targets is None else num_targets)
@@ -328,9 +329,10 @@ def order_score(
     floors = [RESIDUAL_FLOOR * own.second[j, j] for j, own in enumerate(moments)]
     logs = np.log(np.maximum(residuals, floors))
     free, possible = _free_edges(parents, masks, d)
-    score = 0.5 * float(rows @ logs) + 0.5 * log(rows.mean()) * sum(free)
-    if by_bic:
-        return score
+    fit = 0.5 * float(rows @ logs)
+    if edge_cost is not None:
+        return fit + edge_cost * sum(free)
+    score = fit + 0.5 * log(rows.mean()) * sum(free)
     choices = sum(_log_choices(*both) for both in zip(possible, free, strict=True))
     spread = 0.5 * d * log(float(logs.var()) + 2 / rows.mean())
     return score + spread + choices + free[0] * log(2)
@@ -346,9 +348,9 @@ class _Problem:
         least_effect: float,
         pairs: BoolArray | None,
         max_parents: int | None = None,
-        by_bic: bool = False,
+        edge_cost: float | None = None,
     ) -> None:
-        self.moments, self.masks, self.by_bic = moments, masks, by_bic
+        self.moments, self.masks, self.edge_cost = moments, masks, edge_cost
         d, self.m = len(moments), moments[0].d
         self.d = d
         parts, self.own = distinct(moments)
@@ -357,7 +359,7 @@ class _Problem:
         self.rows = np.array([own.n for own in moments], dtype=np.float64)
         variances = [own.second[j, j] for j, own in enumerate(moments)]
         # The BIC does not depend on units: without them, equal scores are equal in every bit.
-        self.log_variances = np.zeros(self.d) if by_bic else np.log(variances)
+        self.log_variances = np.zeros(self.d) if edge_cost is not None else np.log(variances)
         self.required = np.asarray(masks.required, dtype=bool)[:, :d]
         self.allowed = np.asarray(masks.allowed, dtype=bool)[:, :d] | self.required
         if pairs is not None:
@@ -410,18 +412,18 @@ class _Problem:
         return result
 
     def _score(self, parents: BoolArray) -> float:
-        return order_score(self.moments, parents, self.masks, by_bic=self.by_bic)
+        return order_score(self.moments, parents, self.masks, edge_cost=self.edge_cost)
 
     def _costs(self, now: float, lagged: float) -> FloatArray:
         """Return the cost of one more edge from each column, (m,), beside that many edges."""
+        if self.edge_cost is not None:
+            return np.full(self.m, max(self.edge_cost, self.least_cost))
         _, possible = _free_edges(self.required, self.masks, self.d)
         bic, sizes = 0.5 * log(self.rows.mean()), [self.d, self.m - self.d]
         by_block = [
             bic + log(max(pairs - edges, 1) / (edges + 1)) + directions
             for edges, pairs, directions in zip((now, lagged), possible, (log(2), 0), strict=True)
         ]
-        if self.by_bic:
-            by_block = [bic, bic]
         return np.repeat(np.maximum(by_block, self.least_cost), sizes)
 
     def _search(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> None:
@@ -464,7 +466,7 @@ class _Problem:
             self.required,
             costs,
             self.most,
-            not self.by_bic,
+            self.edge_cost is None,
         )
 
 

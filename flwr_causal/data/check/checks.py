@@ -532,7 +532,8 @@ def _remedy(numeric: bool, count: int, fractions: bool) -> str:
     if numeric:
         ways.append(
             f"discretize it with the option discretize={SUGGESTED_BINS} (equal frequency, cut "
-            "points agreed by all parties), take it as numbers with score='conditional-gaussian'"
+            "points agreed by all parties), take it as numbers with mode='exact' and "
+            "score='conditional-gaussian'"
         )
     else:
         ways.append("join values that belong together")

@@ -27,6 +27,7 @@ from flwr_causal.data.check.columns import (
     named_states,
     type_of,
 )
+from flwr_causal.data.check.far_values import Ends
 from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 from flwr_causal.data.check.report import (
     NUMBERS,
@@ -324,6 +325,8 @@ class _Pass:
         Which rows of each piece are used.
     digests : list
         Of each column's kept values: equal for columns with the same values.
+    ends : list of Ends
+        Of each column of numbers.
     sums : list of ColumnSums
         Of each piece's kept rows and columns of numbers.
     products : Products or None
@@ -338,6 +341,7 @@ class _Pass:
         self.places: list[int] = []
         self.kept: list[BoolArray] = []
         self.digests: list[Any] = []
+        self.ends: list[Ends] = []
         self.sums: list[ColumnSums] = []
         self.products: Products | None = None
         self._missing: list[IntArray] = []
@@ -363,8 +367,9 @@ class _Pass:
         every = bool(kept.all())
         # Adding 0 turns negative zeros into positive ones, which they equal.
         values = np.add(block if every else block[kept], 0.0, order="F")
-        for place, column in zip(self.places, values.T, strict=True):
+        for place, ends, column in zip(self.places, self.ends, values.T, strict=True):
             self.digests[place].update(column.data)
+            ends.add(column)
         self.sums.append(sums_of(values))
         if self._relations:
             if self.products is None:
@@ -389,6 +394,7 @@ class _Pass:
         self.kinds = _kinds(piece)
         self.places = [place for place, kind in enumerate(self.kinds) if kind in NUMBERS]
         self.digests = [hashlib.blake2b(digest_size=16) for _ in self.kinds]
+        self.ends = [Ends() for _ in self.places]
         self._texts = {k: set() for k, kind in enumerate(self.kinds) if kind not in NUMBERS}
 
     def facts(self, *, sums: bool) -> list[dict[str, Any]]:
@@ -399,6 +405,9 @@ class _Pass:
             facts[place]["distinct_one"] = len(different) == 1
             numbers, others = self._stray[place].tolist()
             facts[place]["stray"] = others if numbers > others else 0
+        for place, ends in zip(self.places, self.ends, strict=True):
+            far = ends.far()
+            facts[place]["far"] = 0 if far is None else far.rows
         total = self.total
         entries = {"infinite": infinite, "distinct_one": total.same & (self.rows > 0)}
         if sums:

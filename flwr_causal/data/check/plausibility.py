@@ -116,8 +116,9 @@ def doubts(
     columns = columns_of(reports)
     held = {name: columns[name] for name in agreement.names}
     dominated = _dominated(held)
-    # What one row does to a column is no matter of its unit.
-    others = {name: holders for name, holders in held.items() if name not in dominated}
+    far = _far(held)
+    # What single rows do to a column is no matter of its unit.
+    others = {name: one for name, one in held.items() if name not in (dominated.keys() | far)}
     spreads, levels = _unlike_parties(reports, others, expected.unit_ratio)
     comparable = [name for name in others if name not in spreads]
     withheld = any(report.withheld for report in reports.values())
@@ -127,7 +128,8 @@ def doubts(
         *(_unlike_levels(levels, expected.level_remedy) if expected.level_remedy else ()),
         *(_unlike_columns(agreement, comparable) if expected.raw_units else ()),
         *_combinations(reports, agreement.names),
-        *_of_one_row(dominated),
+        *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
+        *_far_outside(far),
         *(_repeated(held) if expected.densities else ()),
         *_unlike_steps(reports),
         *_same_tables(reports),
@@ -139,6 +141,26 @@ def doubts(
         *_other_states(held),
         *_other_codes(reports, held),
         *_nominal_numbers(agreement, held, policy),
+    )
+
+
+def own_doubts(party: str, report: TableReport) -> tuple[str, ...]:
+    """Return what is implausible about a table's own values.
+
+    With secure aggregation its report has no numbers by which the server could find it.
+
+    Parameters
+    ----------
+    party : str
+        Its name.
+    report : TableReport
+    """
+    held = columns_of({party: report})
+    dominated, far = _dominated(held), _far(held)
+    return (
+        *_combinations({party: report}, report.names),
+        *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
+        *_far_outside(far),
     )
 
 
@@ -341,6 +363,34 @@ def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
         f"A single row has more than half of a party's variance of a column: {listed}. Second "
         "moments of such a column depend on this row. Correct the value if it is a mistake or "
         "stands for a missing one; where a column has heavy tails, take logarithms or ranks."
+    ]
+
+
+def _far(held: Mapping[str, Holders]) -> dict[str, str]:
+    """Return the columns with values far outside all others, and in how many rows of whom.
+
+    Of named states, marks of missing values are looked for by :func:`_like_missing`.
+    """
+    where = {
+        name: some(
+            f"{column.far} row{'s' * (column.far != 1)} at party {party!r}"
+            for party, column in holders.items()
+            if column.far and not any(_plain(state) in MISSING for state in column.states)
+        )
+        for name, holders in held.items()
+    }
+    return {name: places for name, places in where.items() if places}
+
+
+def _far_outside(far: Mapping[str, str]) -> list[str]:
+    if not far:
+        return []
+    listed = some(f"{name!r} ({places})" for name, places in far.items())
+    return [
+        f"Some columns have values far outside all others: {listed}. Such values often stand for "
+        "missing ones, as -999 or 9999, or are mistakes, and few of them decide means and second "
+        "moments. 'flwr-causal check' shows them on the party's machine. Correct them, or leave "
+        "the fields empty and choose what becomes of these rows by missing_values."
     ]
 
 

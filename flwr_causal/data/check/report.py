@@ -44,6 +44,9 @@ class ColumnReport:
         Values of that kind in the whole column, before any row is dropped.
     distinct_one : bool
         Whether the kept rows hold one value only (always so with a single row).
+    far : int
+        In how many of the kept rows it has values far outside all others
+        (:mod:`flwr_causal.data.check.far_values`).
     copy_of : int or None
         Position of the first column with the same values in every kept row, else None.
     mean, remainder, squares : float
@@ -77,6 +80,7 @@ class ColumnReport:
     missing: int = 0
     infinite: int = 0
     distinct_one: bool = False
+    far: int = 0
     copy_of: int | None = None
     mean: float = 0.0
     remainder: float = 0.0
@@ -241,6 +245,7 @@ class TableReport:
             "infinite": [column.infinite for column in columns],
             "stray": [column.stray for column in columns],
             "distinct-one": [int(column.distinct_one) for column in columns],
+            "far": [column.far for column in columns],
             "copy-of": [-1 if column.copy_of is None else column.copy_of for column in columns],
             "means": [column.mean for column in sums],
             "remainders": [column.remainder for column in sums],
@@ -296,6 +301,7 @@ class TableReport:
                 "infinite": [int(count) for count in values["infinite"]],
                 "stray": [int(count) for count in values["stray"]],
                 "distinct_one": [bool(flag) for flag in values["distinct-one"]],
+                "far": [int(count) for count in values["far"]],
                 "copy_of": [None if k < 0 else int(k) for k in values["copy-of"]],
             }
             if max(values["copy-of"], default=-1) >= number:

@@ -764,9 +764,19 @@ def small_cell_warning(state: FedGESRun, method: FedGES) -> list[str]:
     return [
         f"{len(small)} of {len(state.agreement.rows)} parties sent counts of fewer than {minimum} "
         f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
-        "join rare states, withhold such counts (small_counts='suppress'), or send no counts "
-        "(mode='scores' and parameters=False)."
+        f"join rare states, or withhold such counts (small_counts='suppress'){_no_counts(method)}."
     ]
+
+
+def _no_counts(method: FedGES) -> str:
+    """Return the options with which no counts are sent, as another remedy; "" if there are none."""
+    if method.score == MIXED:
+        return ""
+    if method.continues:
+        return ", or send no counts (mode='scores' without 'start', and with 'parameters' off)"
+    if method.chosen_mode == "fusion":
+        return ", or send no counts (parameters=False)"
+    return ", or send no counts (mode='scores' and parameters=False)"
 
 
 def two_party_warning(state: FedGESRun) -> list[str]:

@@ -160,7 +160,11 @@ def test_by_the_bic_alone_units_do_not_matter():
         moments, _ = sampled(seed, d=4, edges=4, n=300)
         masks = everything(moments)
         best = min(gaussian_bic(moments, adjacency) for adjacency in dags(4))
-        options = {"starts": sorted_orders(moments), "least_effect": 0.0, "by_bic": True}
+        options = {
+            "starts": sorted_orders(moments),
+            "least_effect": 0.0,
+            "edge_cost": np.log(300) / 2,
+        }
         found = search_orders(moments, masks, **options).best
         other = search_orders(moments.scaled([1, 10, 0.1, 100]), masks, **options).best
         score = gaussian_bic(moments, found.adjacency)

@@ -128,8 +128,29 @@ def test_columns_are_matched_by_name():
 
 def test_a_single_row_that_has_most_of_the_variance():
     given = tables()
-    given["p1"].loc[7, "c2"] = -9999.0  # a code of missing values
+    given["p1"].loc[7, "c2"] = 60.0
     the_only(given, "'c2'", "party 'p1'", "missing", "logarithms")
+
+
+def test_codes_of_missing_values():
+    """Which value it is stays at the party; neither units nor single rows are named besides."""
+    given = tables()
+    given["p1"].loc[::9, "c2"] = -9999.0
+    given["p2"].loc[[3], "c2"] = -9999.0
+    given["p1"].loc[7, "c0"] = 999.0
+    text = the_only(given, "'c2' (7 rows at party 'p1', 1 row at party 'p2')", "missing_values")
+    assert "'c0' (1 row at party 'p1')" in text
+    assert "-9999.0" not in text
+
+
+def test_states_that_are_codes_are_named_once():
+    given = tables()
+    for frame in given.values():
+        frame["c3"] = np.arange(60) % 3
+        frame.loc[::10, "c3"] = -999
+    given = {name: frame[["c3"]] for name, frame in given.items()}
+    (text,) = warned(given, Expected(), states=True)
+    assert "marks of missing values" in text
 
 
 def test_tails_so_heavy_that_one_row_decides():

@@ -1,0 +1,152 @@
+"""Values far outside all others of a column, such as -999 for a missing one, from a party's rows.
+
+Values count as far in two cases. Distances are from the middle of the column's different values.
+
+- They are written as codes of missing values are (-99, 999, 9999), and lie more than
+  :data:`BEYOND` times as far out as the farthest other value, or are the only negative ones.
+- The tails of the column do not explain them: in a tail like that of a Pareto distribution with
+  index a the distance of a value is r times that of the next one with probability r^-a (Rényi
+  1953), and a is estimated from the other values (Hill 1975).
+
+References
+----------
+Hill, B. M. (1975). A simple general approach to inference about the tail of a distribution. Annals
+of Statistics 3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.data.check.columns import as_numbers, kind_of
+from flwr_causal.data.read.pieces import pieces
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.data.read.pieces import Table
+
+#: Different values that are kept at each end of a column.
+ENDS = 40
+#: Values of a piece that are sorted to find its ends, twice as many at most.
+SAMPLE = 4096
+#: Most different values that are far, and most rows of them where they are not few values.
+MOST_VALUES, MOST_ROWS = 5, 5
+#: How much farther out a code of missing values is than all other values, at least.
+BEYOND = 2.0
+#: A number as codes of missing values are written: nines, with another last digit perhaps, or one
+#: digit repeated; and those of two digits that count in two rows or more.
+CODE = re.compile(r"-?(?:99+[789]|88{2,}|77{2,}|9{2,}\.9+)|-9{1,2}")
+SHORT_CODE = re.compile(r"9[789]|88|77")
+#: How probable a step to far values is by chance, at most. The index of a tail is estimated from so
+#: many values, and is at most as large as that of Gaussian tails.
+CHANCE, LEAST_TAIL, OF_TAIL, LARGEST_INDEX = 1e-5, 10, 20, 6.0
+
+
+class FarValues(NamedTuple):
+    """The values of a column that lie far outside all others.
+
+    Attributes
+    ----------
+    values : tuple of float
+        Ascending.
+    rows : int
+        In how many rows they are.
+    """
+
+    values: tuple[float, ...]
+    rows: int
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{value:.15g}" for value in self.values)
+        return f"{listed} ({self.rows} row{'s' * (self.rows != 1)})"
+
+
+class Ends:
+    """The values at both ends of a column, over pieces of its rows.
+
+    The values and counts are those of all rows at once. The middle is the median of the pieces',
+    each of some thousand values of its piece, which any column of numbers has near that of all.
+    """
+
+    def __init__(self) -> None:
+        self._values: FloatArray = np.empty(0)
+        self._counts: IntArray = np.empty(0, dtype=np.int64)
+        self._middles: list[float] = []
+
+    def add(self, column: FloatArray) -> None:
+        """Add the values of further rows, shape (n,); those that are not finite do not count."""
+        sample = np.unique(column[:: 1 + len(column) // SAMPLE])
+        sample = sample[np.isfinite(sample)]
+        if len(sample) > 4 * ENDS:
+            # Beyond these are enough different values, and few rows to sort.
+            column = column[(column <= sample[ENDS]) | (column >= sample[-ENDS])]
+        values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
+        if not len(values):
+            return
+        self._middles.append(float(np.median(sample if len(sample) else values)))
+        if len(self._values):
+            values, inverse = np.unique(np.append(self._values, values), return_inverse=True)
+            counts = np.bincount(inverse, np.append(self._counts, counts)).astype(np.int64)
+        if len(values) > 2 * ENDS:
+            ends = np.r_[:ENDS, len(values) - ENDS : len(values)]
+            values, counts = values[ends], counts[ends]
+        self._values, self._counts = values, counts
+
+    def far(self) -> FarValues | None:
+        """Return the values far outside all others; None if there are none."""
+        distances = np.abs(self._values - np.median(self._middles or [0.0]))
+        outward = np.argsort(-distances, kind="stable")
+        values, counts, distances = self._values[outward], self._counts[outward], distances[outward]
+        negative = values < 0
+        far = negative & (_is_code(values[negative], int(counts[negative].sum())))
+        others = np.flatnonzero(~far)
+        for number in range(min(MOST_VALUES, len(others) - 2), 0, -1):
+            chosen, rest = others[:number], distances[others[number:]]
+            step = float(distances[chosen[-1]] / rest[0]) if rest[0] > 0 else 0.0
+            if step <= BEYOND:
+                continue
+            rows = int(counts[chosen].sum())
+            few = number <= 2 or rows <= MOST_ROWS
+            if _is_code(values[chosen], rows) or (few and _is_beyond_tail(step, rest)):
+                far[chosen] = True
+                break
+        if not far.any() or (~far).sum() < 2:
+            return None
+        return FarValues(tuple(np.sort(values[far]).tolist()), int(counts[far].sum()))
+
+
+def _is_code(values: FloatArray, rows: int) -> bool:
+    """Whether these are few values, all written as codes of missing values are."""
+    if len(values) > MOST_VALUES:
+        return False
+    several = rows >= 2 * len(values)
+    written = [f"{value:.15g}" for value in values]
+    return all(CODE.fullmatch(text) or (several and SHORT_CODE.fullmatch(text)) for text in written)
+
+
+def _is_beyond_tail(step: float, rest: FloatArray) -> bool:
+    """Whether a step is improbable in the tail of these distances, descending."""
+    if len(rest) < 2 * LEAST_TAIL:
+        return False
+    tail = rest[: min(max(len(rest) // 4, LEAST_TAIL), OF_TAIL)]
+    logs = float(np.log(tail / tail[-1]).sum()) if tail[-1] > 0 else np.inf
+    index = min((len(tail) - 1) / logs, LARGEST_INDEX) if logs > 0 else LARGEST_INDEX
+    return bool(-index * np.log(step) < np.log(CHANCE))
+
+
+def far_values(table: Table) -> dict[str, FarValues]:
+    """Return the far values of a table's columns of numbers, by column.
+
+    For those who hold the table: a report has only the number of their rows.
+    """
+    ends: dict[str, Ends] = {}
+    for piece in pieces(table):
+        for position, name in enumerate(piece.columns):
+            column = piece.iloc[:, position]
+            if kind_of(column) == "numeric":
+                ends.setdefault(str(name), Ends()).add(as_numbers(column))
+    found = {name: one.far() for name, one in ends.items()}
+    return {name: one for name, one in found.items() if one is not None}

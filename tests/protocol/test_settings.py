@@ -261,7 +261,8 @@ def test_a_party_divides_its_series_into_few_folds():
 
 
 def test_what_is_left_to_the_method_may_be_any_number():
-    grouped = setup_for(TABLES, groups=(1, 1, 2))
+    keys = tuple(digit * 64 for digit in "abc")
+    grouped = setup_for(TABLES, groups=(1, 1, 2), keys=keys)
     (groups,) = (one for one in settings.of_setup(grouped) if one.option == "groups")
     assert [groups.fits(stated, groups.value) for stated in ("auto", 2, 1, None)] == [1, 1, 0, 0]
     known = setup_for(TABLES, options={"knowledge": "{}"})

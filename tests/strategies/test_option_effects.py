@@ -105,8 +105,17 @@ REASONS = {
     **dict.fromkeys(("device", "arithmetic", "image"), "of hardware, or of tables of pixels"),
     "changed_tables": "of tables that change during a run",
     **dict.fromkeys(
+        ("categories", "numbers"), "of columns that are neither by themselves, tested with them"
+    ),
+    **dict.fromkeys(
         (
-            *("missing_values", "constant_columns", "text_columns", "unshared_columns"),
+            *(
+                "missing_values",
+                "missing_texts",
+                "constant_columns",
+                "text_columns",
+                "unshared_columns",
+            ),
             *("duplicate_columns", "max_states"),
         ),
         "of problems that these tables do not have",

@@ -497,10 +497,12 @@ class Powers(Scaled, Step):
     )
     summed = (
         SummedArray("logs", "sums of logarithms of each class", ("classes", "columns")),
+        SummedArray("powers", "sums of powers of each class", ("classes", "powers", "columns")),
         SummedArray(
-            "powers",
-            "sums of powers, and of their squares, of each class",
-            ("classes", 2, "powers", "columns"),
+            "squares",
+            "sums of squared powers of each class",
+            ("classes", "powers", "columns"),
+            "non-negative",
         ),
     )
 
@@ -517,16 +519,15 @@ class Powers(Scaled, Step):
         u = rows.numbers / asked["scale"]
         middle, grid, reach = asked["middle"], asked["grid"], asked["reach"]
         groups = [u[rows.classes == c] for c in range(plan.num_classes)]
-        return {
-            "logs": np.stack([log_sums(group, reach) for group in groups]),
-            "powers": np.stack([power_sums(group, middle, grid, reach) for group in groups]),
-        }
+        sums = np.stack([power_sums(group, middle, grid, reach) for group in groups], axis=1)
+        logs = np.stack([log_sums(group, reach) for group in groups])
+        return {"logs": logs, "powers": sums[0], "squares": sums[1]}
 
     def after(self, summed: Mapping[str, FloatArray]) -> Moments:
         """Return the exchange of moments, with the chosen powers and the means under them."""
         counts, known = self.counts, self.coordinates
         grid = np.array(self.plan.learner.powers)
-        sums = summed["powers"]
+        sums = np.stack([summed["powers"], summed["squares"]], axis=1)
         chosen = choose_powers(counts, summed["logs"], sums, known.middle, grid, known.reach)
         first, second = np.moveaxis(
             np.take_along_axis(sums, chosen[None, None, None], axis=2)[:, :, 0], 1, 0

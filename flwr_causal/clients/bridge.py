@@ -510,10 +510,7 @@ def _totals(
 def _unmasking(
     client: CausalClient, exchange: Exchange, message: Message, note: Callable[[RecordDict], None]
 ) -> RecordDict:
-    """Return what the party adds to the unmasking of the sum that it has answered last.
-
-    Or by what it confirms to the others who is in this sum.
-    """
+    """Return the party's keys for the unmasking of its last sum, or its seals that confirm it."""
     context, sent = client.context, door.received(message.content, "uint8")
     number: Any = records.config_of(message.content)[records.NUMBER]
     sizes = door.asked(exchange, message.content, {})

@@ -219,7 +219,7 @@ def masked(
 def confirmed(
     context: Context, setup: Setup, number: int, survivors: NDArray[np.uint8]
 ) -> tuple[NDArray[np.uint8], dict[str, ConfigRecord]]:
-    """Return by what a party confirms to each other one who is in a sum, and what to keep of it.
+    """Return the seals by which a party confirms to the others who is in a sum, and what to keep.
 
     Parameters
     ----------

@@ -390,7 +390,7 @@ def _far_outside(far: Mapping[str, str]) -> list[str]:
         f"Some columns have values far outside all others: {listed}. Such values often stand for "
         "missing ones, as -999 or 9999, or are mistakes, and few of them decide means and second "
         "moments. 'flwr-causal check' shows them on the party's machine. Correct them, or leave "
-        "the fields empty and choose what becomes of these rows by missing_values."
+        "the fields empty and choose by missing_values how these rows are treated."
     ]
 
 

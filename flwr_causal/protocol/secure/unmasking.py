@@ -169,7 +169,7 @@ def decrypted(box: bytes, pair: PairKey, purpose: bytes, sender: bytes) -> bytes
 def seal_of(
     pair: PairKey, purpose: bytes, sender: bytes, survivors: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
-    """Return by what one party of a pair confirms to the other one who is in a sum, 32 bytes.
+    """Return the seal by which a party confirms to another one who is in a sum, 32 bytes.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ DIFFERENCES = {
 
 
 def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
-    """Return in one line how far the result can be trusted, what weighs most first.
+    """Return in one line how far the result can be trusted; the gravest reason comes first.
 
     The sections of the page say more.
     """

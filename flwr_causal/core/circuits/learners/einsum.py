@@ -588,7 +588,7 @@ class EStep(Known, Step):
         return EStep(*known, parameters, self.rows, self.done + 1, likelihoods)
 
     def _with_class_shares(self, parameters: Arrays) -> Arrays:
-        """Return the parameters with the classes' shares of all rows, which batches only near."""
+        """Return the parameters with the classes' shares of all rows, which batches approach."""
         if self.plan.target not in self.shares:
             return parameters
         root, smoothing = parameters["root"], self.plan.learner.smoothing / self.rows

@@ -421,7 +421,7 @@ def _inside(
         return ((mean, math.sqrt(variance)),)
     cuts = points - mean
     # The bin between two cut points; where they are neighbours among whole numbers, the upper one.
-    steps = np.diff(cuts)
+    steps = np.diff(points)  # of whole numbers exact, so that none is below 1
     middles = np.concatenate(([cuts[0]], (cuts[1:] + cuts[:-1] + whole) / 2, [cuts[-1]]))
     spreads = np.concatenate(([0.0], np.sqrt((steps**2 - whole) / 12), [0.0]))
     shared = {(one.below, one.up_to): one.value for one in state.shared[j]}

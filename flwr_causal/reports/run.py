@@ -309,7 +309,7 @@ class Run(RunRecord):
         return write_page(payload_of(self), path)
 
     @classmethod
-    def load(cls, directory: str | Path, models: Collection[type] = ()) -> Run:
+    def load(cls, directory: str | Path, models: Collection[type | str] = ()) -> Run:
         """Read a run from its directory, also one that was stopped or is still running.
 
         ``run.json`` names the class of the model, which reads its file. Only classes of this
@@ -319,8 +319,9 @@ class Run(RunRecord):
         Parameters
         ----------
         directory : str or Path
-        models : collection of type, default ()
-            Further classes with ``load(path)``, of models of your own.
+        models : collection of type or str, default ()
+            Further classes with ``load(path)``, of models of your own, or names of packages whose
+            classes are used, too.
 
         Raises
         ------
@@ -336,7 +337,7 @@ class Run(RunRecord):
             raise DataError(f"{source} holds a damaged run ({error}): save it again") from error
 
     @classmethod
-    def _read(cls, source: Path, models: Collection[type]) -> Run:
+    def _read(cls, source: Path, models: Collection[type | str]) -> Run:
         """Read a directory that holds a run."""
         content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
         kind = content.pop("model", None)
@@ -420,14 +421,15 @@ def _check_forms(content: dict[str, Any]) -> None:
         raise TypeError(f"{wrong[0]} is of another form")
 
 
-def _model_class(name: str, models: Collection[type]) -> Any:
+def _model_class(name: str, models: Collection[type | str]) -> Any:
     """Return the class that ``run.json`` names as ``module:class``."""
-    own = {_class_name(one): one for one in models}
+    own = {_class_name(one): one for one in models if isinstance(one, type)}
     if name in own:
         return own[name]
     module, _, qualified = name.partition(":")
-    known = {"flwr_causal", *(_package(one.module) for one in entry_points(group=METHODS_GROUP))}
-    if _package(module) not in known:
+    declared = [one.module for one in entry_points(group=METHODS_GROUP)]
+    declared += [one for one in models if isinstance(one, str)]
+    if _package(module) not in {"flwr_causal", *map(_package, declared)}:
         raise DataError(
             f"the run's model is a '{name}', which is of no package with a method of flwr-causal: "
             "if you trust the directory, install the package of the method that fitted it, or "

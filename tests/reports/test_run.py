@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from flwr_causal.app.job import execute
 from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -19,7 +20,9 @@ from flwr_causal.party.options import METHODS_GROUP
 from flwr_causal.reports import run as run_module
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.loop import plain_options
 from flwr_causal.simulations import simulate
+from flwr_causal.strategies import Moments
 
 BARE = {
     "graph": None,
@@ -319,6 +322,7 @@ def test_a_damaged_file_of_a_run_is_an_error_of_the_data(name, content, moments_
 def test_a_package_that_declares_a_method_has_models_of_its_own(tmp_path, monkeypatch):
     """Its modules are imported in any case, when the method runs."""
     saved = Run(**BARE, model=Mean(0.1)).save(tmp_path)
+    assert Run.load(saved, models=[f"{Mean.__module__}.more"]).model.value == 0.1
     for module, known in ((Mean.__module__, True), (f"{Mean.__module__}.more", True), ("x", False)):
         point = EntryPoint("mine", f"{module}:METHOD", METHODS_GROUP)
         monkeypatch.setattr(run_module, "entry_points", lambda group, point=point: [point])
@@ -327,6 +331,18 @@ def test_a_package_that_declares_a_method_has_models_of_its_own(tmp_path, monkey
             continue
         with pytest.raises(DataError, match="is of no package"):
             Run.load(saved)
+
+
+class OwnMoments(Moments):
+    """A method of this module."""
+
+
+def test_a_completed_run_of_an_own_method_is_loaded_where_it_is_resumed(tmp_path):
+    """Whoever runs the method lets its package run code."""
+    method = OwnMoments(output_dir=str(tmp_path), resume=True)
+    saved = Run(**BARE, model=Mean(0.1), config=plain_options(method))
+    saved.save(tmp_path)
+    assert execute(method, grid=None).model.value == 0.1
 
 
 def test_no_module_is_imported_for_a_model_that_is_not_known(tmp_path, monkeypatch):

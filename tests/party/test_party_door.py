@@ -290,6 +290,8 @@ def test_releases_compose_and_one_release_counts_once():
     assert spent(*once, line(2, "b"), line(2, "b", rho=0.75)) == pytest.approx(1.25)
     assert spent(*once, line(1), line(2), line(2)) == pytest.approx(1.5)
     assert spent(*once, line(2, "b", event="refused")) == pytest.approx(0.5)
+    # A run without epsilon has no release.
+    assert spent(*once, {"event": "sent", "run": 3}) == pytest.approx(0.5)
 
 
 def test_lines_of_earlier_versions_count_by_epsilon_and_delta():

@@ -375,6 +375,10 @@ def test_fields_of_another_form_are_named(moments_run, tmp_path):
                 str(run)
                 run.report(tmp_path / "page.html")
     assert refused == set(content) - {"files", "model"}
+    # A truth value is no number.
+    (tmp_path / "run.json").write_text(json.dumps({**content, "rounds": True}))
+    with pytest.raises(DataError, match="rounds is of another form"):
+        Run.load(tmp_path)
     history = (tmp_path / "history.jsonl").read_text()
     (tmp_path / "run.json").write_text(json.dumps(content))
     (tmp_path / "history.jsonl").write_text(history + "3\n")

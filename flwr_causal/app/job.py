@@ -51,7 +51,7 @@ def execute(
     directory = method.output_dir
     if directory and method.resume and results_saved(directory):
         check_options(directory, plain_options(method))
-        return Run.load(directory)
+        return Run.load(directory, models=[type(method).__module__])
     try:
         outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
     except CausalError as error:

@@ -14,7 +14,12 @@ from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.joint_states import Parts
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
-from flwr_causal.core.discrete.mixed_moments import MixedTable, flattened, mixed_sums, without_small
+from flwr_causal.core.discrete.mixed_moments import (
+    MixedTable,
+    flattened,
+    sums_of_sets,
+    without_small,
+)
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
@@ -232,8 +237,8 @@ class FedGESClient(ColumnsClient):
     def moments(self, asked: Asked) -> Arrays:
         """Return counts and moments of the party's rows."""
         table = self.once("rows of numbers and categories", self._mixed_table)
-        sets = Sets(asked["sizes"], asked["members"]).lists()
-        parts, small = [mixed_sums(table, members.tolist()) for members in sets], self.setup.small
+        lists = [members.tolist() for members in Sets(asked["sizes"], asked["members"]).lists()]
+        parts, small = sums_of_sets(table, lists), self.setup.small
         if asked.exchange is POOLED_MOMENTS:
             return flattened(parts)._asdict()
         few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from errno import ENOTDIR
+from errno import EINVAL, ENOTDIR
 from typing import TYPE_CHECKING
 
 try:
@@ -29,6 +29,7 @@ def new_directory(path: Path) -> None:
     OSError
         If it cannot be made; a NotADirectoryError where a file stands in its path.
     """
+    _check_name(path)
     if not path.is_dir():
         if path.parent.is_file():
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(path))
@@ -42,6 +43,7 @@ def write(path: Path, data: str | bytes, mode: int = FILE) -> None:
     Nobody else can read it at any moment, unless ``mode`` says so in the end. Where ``path`` is a
     symbolic link, the link is replaced, and not the file that it names.
     """
+    _check_name(path)
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, FILE)
@@ -55,6 +57,12 @@ def write(path: Path, data: str | bytes, mode: int = FILE) -> None:
     except OSError:
         part.unlink(missing_ok=True)  # room for others on a full disk
         raise
+
+
+def _check_name(path: Path) -> None:
+    """Raise an OSError for a name that no file has; Python raises a ValueError."""
+    if "\0" in str(path):
+        raise OSError(EINVAL, "its name holds a zero byte", str(path))
 
 
 def lock(handle: int) -> None:

@@ -26,6 +26,8 @@ LARGEST = 1e45
 #: The smallest sum of squares of a column that varies: sums of all parties keep 15 digits of it,
 #: secure sums too, whose last digit is 2^-352 (1e-106).
 SMALLEST = 1e-90
+#: The most entries of the arrays that a party makes for one answer, beside those of its rows.
+MOST_ENTRIES = 2**28
 #: Halvings that take any finite float to exactly 0.
 MOST_HALVINGS = 2200
 
@@ -76,6 +78,23 @@ def require_computable(what: str, values: NDArray[np.float64] | float) -> None:
         raise DataError(
             f"{what} reach {largest:.3g}, which is too large to be computed with (at most "
             f"{LARGEST:g}): check the units of the columns at the parties"
+        )
+
+
+def require_room(what: str, entries: float) -> None:
+    """Raise a DataError before more than `MOST_ENTRIES` entries are made.
+
+    Parameters
+    ----------
+    what : str
+        What they are entries of, for the message.
+    entries : float
+        How many.
+    """
+    if not entries <= MOST_ENTRIES:
+        raise DataError(
+            f"{what} have {entries:.3g} entries together; at most {MOST_ENTRIES} are made at a "
+            "time: ask for fewer or smaller ones, as with a lower option 'max_parents'"
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import zlib
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 from zipfile import BadZipFile
 
 from flwr_causal.errors import DataError
@@ -35,6 +36,28 @@ def read_json(path: str | Path, kind: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} does not hold a {kind}: give a file made by save()")
     return content
+
+
+def has_form(value: Any, form: Any) -> bool:
+    """Return whether a value of a JSON file is of a type, and what it holds, too.
+
+    Parameters
+    ----------
+    value : object
+    form : type
+        Such as ``dict[str, list[int]]`` and ``int | None``; every int is a float.
+    """
+    if form is Any:
+        return True
+    kind, inner = get_origin(form) or form, get_args(form)
+    if kind is UnionType:
+        return any(has_form(value, one) for one in inner)
+    if isinstance(value, bool) and kind is not bool:
+        return False
+    if not isinstance(value, (int, float) if kind is float else kind):
+        return False
+    held: Any = value.values() if isinstance(value, dict) else value
+    return not inner or all(has_form(one, inner[-1]) for one in held)
 
 
 def read_record(path: str | Path, kind: str, form: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from flwr.app import MetricRecord, RecordDict
 
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.limits import LARGEST
+from flwr_causal.core.limits import LARGEST, MOST_ENTRIES
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
@@ -455,13 +455,26 @@ def asked(
     Raises
     ------
     RefusedError
-        As :func:`sizes_of`, and if an array has a value that the exchange does not declare.
+        As :func:`sizes_of`, if an array has a value that the exchange does not declare, or
+        arrays would return that are too large.
     """
     sizes, arrays = sizes_of(exchange, sent, agreed, setup), received(sent)
+    _check_room(exchange, sizes)
     for item in exchange.sends:
         if item.name in arrays:
             _check_sent(item, arrays, sizes)
     return sizes
+
+
+def _check_room(exchange: Exchange, sizes: Mapping[str, int]) -> None:
+    """Refuse a request for more than a party makes at a time, beside arrays of its rows."""
+    for item in exchange.returns:
+        known = [sizes.get(one, 1) if isinstance(one, str) else one for one in item.shape]
+        if "n" not in item.shape and math.prod(known) > MOST_ENTRIES:
+            raise RefusedError(
+                f"the server asks for {math.prod(known)} entries of '{item.name}' in the exchange "
+                f"'{exchange.name}'; a party makes at most {MOST_ENTRIES} at a time"
+            )
 
 
 def _check_sent(item: Sent, arrays: Arrays, sizes: Mapping[str, int]) -> None:

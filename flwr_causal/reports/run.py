@@ -6,10 +6,12 @@ import json
 import shutil
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import entry_points
 from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -18,10 +20,11 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.saved import DAMAGE
+from flwr_causal.core.saved import DAMAGE, has_form
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.party.options import METHODS_GROUP
 from flwr_causal.reports.doubts import describe_doubts, doubts_of, fit_check, fitted_model
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
@@ -45,7 +48,7 @@ from flwr_causal.runtime.run_directory import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from flwr_causal.core.graphs.doubt import DoubtfulEdge
     from flwr_causal.core.graphs.fit_check import FitCheck
@@ -58,6 +61,14 @@ GRAPHS_FILE = "local_graphs.json"
 TABLE_FILE = "heterogeneity.csv"
 DISAGREEMENT_FILE = "disagreement.csv"
 TRUTH_FILE = "truth.json"
+
+# The fields that ``run.json`` holds, beside the influence: first those of `Run.summary`.
+_SUMMARY = (
+    *("status", "rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds"),
+    *("stop_reason", "metrics", "config", "parties", "sources", "num_rows", "groups"),
+    *("answered", "lost", "failures", "privacy", "warnings", "error"),
+)
+_KEPT = (*_SUMMARY, "about", "columns", "versions")
 
 
 @dataclass(repr=False)
@@ -175,11 +186,7 @@ class Run(RunRecord):
         influence : bool, default True
             Whether to compute the influence of the parties if it has not been computed yet.
         """
-        plain = (
-            "status rounds bytes_sent bytes_received schema_bytes seconds stop_reason metrics "
-            "config parties sources num_rows groups answered lost failures privacy warnings error"
-        )
-        values = {name: getattr(self, name) for name in plain.split()}
+        values = {name: getattr(self, name) for name in _SUMMARY}
         return {**values, "influence": self.influence if influence else known_influence(self)}
 
     def save(self, directory: str | Path, *, influence: bool = True) -> Path:
@@ -250,12 +257,10 @@ class Run(RunRecord):
 
     def _write(self, target: Path, *, influence: bool) -> None:
         """Write all files into an empty directory."""
-        content = self.summary(influence=influence) | {
-            name: getattr(self, name) for name in ("about", "columns", "versions")
-        }
+        content = self.summary(influence=influence) | {name: getattr(self, name) for name in _KEPT}
         kind = type(self.model)
         if hasattr(kind, "save") and hasattr(kind, "load"):
-            content["model"] = f"{kind.__module__}:{kind.__qualname__}"
+            content["model"] = _class_name(kind)
             self.model.save(target / "model.json")
         if isinstance(self.model, BayesianNetwork):
             write_bif(self.model, target / "model.bif")
@@ -304,36 +309,44 @@ class Run(RunRecord):
         return write_page(payload_of(self), path)
 
     @classmethod
-    def load(cls, directory: str | Path) -> Run:
+    def load(cls, directory: str | Path, models: Collection[type | str] = ()) -> Run:
         """Read a run from its directory, also one that was stopped or is still running.
 
-        The class of the model, which ``run.json`` names, is imported and reads its file: load
-        directories of those whom you would let run code.
+        ``run.json`` names the class of the model, which reads its file. Only classes of this
+        package, of packages that declare a method, and those of ``models`` are used, so that the
+        directory of somebody else runs no other code.
+
+        Parameters
+        ----------
+        directory : str or Path
+        models : collection of type or str, default ()
+            Further classes with ``load(path)``, of models of your own, or names of packages whose
+            classes are used, too.
 
         Raises
         ------
         DataError
-            If the directory holds no run, or a damaged one, or the package of its model cannot be
-            imported.
+            If the directory holds no run, or a damaged one, or its model is of another class.
         """
         source = Path(directory)
         if not (source / RUN_FILE).is_file():
             raise DataError(f"{source} holds no run: there is no file run.json in it.")
         try:
-            return cls._read(source)
+            return cls._read(source, models)
         except DAMAGE as error:
             raise DataError(f"{source} holds a damaged run ({error}): save it again") from error
 
     @classmethod
-    def _read(cls, source: Path) -> Run:
+    def _read(cls, source: Path, models: Collection[type | str]) -> Run:
         """Read a directory that holds a run."""
         content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
         kind = content.pop("model", None)
-        model = _model_class(kind).load(source / "model.json") if kind else None
+        model = _model_class(kind, models).load(source / "model.json") if kind else None
         # What an earlier version did not save is unknown.
         content.setdefault("versions", {})
         content.pop("files", None)
         history = read_history(source)
+        _check_forms({**content, "history": history})
         graph, truth = (
             CausalGraph.load(file) if file.is_file() else None
             for file in (source / "graph.json", source / TRUTH_FILE)
@@ -398,9 +411,30 @@ def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
     return read_csv(path, index_col=index_col, dtype=str, keep_default_na=False)
 
 
-def _model_class(name: str) -> Any:
+def _check_forms(content: dict[str, Any]) -> None:
+    """Raise a DataError for a field of another type, which would only fail where it is shown."""
+    noted = {name: RunRecord.__annotations__[name] for name in (*_KEPT, "history")}
+    forms = get_type_hints(SimpleNamespace(__annotations__=noted), {"Any": Any})
+    forms["influence"] = dict[str, dict[str, Any]]
+    wrong = [name for name, form in forms.items() if not has_form(content.get(name), form)]
+    if wrong := [name for name in wrong if name in content]:
+        raise TypeError(f"{wrong[0]} is of another form")
+
+
+def _model_class(name: str, models: Collection[type | str]) -> Any:
     """Return the class that ``run.json`` names as ``module:class``."""
+    own = {_class_name(one): one for one in models if isinstance(one, type)}
+    if name in own:
+        return own[name]
     module, _, qualified = name.partition(":")
+    declared = [one.module for one in entry_points(group=METHODS_GROUP)]
+    declared += [one for one in models if isinstance(one, str)]
+    if _package(module) not in {"flwr_causal", *map(_package, declared)}:
+        raise DataError(
+            f"the run's model is a '{name}', which is of no package with a method of flwr-causal: "
+            "if you trust the directory, install the package of the method that fitted it, or "
+            "give the class, as Run.load(directory, models=[...])"
+        )
     try:
         found = attrgetter(qualified)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
@@ -408,6 +442,15 @@ def _model_class(name: str) -> Any:
             f"the run's model is a '{name}', which cannot be imported ({error}): install the "
             "package of the method that fitted it"
         ) from error
-    if not (isinstance(found, type) and hasattr(found, "save") and hasattr(found, "load")):
-        raise DataError(f"the run's model is a '{name}', which is no class with 'save' and 'load'")
+    # What a module has imported from elsewhere goes by another name.
+    if not (isinstance(found, type) and _class_name(found) == name and hasattr(found, "load")):
+        raise DataError(f"the run's model is a '{name}', which is no class with 'load'")
     return found
+
+
+def _class_name(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.files import DIRECTORY, append, new_directory, write
-from flwr_causal.core.saved import DAMAGE
+from flwr_causal.core.saved import DAMAGE, has_form
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
@@ -257,6 +257,8 @@ class Checkpoint:
             content = _read_json(self._agreement)
             self._token = content.pop(_TOKEN)
             self.history = content.pop(_HISTORY)
+            if not (isinstance(self._token, str) and has_form(self.history, list[dict[str, Any]])):
+                raise TypeError("its entries are of another form")
             self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
             total = content.pop(_TOTAL, None)
             if total is not None:
@@ -470,8 +472,17 @@ def _packed(step: Step, token: str) -> bytes:
     arrays = {f"{_COMBINED} {name}": array for name, array in replies.combined.items()}
     for index, own in enumerate(replies.by_party.values()):
         arrays |= {f"{_OWN} {index} {name}": array for name, array in own.items()}
+    head["digest"] = _digest(arrays)
     text = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
     return records.npz({"head": text, **arrays})
+
+
+def _digest(arrays: Arrays) -> str:
+    """Return a digest of names, types, shapes and entries: others would be computed with, too."""
+    whole = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        whole.update(f"{name} {array.dtype} {array.shape};".encode() + array.tobytes())
+    return whole.hexdigest()
 
 
 def _read_step(path: Path) -> tuple[str, Step]:
@@ -479,15 +490,18 @@ def _read_step(path: Path) -> tuple[str, Step]:
     combined: Arrays = {}
     with _reading(path):
         with np.load(path, allow_pickle=False) as file:
-            head = json.loads(file["head"].tobytes())
+            arrays = dict(file)
+            head = json.loads(arrays.pop("head").tobytes())
+            if head["digest"] != _digest(arrays):
+                raise ValueError("its arrays are not those that were written")
             own: list[Arrays] = [{} for _ in head["by_party"]]
-            for key in file.files:
+            for key, array in arrays.items():
                 kind, _, name = key.partition(" ")
                 if kind == _COMBINED:
-                    combined[name] = file[key]
+                    combined[name] = array
                 elif kind == _OWN:
                     index, _, name = name.partition(" ")
-                    own[int(index)][name] = file[key]
+                    own[int(index)][name] = array
         return head["run"], Step(
             head["record"],
             tuple(head["lost"]),

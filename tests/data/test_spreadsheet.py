@@ -75,6 +75,13 @@ def test_a_table_comes_back(tmp_path_factory, names, cells):
     assert again.iloc[:, 1].map(float).tolist() == frame.iloc[:, 1].tolist()
 
 
+def test_line_breaks_in_the_index_come_back(tmp_path):
+    frame = pd.DataFrame({"weight": [1.5, 2.5]}, index=["a\rb", "=c"])
+    write_csv(frame, tmp_path / "t.csv", index=True)
+    found = read_csv(tmp_path / "t.csv", index_col=0)
+    assert (list(found.index), list(found["weight"])) == (["a\rb", "=c"], [1.5, 2.5])
+
+
 def test_kinds_of_columns_and_missing_values_stay(tmp_path):
     frame = pd.DataFrame(
         {

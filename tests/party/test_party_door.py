@@ -290,6 +290,8 @@ def test_releases_compose_and_one_release_counts_once():
     assert spent(*once, line(2, "b"), line(2, "b", rho=0.75)) == pytest.approx(1.25)
     assert spent(*once, line(1), line(2), line(2)) == pytest.approx(1.5)
     assert spent(*once, line(2, "b", event="refused")) == pytest.approx(0.5)
+    # A run without epsilon has no release.
+    assert spent(*once, {"event": "sent", "run": 3}) == pytest.approx(0.5)
 
 
 def test_lines_of_earlier_versions_count_by_epsilon_and_delta():
@@ -302,6 +304,9 @@ def test_lines_of_earlier_versions_count_by_epsilon_and_delta():
     assert spent({"epsilon": 0.001, "delta": 0.99999}) > 70
     for none in (0, -1, True, "1", float("nan"), None):
         assert spent({"epsilon": none}) == np.inf
+        # What is no loss takes nothing away.
+        rho = none if none is not True else -0.5
+        assert spent({"epsilon": 0.5, "rho": rho}) == pytest.approx(0.5)
 
 
 def test_the_losses_of_runs_add_up_to_the_limit(tmp_path):

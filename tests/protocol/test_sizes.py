@@ -14,9 +14,13 @@ import pytest
 from circuit_cases import MIXED, domain_of, random_circuit, random_elliptical
 from flwr.app import Array, ArrayRecord
 
+from flwr_causal.core import limits
 from flwr_causal.core.circuits.circuit import Circuit, packed, unpacked
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
+from flwr_causal.core.discrete.discrete import DiscreteTable
+from flwr_causal.core.discrete.mixed_moments import MixedTable, sums_of_sets
 from flwr_causal.core.received import array_of, arrays_of, json_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import TableReport
@@ -408,3 +412,63 @@ def test_a_size_that_the_server_states_is_limited(number):
         door.sizes_of(CONTRACT.exchanges[0], content, {})
     content = records.message_content(None, {"k": 7})
     assert door.sizes_of(CONTRACT.exchanges[0], content, {})["k"] == 7
+
+
+@pytest.mark.parametrize(("sent", "fits"), [(2**14, True), (2**14 + 1, False)])
+def test_a_party_makes_no_more_than_declared_sizes_allow(sent, fits):
+    """The size follows from that of a sent array, or is stated as a number."""
+    wide = Exchange(
+        "wide",
+        "",
+        sends=(Sent("points", "", ("k",)), Sent("m", "")),
+        returns=(
+            Disclosure("sums", "", ("k", "m", 2)),
+            Disclosure("own", "", ("n", "d"), rows="all"),
+        ),
+    )
+    content = records.message_content(records.pack_arrays({"points": np.zeros(sent)}), {"m": 2**13})
+    agreed = {"d": 2**20, "n": 2**20}  # rows are the party's own
+    if fits:
+        assert door.asked(wide, content, agreed)["k"] == sent
+        return
+    with pytest.raises(door.RefusedError, match=rf"{sent * 2**14} entries of 'sums'.*'wide'"):
+        door.asked(wide, content, agreed)
+
+
+def million_tables(of):
+    """Sets of so many binary columns, a million of them."""
+    members = np.tile(np.arange(of, dtype=np.uint16), 1_000_000)
+    return Sets(np.full(1_000_000, of, dtype=np.uint16), members)
+
+
+def test_a_million_tables_of_4096_cells_are_refused_before_they_are_made(monkeypatch):
+    table = DiscreteTable(
+        tuple(map(str, range(12))), (("0", "1"),) * 12, np.zeros((12, 3), dtype=np.uint8)
+    )
+    with pytest.raises(DataError, match=r"tables have 4.1e\+09 entries.*max_parents"):
+        tabulate(table, million_tables(12))
+    # With secure aggregation a large table has all of its cells, too.
+    wide = Sets(np.array([40], dtype=np.uint16), np.arange(40, dtype=np.uint16))
+    cards = np.full(40, 2, dtype=np.int64)
+    table = DiscreteTable(
+        tuple(map(str, range(40))), (("0", "1"),) * 40, np.zeros((40, 3), dtype=np.uint8)
+    )
+    counts = tabulate(table, wide)
+    refused(lambda: counts.whole(wide, cards), DataError, r"tables have 1.1e\+12 entries")
+    # The limit is of all tables together, and may be reached.
+    monkeypatch.setattr(limits, "MOST_ENTRIES", 8)
+    two = Sets(np.full(2, 2, dtype=np.uint16), np.array([0, 1, 2, 3], dtype=np.uint16))
+    assert len(tabulate(table, two).whole(two, cards)) == 8
+    three = Sets(np.full(3, 2, dtype=np.uint16), np.array([0, 1, 2, 3, 4, 5], dtype=np.uint16))
+    with pytest.raises(DataError, match="have 12 entries"):
+        tabulate(table, three)
+
+
+def test_sums_of_numbers_by_categories_are_limited_together(monkeypatch):
+    cards = np.array([4, 4, 0, 0], dtype=np.int64)
+    table = MixedTable(cards, np.zeros((4, 3), dtype=np.uint8), np.zeros((4, 3)))
+    # Each set has 16 configurations, with a count, 2 sums and 4 products.
+    monkeypatch.setattr(limits, "MOST_ENTRIES", 2 * 112)
+    assert len(sums_of_sets(table, [[0, 1, 2, 3]] * 2)) == 2
+    with pytest.raises(DataError, match="have 336 entries"):
+        sums_of_sets(table, [[0, 1, 2, 3]] * 3)

@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import fields, replace
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from flwr_causal.app.job import execute
 from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -14,9 +16,13 @@ from flwr_causal.core.series.model import LaggedModel
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.party.options import METHODS_GROUP
+from flwr_causal.reports import run as run_module
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.run import Run
+from flwr_causal.runtime.loop import plain_options
 from flwr_causal.simulations import simulate
+from flwr_causal.strategies import Moments
 
 BARE = {
     "graph": None,
@@ -152,15 +158,21 @@ class Mean:
 
 
 def test_a_model_says_itself_how_it_is_kept(tmp_path):
-    loaded = Run.load(Run(**BARE, model=Mean(0.1)).save(tmp_path))
+    saved = Run(**BARE, model=Mean(0.1)).save(tmp_path)
+    loaded = Run.load(saved, models=[Mean])
     assert (type(loaded.model), loaded.model.value) == (Mean, 0.1)
     # A model without the two methods is not kept.
     assert Run.load(Run(**BARE, model=object()).save(tmp_path / "other")).model is None
     content = json.loads((tmp_path / "run.json").read_text())
     for name, words in (
-        ("nowhere.models:Mean", "'nowhere.models:Mean', which cannot be imported.*install the"),
-        (f"{Mean.__module__}:Means", "cannot be imported"),
-        ("json:dumps", "is no class with 'save' and 'load'"),
+        (content["model"], f"'{content['model']}', which is of no package.*models="),
+        ("nowhere.models:Mean", "'nowhere.models:Mean', which is of no package"),
+        ("flwr_causalx.models:Mean", "is of no package"),
+        ("flwr_causal.nowhere:Mean", "'flwr_causal.nowhere:Mean', which cannot be.*install the"),
+        ("flwr_causal.reports.run:Means", "cannot be imported"),
+        ("flwr_causal.reports.run:write_csv", "is no class with 'load'"),
+        # Another module's class, under the name of one that imports it.
+        ("flwr_causal.reports.run:CausalGraph", "is no class with 'load'"),
     ):
         (tmp_path / "run.json").write_text(json.dumps({**content, "model": name}))
         with pytest.raises(DataError, match=words):
@@ -305,3 +317,82 @@ def test_a_damaged_file_of_a_run_is_an_error_of_the_data(name, content, moments_
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=r"damaged|is not JSON"):
         Run.load(tmp_path)
+
+
+def test_a_package_that_declares_a_method_has_models_of_its_own(tmp_path, monkeypatch):
+    """Its modules are imported in any case, when the method runs."""
+    saved = Run(**BARE, model=Mean(0.1)).save(tmp_path)
+    assert Run.load(saved, models=[f"{Mean.__module__}.more"]).model.value == 0.1
+    for module, known in ((Mean.__module__, True), (f"{Mean.__module__}.more", True), ("x", False)):
+        point = EntryPoint("mine", f"{module}:METHOD", METHODS_GROUP)
+        monkeypatch.setattr(run_module, "entry_points", lambda group, point=point: [point])
+        if known:
+            assert Run.load(saved).model.value == 0.1
+            continue
+        with pytest.raises(DataError, match="is of no package"):
+            Run.load(saved)
+
+
+class OwnMoments(Moments):
+    """A method of this module."""
+
+
+def test_a_completed_run_of_an_own_method_is_loaded_where_it_is_resumed(tmp_path):
+    """Whoever runs the method lets its package run code."""
+    method = OwnMoments(output_dir=str(tmp_path), resume=True)
+    saved = Run(**BARE, model=Mean(0.1), config=plain_options(method))
+    saved.save(tmp_path)
+    assert execute(method, grid=None).model.value == 0.1
+
+
+def test_no_module_is_imported_for_a_model_that_is_not_known(tmp_path, monkeypatch):
+    saved = Run(**BARE).save(tmp_path / "run")
+    (tmp_path / "harm_of_a_run.py").write_text("raise AssertionError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    content = json.loads((saved / "run.json").read_text())
+    (saved / "run.json").write_text(json.dumps({**content, "model": "harm_of_a_run:Model"}))
+    with pytest.raises(DataError, match="is of no package"):
+        Run.load(saved)
+
+
+WRONG = (None, 3, "x", [], {}, [3], {"a": [None]}, [None], True)
+
+
+def test_fields_of_another_form_are_named(moments_run, tmp_path):
+    """They would fail with an error of Python's where the run is printed, shown or saved."""
+    moments_run.save(tmp_path)
+    content = json.loads((tmp_path / "run.json").read_text())
+    refused = set()
+    for name in set(content) - {"files", "model"}:
+        for wrong in WRONG:
+            (tmp_path / "run.json").write_text(json.dumps({**content, name: wrong}))
+            try:
+                run = Run.load(tmp_path)
+            except DataError as error:
+                refused.add(str(error).partition("(")[2].partition(" ")[0])
+                continue
+            if wrong != {"a": [None]}:  # of the right form, with other names
+                str(run)
+                run.report(tmp_path / "page.html")
+    assert refused == set(content) - {"files", "model"}
+    # A truth value is no number.
+    (tmp_path / "run.json").write_text(json.dumps({**content, "rounds": True}))
+    with pytest.raises(DataError, match="rounds is of another form"):
+        Run.load(tmp_path)
+    history = (tmp_path / "history.jsonl").read_text()
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    (tmp_path / "history.jsonl").write_text(history + "3\n")
+    with pytest.raises(DataError, match="history is of another form"):
+        Run.load(tmp_path)
+
+
+def test_names_with_a_zero_byte(moments_run, tmp_path):
+    for write in (
+        lambda: moments_run.save(tmp_path / "a\0b"),
+        lambda: moments_run.report(tmp_path / "a\0b" / "page.html"),
+        lambda: moments_run.report(tmp_path / "a\0b.html"),
+        lambda: simulate("moments", [np.eye(3)] * 2, output_dir=str(tmp_path / "a\0b")),
+    ):
+        with pytest.raises(ConfigError, match=r"its name holds a zero byte.*another"):
+            write()
+    assert not list(tmp_path.iterdir())

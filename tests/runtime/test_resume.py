@@ -645,6 +645,58 @@ def test_a_damaged_agreement_is_named(tmp_path, content):
         resumed(tmp_path)
 
 
+def altered(file, name, change):
+    """Write a file of an exchange with another array; None leaves it out."""
+    with np.load(file) as archive:
+        arrays = dict(archive)
+    (key,) = (key for key in arrays if key.endswith(f" {name}"))
+    values = arrays.pop(key)
+    if change is not None:
+        arrays[key] = change(values)
+    file.write_bytes(records.npz(arrays))
+
+
+OTHER_FORMS = {
+    "missing": None,
+    "longer": lambda values: np.concatenate([values, values]),
+    "reshaped": lambda values: values[None],
+    "texts": lambda values: values.astype("U3"),
+    "empty": lambda values: values[:0],
+    "other entries": lambda values: values + 1,
+}
+
+
+@pytest.mark.parametrize("form", OTHER_FORMS)
+@pytest.mark.parametrize(
+    ("case", "name"), [("fedcausal", "squared-norms"), ("ges scores", "gains")]
+)
+def test_replies_of_another_form_are_named(tmp_path, case, name, form):
+    """They are arrays as any other; the method would fail, or have another result."""
+    method, tables, options = CASES[case]
+    with pytest.raises(KilledError):
+        simulate(
+            method, tables, output_dir=tmp_path, wrap_grid=lambda grid: Killing(grid, 2), **options
+        )
+    altered(tmp_path / "exchanges" / "000001.npz", name, OTHER_FORMS[form])
+    with pytest.raises(ConfigError, match=r"000001.npz.*not those that were written"):
+        simulate(method, tables, output_dir=tmp_path, resume=True, **options)
+    assert Run.load(tmp_path).rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("history before", [3]), ("history before", {}), ("setup-exchange", None)],
+)
+def test_an_agreement_of_another_form_is_named(tmp_path, key, value):
+    interrupted(tmp_path)
+    file = tmp_path / "exchanges" / "agreement.json"
+    content = json.loads(file.read_text())
+    assert key in content
+    file.write_text(json.dumps({**content, key: value}))
+    with pytest.raises(ConfigError, match=r"agreement.json.*of another form"):
+        resumed(tmp_path)
+
+
 def test_a_full_disk_is_found_before_the_first_exchange(tmp_path, monkeypatch):
     real = os.fsync
 

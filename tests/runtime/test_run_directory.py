@@ -270,3 +270,31 @@ def test_a_file_in_the_path_of_a_directory_is_named_as_such(tmp_path):
     for path in ("file/results", "file/further/results"):
         with pytest.raises(CheckpointError, match=r"cannot be written \(Not a directory\)"):
             simulate("moments", PARTIES, output_dir=tmp_path / path)
+
+
+def test_a_list_of_files_that_is_none_makes_no_file_that_of_a_run(tmp_path, finished):
+    finished.save(tmp_path)
+    about = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**about, "files": "edges.csv graph.json"}))
+    with pytest.raises(CheckpointError, match=r"holds graph\.json.*edges\.csv"):
+        finished.save(tmp_path)
+
+
+def test_what_a_link_in_the_place_of_a_result_names_stays(tmp_path, finished):
+    """Neither deleted nor, with other permissions, opened or closed to others."""
+    place, other = tmp_path / "run", tmp_path / "other"
+    finished.save(place)
+    other.mkdir(mode=0o755)
+    (other / "notes.txt").write_text("my own")
+    (other / "notes.txt").chmod(0o644)
+    about = json.loads((place / "run.json").read_text())
+    files_of_run = [*about["files"], "model"]
+    (place / "run.json").write_text(json.dumps({**about, "files": files_of_run}))
+    (place / "model").symlink_to(other)
+    (place / "link").symlink_to(other / "notes.txt")
+    files.protect(place)
+    finished.save(place)
+    assert not (place / "model").is_symlink()
+    assert contents(other) == {Path("notes.txt"): b"my own"}
+    assert stat.S_IMODE((other / "notes.txt").stat().st_mode) == 0o644
+    assert stat.S_IMODE(other.stat().st_mode) == 0o755

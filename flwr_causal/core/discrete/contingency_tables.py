@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from flwr_causal.core.compiled import compiled_in_place
 from flwr_causal.core.discrete.small_counts import are_small, is_total, withheld
+from flwr_causal.core.limits import require_room
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Counts(NamedTuple):
         """Return all cells of all tables, those that are empty too."""
         if not len(self.lengths):
             return self.dense.astype(np.int64)
+        require_room("the contingency tables", num_cells(sets, cardinalities).sum())
         tables = tables_of(sets, self, cardinalities)
         return np.concatenate([table.ravel() for table in tables])
 
@@ -213,7 +215,7 @@ def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
     Raises
     ------
     DataError
-        If a table has more than 2^62 cells.
+        If a table has more than 2^62 cells, or the small ones have too many together.
     """
     cards = table.cardinalities
     size = num_cells(sets, cards)
@@ -225,6 +227,7 @@ def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
     narrow = size <= DENSE_CELLS
     kind = np.min_scalar_type(max(table.num_rows, 1))
     weights = np.ones(table.codes.shape[1], np.int64) if table.weights is None else table.weights
+    require_room("the contingency tables", size[narrow].sum())
     dense = np.zeros(int(size[narrow].sum()), dtype=np.int64)
     cell = np.empty(table.codes.shape[1], dtype=np.int64)
     if narrow.any():

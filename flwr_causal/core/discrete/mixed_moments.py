@@ -23,6 +23,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import as_discrete, named_columns
 from flwr_causal.core.discrete.small_counts import is_total, withheld
+from flwr_causal.core.limits import require_room
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -241,6 +242,25 @@ def mixed_sums(table: MixedTable, members: Sequence[int]) -> MixedSums:
         sums.reshape(*shape, m),
         products.reshape(*shape, m, m),
     )
+
+
+def sums_of_sets(table: MixedTable, lists: Sequence[Sequence[int]]) -> list[MixedSums]:
+    """Return the sums of several sets.
+
+    Raises
+    ------
+    DataError
+        If they have too many entries together.
+    """
+    numbers = [sum(table.cards[k] == 0 for k in members) for members in lists]
+    require_room(
+        "the counts and sums",
+        sum(
+            num_configurations(table.cards, members) * (1 + m + m * m)
+            for members, m in zip(lists, numbers, strict=True)
+        ),
+    )
+    return [mixed_sums(table, members) for members in lists]
 
 
 class FlatSums(NamedTuple):

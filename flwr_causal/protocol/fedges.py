@@ -137,6 +137,16 @@ def _graphs(meaning: str, shape: tuple[str, int] = _EDGES) -> tuple[Sent, Sent]:
     )
 
 
+def _lists(
+    lengths: str, of_each: str, many: str, entries: str, meaning: str, size: str = "*"
+) -> tuple[Sent, Sent]:
+    """Return what is sent of lists of variables, one after the other: lengths, and entries."""
+    return (
+        Sent(lengths, of_each, (many,), values="index"),
+        Sent(entries, meaning, (size,), values="index", below="d", parts=lengths),
+    )
+
+
 _CUT_POINTS = (
     Sent("cuts", "agreed cut points, column after column", ("*",), optional=True, exact=True),
     Sent("num-cuts", "number of cut points of each column", ("*",), optional=True, values="index"),
@@ -145,16 +155,9 @@ _STARTS = (
     Sent("received", "edges of the fused graph", _EDGES, values="dag", below="d"),
     Sent("own", "edges of the party's last graph", _EDGES, values="dag", below="d"),
 )
-_SETS = (
-    Sent("sizes", "number of variables of each set", ("sets",), values="index"),
-    Sent(
-        "members",
-        "the variables of the sets, set after set",
-        ("*",),
-        values="index",
-        below="d",
-        parts="sizes",
-    ),
+_SETS = _lists(
+    *("sizes", "number of variables of each set", "sets"),
+    *("members", "the variables of the sets, set after set"),
 )
 _TABLES = (
     Disclosure(
@@ -267,23 +270,13 @@ JUDGE = Exchange(
 
 _QUESTIONS = (
     Sent("owners", "y of each family (y, S)", ("families",), values="index", below="d"),
-    Sent("sizes", "size of S", ("families",), values="index"),
-    Sent(
-        "members",
-        "the variables of S, family after family",
-        ("*",),
-        values="index",
-        below="d",
-        parts="sizes",
+    *_lists(
+        *("sizes", "size of S", "families"),
+        *("members", "the variables of S, family after family"),
     ),
-    Sent("num_others", "number of requested gains of each family", ("families",), values="index"),
-    Sent(
-        "others",
-        "x of each requested gain",
-        ("gains",),
-        values="index",
-        below="d",
-        parts="num_others",
+    *_lists(
+        *("num_others", "number of requested gains of each family", "families"),
+        *("others", "x of each requested gain", "gains"),
     ),
     *_CUT_POINTS,
 )

@@ -5,6 +5,7 @@ Lengths are in inches, which are the data units of the axes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -205,7 +206,7 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         if adjacency[j, i] and not undirected[i, j] and i != j:
             waypoints = _bowed(positions[i], positions[j], BOW)
         label = _confidence(graph, i, j) if graph.kind == "cpdag" else _number(weight)
-        strength = float(np.copysign(strengths[i, j], weight)) if weight else 0.0
+        strength = _signed(strengths[i, j], weight)
         edges.append(Edge(int(i), int(j), waypoints, strength, not undirected[i, j], label))
     return positions, edges
 
@@ -230,6 +231,11 @@ def _acyclic_part(graph: Drawable) -> BoolArray:
     return kept
 
 
+def _signed(strength: float, weight: float) -> float:
+    """Return the strength of an edge with the sign of its weight; 0 without a weight."""
+    return math.copysign(strength, weight) if weight else 0.0
+
+
 def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[FloatArray, list[Edge]]:
     """Return the node centres and the edges of a graph with lags, from the oldest slice on."""
     assert graph.lagged is not None
@@ -245,7 +251,7 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         between = np.arange(num_lags - lag, num_lags) * size
         waypoints = _through_gaps(positions, widths, start, end, between, lanes)
         weight = float(graph.lagged[lag, i, j])
-        strength = float(np.copysign(strengths[1 + lag, i, j], weight))
+        strength = _signed(strengths[1 + lag, i, j], weight)
         edges.append(Edge(start, end, waypoints, strength, True, _number(weight)))
     for i, j in np.argwhere(graph.adjacency):
         start, end = int(now + i), int(now + j)
@@ -254,7 +260,7 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         if distance > 1:  # pass the boxes in between on the right
             waypoints[0, 0] = right + 0.18 * distance
         weight = float(graph.weights[i, j])
-        strength = float(np.copysign(strengths[0, i, j], weight)) if weight else 0.0
+        strength = _signed(strengths[0, i, j], weight)
         edges.append(Edge(start, end, waypoints, strength, True, _number(weight)))
     return positions, edges
 

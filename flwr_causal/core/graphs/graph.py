@@ -259,15 +259,26 @@ class CausalGraph:
         The mark is ``"->"``, or ``"--"`` for an undirected edge of a CPDAG. The cause of a lagged
         edge is named with its lag, such as ``x0[t-1]``.
         """
-        both = np.zeros_like(self.adjacency)
-        if self.kind == "cpdag":
-            both = equivalence.undirected_part(self.adjacency)
+        both = self._undirected()
         now = [
             (self.names[i], "--" if both[i, j] else "->", self.names[j], float(self.weights[i, j]))
-            for i, j in np.argwhere(self.adjacency & ~np.tril(both))
+            for lag, i, j in self._marked_places()
+            if lag == 0
         ]
         past = self.lagged_edges()
         return now + [(at_lag(cause, lag), "->", effect, w) for cause, effect, lag, w in past]
+
+    def _undirected(self) -> BoolArray:
+        """Return the undirected edges of a CPDAG, both ways; none of another graph."""
+        if self.kind == "cpdag":
+            return equivalence.undirected_part(self.adjacency)
+        return np.zeros_like(self.adjacency)
+
+    def _marked_places(self) -> list[tuple[int, int, int]]:
+        """Return lag, cause and effect of each edge of `marked_edges`, in the same order."""
+        now = np.argwhere(self.adjacency & ~np.tril(self._undirected())).tolist()
+        past = [] if self.lagged is None else np.argwhere(self.lagged != 0).tolist()
+        return [(0, i, j) for i, j in now] + [(lag + 1, i, j) for lag, i, j in past]
 
     def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
         """Return the confidence in an edge as the graph has it, None where it is not known.
@@ -295,22 +306,12 @@ class CausalGraph:
 
     def marked_confidences(self) -> list[float | None]:
         """Return the confidence of each edge of `marked_edges`, in the same order."""
-        index = {name: k for k, name in enumerate(self.names)}
-        past = self.lagged_edges()
-        now = self.marked_edges()[: self.num_edges]
-        return [self.confidence_of(index[cause], index[effect]) for cause, _, effect, _ in now] + [
-            self.confidence_of(index[cause], index[effect], lag) for cause, effect, lag, _ in past
-        ]
+        return [self.confidence_of(i, j, lag) for lag, i, j in self._marked_places()]
 
     def marked_strengths(self) -> list[float]:
         """Return how strong each edge of `marked_edges` is, in the same order: see `deviations`."""
-        index = {name: k for k, name in enumerate(self.names)}
-        now, *past = self.strengths()
-        edges = self.marked_edges()[: self.num_edges]
-        return [float(now[index[cause], index[effect]]) for cause, _, effect, _ in edges] + [
-            float(past[lag - 1][index[cause], index[effect]])
-            for cause, effect, lag, _ in self.lagged_edges()
-        ]
+        strengths = self.strengths()
+        return [float(strengths[place]) for place in self._marked_places()]
 
     def strengths(self) -> FloatArray:
         """Return how strong the edges of lags 0 to p are, shape (1 + p, d, d): see `deviations`."""
@@ -322,14 +323,12 @@ class CausalGraph:
 
     def marked_required(self) -> list[bool]:
         """Return whether background knowledge requires each edge of `marked_edges`."""
-        index = {name: k for k, name in enumerate(self.names)}
-        none = np.zeros(self.weights.shape, dtype=bool)
-        now = none if self.required is None else self.required
-        edges = self.marked_edges()[: self.num_edges]
-        past = [(lag - 1, index[i], index[j]) for i, j, lag, _ in self.lagged_edges()]
-        lagged = self.required_lagged
-        return [bool(now[index[cause], index[effect]]) for cause, _, effect, _ in edges] + [
-            lagged is not None and bool(lagged[place]) for place in past
+        now, past = self.required, self.required_lagged
+        return [
+            past is not None and bool(past[lag - 1, i, j])
+            if lag
+            else now is not None and bool(now[i, j])
+            for lag, i, j in self._marked_places()
         ]
 
     def with_knowledge(self, knowledge: Knowledge) -> Self:

@@ -338,6 +338,7 @@ def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) ->
     return np.asarray((rows * np.where(held, within, 0.0)).sum(axis=0) / (rows * held).sum(axis=0))
 
 
+OF_LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
 OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.kind == "mlp")
 
 

@@ -45,6 +45,7 @@ from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.method import Request
 from flwr_causal.strategies.columns import ColumnsStrategy, JoinedMoments, Stage, joined_agreement
 from flwr_causal.strategies.interventions import InterventionStrategy
+from flwr_causal.strategies.linear import OF_LINEAR
 from flwr_causal.strategies.options import MOST, Mode, also_called, changed, only, require
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
@@ -90,7 +91,6 @@ OF_PENALTY = Mode(
     lambda method: method.solver != "order" and not method.finds_class,
 )
 OF_WEIGHTS = Mode("solver='order', 'dagma' or 'notears'", lambda method: not method.finds_class)
-OF_LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
 OF_POLISH = Mode("polish=True", lambda method: method.polish)
 OF_RIDGE = Mode(
     "regression='ridge' or 'held-out'", lambda method: method.regression in ("ridge", "held-out")

@@ -22,7 +22,7 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.protocol import consensus
 from flwr_causal.strategies.consensus_runs import AdmmRun, Candidate, ConsensusRun, NeuralRun
 from flwr_causal.strategies.interventions import InterventionStrategy
-from flwr_causal.strategies.linear import OF_PERCEPTRONS, PerceptronOptions
+from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
 from flwr_causal.strategies.privacy import PrivateStrategy
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 # graph before the choice.
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
 FAST = Mode("schedule='fast'", lambda method: method.schedule == "fast")
-LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
 PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
 
@@ -351,7 +350,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
     kind: Literal["linear", "mlp"] = "linear"
     inner_steps: int = only(OF_PERCEPTRONS, 20)
 
-    narrowed: ClassVar[Mapping[str, Mode]] = {"search": LINEAR}
+    narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
 
     def validate(self) -> None:
         """Check the options' values."""

@@ -180,7 +180,7 @@ class FedGESRun:
     joined: Joined | None = None
 
 
-OF_GRAPHS = Mode(
+OF_FUSED_GRAPHS = Mode(
     "mode='fusion', or mode='scores' with start='driven'",
     lambda method: method.continues or method.chosen_mode == "fusion",
 )
@@ -301,11 +301,11 @@ class FedGES(JoiningStrategy[FedGESRun]):
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
     score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
     equivalent_sample_size: float = only(OF_PRIOR, 1.0)
-    fusion: str | float | None = only(OF_GRAPHS, None)
-    start_from: Literal["driven", "fuse", "overwrite"] | None = only(OF_GRAPHS, None)
-    max_edges: int | None = only(OF_GRAPHS, None)
-    max_fused_edges: int | None = only(OF_GRAPHS, None)
-    keep: Literal["best", "last"] | None = only(OF_GRAPHS, None)
+    fusion: str | float | None = only(OF_FUSED_GRAPHS, None)
+    start_from: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
+    max_edges: int | None = only(OF_FUSED_GRAPHS, None)
+    max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None)
+    keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
     patience: int = only(OF_DRIVEN, 3)
     look_ahead: int | None = only(OF_SUMS, None)
     turn: bool = False

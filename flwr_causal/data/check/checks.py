@@ -144,8 +144,8 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     ]
     _check_levels(reports, found)
     _check_duplicate_names(reports, found)
-    _check_shared(reports, columns, policy, found)
-    lacked = unshared(reports) if policy.unshared_columns != "keep" else {}
+    lacked = {} if policy.unshared_columns == "keep" else unshared(reports)
+    _check_shared(reports, columns, lacked, policy, found)
     shared = {name: holders for name, holders in columns.items() if name not in lacked}
     # Columns that some parties lack are checked too: one error lists all problems.
     for name, holders in columns.items():
@@ -285,13 +285,11 @@ def _check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) 
 def _check_shared(
     reports: Mapping[str, TableReport],
     columns: Mapping[str, Holders],
+    lacked: Mapping[str, str],
     policy: Policy,
     found: Findings,
 ) -> None:
     """Find columns that some parties lack; the smaller group of parties gets the problem."""
-    if policy.unshared_columns == "keep":
-        return
-    lacked = unshared(reports)
     if policy.unshared_columns == "drop":
         found.dropped |= lacked
         return

@@ -55,7 +55,7 @@ IDENTIFIER = re.compile(
 )
 NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:e[+-]?\d+)?")
 #: Texts that stand for a missing value, as `_plain` writes them.
-MISSING = frozenset(
+LIKE_MISSING = frozenset(
     (
         *("", "?", "-", "--", ".", "..", "na", "n/a", "n.a.", "nan", "null", "nil", "<na>", "nat"),
         *("missing", "#n/a", "#na", "#value!", "#ref!", "#div/0!", "#null!", "#name?"),
@@ -375,7 +375,7 @@ def _far(held: Mapping[str, Holders]) -> dict[str, str]:
         name: some(
             f"{column.far} row{'s' * (column.far != 1)} at party {party!r}"
             for party, column in holders.items()
-            if column.far and not any(_plain(state) in MISSING for state in column.states)
+            if column.far and not any(_plain(state) in LIKE_MISSING for state in column.states)
         )
         for name, holders in held.items()
     }
@@ -545,7 +545,7 @@ def _states_that_are_names(held: Mapping[str, Holders]) -> list[str]:
 
 def _like_missing(held: Mapping[str, Holders]) -> list[str]:
     """Warn of states that stand for a missing value. The states themselves are not named."""
-    where = _places(held, lambda name, state: _plain(state) in MISSING)
+    where = _places(held, lambda name, state: _plain(state) in LIKE_MISSING)
     if not where:
         return []
     return [
@@ -584,7 +584,7 @@ def _other_states(held: Mapping[str, Holders]) -> list[str]:
             # States of its own alone, as of its wards, are a party's right.
             elif any(own & theirs for theirs in others):
                 # Other doubts are about a state in another spelling, or that is none.
-                known = {*MISSING, *map(_plain, [name, *set().union(*others)])}
+                known = {*LIKE_MISSING, *map(_plain, [name, *set().union(*others)])}
                 if not known.issuperset(map(_plain, own)):
                     own_states.append(party)
         for found, parties in ((alone, unlike), (single, own_states)):

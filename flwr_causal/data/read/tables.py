@@ -521,7 +521,7 @@ def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator
 def _header(path: Path, separator: str) -> list[str]:
     with open_text(path) as handle:
         rows = csv.reader(handle, delimiter=separator)
-        first = next((row for row in _filled(rows, separator)), [])
+        first = next(_filled(rows, separator), [])
     return checked_header(path, separator, first)
 
 

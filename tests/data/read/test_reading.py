@@ -10,16 +10,6 @@ from flwr_causal.data.read.reading import MISSING, Reading, are_codes, as_read, 
 from flwr_causal.data.read.tables import read_table, texts_of_missing
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="party.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8", newline="")
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize("codes", [0, 64])
 @pytest.mark.parametrize("text", sorted(MISSING))
 def test_marks_of_missing_values_are_missing_among_numbers_and_states_in_text(write, text, codes):

@@ -11,16 +11,6 @@ from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="party.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8", newline="")
-        return path
-
-    return write
-
-
 def test_csv_keeps_names_order_and_exact_numbers(write):
     values = np.random.default_rng(0).standard_normal((50, 3)) * [1e-300, 1.0, 1e300]
     lines = [",".join(map(repr, row)) for row in values.tolist()]

@@ -86,16 +86,19 @@ class Source:
 
     def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
         """Return the table for a run without or with epsilon."""
-        if private and self.read_by_cell is not None:
-            return self.read_by_cell()
-        if not private and self.read_as is not None:
+        if private:
+            if self.read_by_cell is not None:
+                return self.read_by_cell()
+            table = self.read()
+            if isinstance(table, LargeFile):
+                return replace(table, by_cell=True)
+            return read_by_cell(table)
+        if self.read_as is not None:
             return self.read_as(reading)
         table = self.read()
-        if not private and isinstance(table, LargeFile):
+        if isinstance(table, LargeFile):
             return replace(table, reading=reading)
-        if not private:
-            return as_read(whole(table), reading)
-        return replace(table, by_cell=True) if isinstance(table, LargeFile) else read_by_cell(table)
+        return as_read(table, reading)
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,13 @@ TABLE_FILE = "heterogeneity.csv"
 DISAGREEMENT_FILE = "disagreement.csv"
 TRUTH_FILE = "truth.json"
 
-# The fields that ``run.json`` holds, beside the influence: first those of `Run.summary`.
+# The fields of `Run.summary`, beside the influence, and the further ones of ``run.json``.
 _SUMMARY = (
     *("status", "rounds", "bytes_sent", "bytes_received", "schema_bytes", "seconds"),
     *("stop_reason", "metrics", "config", "parties", "sources", "num_rows", "groups"),
     *("answered", "lost", "failures", "privacy", "warnings", "error"),
 )
-_KEPT = (*_SUMMARY, "about", "columns", "versions")
+_FURTHER = ("about", "columns", "versions")
 
 
 @dataclass(repr=False)
@@ -257,7 +257,8 @@ class Run(RunRecord):
 
     def _write(self, target: Path, *, influence: bool) -> None:
         """Write all files into an empty directory."""
-        content = self.summary(influence=influence) | {name: getattr(self, name) for name in _KEPT}
+        further = {name: getattr(self, name) for name in _FURTHER}
+        content = self.summary(influence=influence) | further
         kind = type(self.model)
         if hasattr(kind, "save") and hasattr(kind, "load"):
             content["model"] = _class_name(kind)
@@ -413,12 +414,12 @@ def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
 
 def _check_forms(content: dict[str, Any]) -> None:
     """Raise a DataError for a field of another type, which would only fail where it is shown."""
-    noted = {name: RunRecord.__annotations__[name] for name in (*_KEPT, "history")}
+    noted = {name: RunRecord.__annotations__[name] for name in (*_SUMMARY, *_FURTHER, "history")}
     forms = get_type_hints(SimpleNamespace(__annotations__=noted), {"Any": Any})
     forms["influence"] = dict[str, dict[str, Any]]
-    wrong = [name for name, form in forms.items() if not has_form(content.get(name), form)]
-    if wrong := [name for name in wrong if name in content]:
-        raise TypeError(f"{wrong[0]} is of another form")
+    for name, form in forms.items():
+        if name in content and not has_form(content[name], form):
+            raise TypeError(f"{name} is of another form")
 
 
 def _model_class(name: str, models: Collection[type | str]) -> Any:

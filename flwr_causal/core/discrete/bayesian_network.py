@@ -57,6 +57,7 @@ from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, frozen_booleans, pair_of
 from flwr_causal.core.saved import DAMAGE, read_record
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ class BayesianNetwork:
         Parameters and errors are those of `predict_proba`.
         """
         states = self.states[self._index(target)]
-        return labelled(states, self.predict_proba(frame, target).argmax(axis=1))
+        return labelled(states, first_largest(self.predict_proba(frame, target), axis=1))
 
     def conditional(self, evidence: Mapping[str, Any]) -> BayesianNetwork:
         """Return the distribution of the other variables given the states of some.

@@ -86,7 +86,10 @@ class Ends:
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         if not len(values):
             return
-        self._middles.append(float(np.median(sample if len(sample) else values)))
+        ascending = sample if len(sample) else values
+        last = len(ascending) - 1
+        # The median; numpy's own sorts again.
+        self._middles.append(float((ascending[last // 2] + ascending[last - last // 2]) / 2))
         if len(self._values):
             values, inverse = np.unique(np.append(self._values, values), return_inverse=True)
             counts = np.bincount(inverse, np.append(self._counts, counts)).astype(np.int64)

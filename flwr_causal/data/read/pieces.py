@@ -185,8 +185,9 @@ def _selected(file: LargeFile, names: tuple[str, ...]) -> LargeFile:
 
 
 def _with_names(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
-    kept = frame.columns.isin([*names])
-    return frame if kept.all() else frame.loc[:, kept]
+    wanted = set(names)
+    kept = [name in wanted for name in frame.columns]
+    return frame if all(kept) else frame.loc[:, kept]
 
 
 def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:

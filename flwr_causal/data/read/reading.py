@@ -144,7 +144,9 @@ def as_read(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
         It is not changed; without a declaration it is returned.
     reading : Reading
     """
-    changed = {}
+    changed: dict[int, pd.Series] = {}
+    if not (reading.missing or reading.categories or reading.numbers):
+        return frame
     for place, (name, column) in enumerate(frame.items()):
         found = column
         if reading.missing:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
-from flwr_causal.runtime.method import Request
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Progress, Result
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.options import Mode, require
 from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
@@ -32,53 +33,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Training
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
-    """The state before the second moments are known.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    masks : EdgeMasks
-        Background knowledge over the d columns, or over the m columns of the lagged design.
-    """
-
-    agreement: Agreement
-    masks: EdgeMasks
-
-
-@dataclass(frozen=True, eq=False)
-class Searching(Start):
-    """The state from then on.
-
-    Parameters
-    ----------
-    problem : OrderProblem
-        The pooled moments, and the parents that they choose in any order.
-    search : OrderSearch
-        The orders that were reached, and the negentropies that are known.
-    exchanges : int
-        Exchanges so far.
-    """
-
-    problem: OrderProblem
-    search: OrderSearch
-    exchanges: int
-
-
 @dataclass(kw_only=True, eq=False)
-class Lingam(RowsOrSeries[Start]):
+class Lingam(Algorithm, RowsOrSeries[Progress]):
     """The linear graph whose noise terms are independent and not Gaussian, with all directions.
 
     The first exchange sums second moments. From them follow the parents of each variable in any
@@ -162,38 +128,38 @@ class Lingam(RowsOrSeries[Start]):
         """Return the graphs of this method on the pooled rows, and on each party's."""
         return CausalStrategy.baselines(self, tables, names, run_alone)
 
-    def init(self, agreement: Agreement) -> Start:
-        """Return the state before the first exchange."""
-        return Start(agreement, self.masks(agreement))
+    def train(self, agreement: Agreement) -> Training:
+        """Search for the causal order of highest likelihood.
 
-    def request(self, state: Start) -> Request:
-        """Request the second moments, then means of functions of residuals."""
-        if not isinstance(state, Searching):
-            return Request(SUMS)
-        problem = state.problem
-        directions = problem.directions(state.search.wanted)
-        if self.order:
-            # Rows are [1, g, z]: the mean of z over all rows with g = 1 is not exactly zero.
-            level = -directions @ problem.moments.mean
-            directions = np.column_stack([np.zeros(len(level)), level, directions])
-        return Request(RESIDUALS, {"directions": directions})
+        Yields
+        ------
+        Ask
+            For second moments, then for means of functions of residuals.
 
-    def close(self, state: Start, replies: Replies) -> tuple[Start, dict[str, Any]]:
-        """Begin the search, or go on with the negentropies of the residuals."""
-        if isinstance(state, Searching):
-            problem = state.problem
+        Returns
+        -------
+        Result
+            The graph of the best order; after the first exchange one of the equivalence class.
+        """
+        masks, d = self.masks(agreement), len(agreement.names)
+        replies = yield Ask(SUMS)
+        # Parties may be missing from a secure sum.
+        agreement = agreement.with_rows(replies.rows)
+        moments = self._pooled(agreement, replies["moments"])
+        moments.require_varying()
+        problem = OrderProblem(moments, d, masks)
+        search = begin(problem, self.seed)
+        replies.info.update(_info(search))
+        for _ in range(self.max_rounds - 1):
+            if not search.wanted:
+                break
+            directions = self._directions(problem, search)
+            found = partial(self._found, agreement, problem, search)
+            replies = yield Ask(RESIDUALS, {"directions": directions}, so_far=found)
             means = np.column_stack([replies["tails"], replies["skew"]])
-            search = advance(problem, state.search, means)
-            exchanges = state.exchanges + 1
-        else:
-            # Parties may be missing from a secure sum.
-            state = replace(state, agreement=state.agreement.with_rows(replies.rows))
-            moments = self._pooled(state.agreement, replies["moments"])
-            moments.require_varying()
-            problem = OrderProblem(moments, len(state.agreement.names), state.masks)
-            search, exchanges = begin(problem, self.seed), 1
-        info = {"orders": len(search.orders), "wanted": len(search.wanted)}
-        return Searching(state.agreement, state.masks, problem, search, exchanges), info
+            search = advance(problem, search, means)
+            replies.info.update(_info(search))
+        return self._found(agreement, problem, search, ended=True)
 
     def _pooled(self, agreement: Agreement, products: FloatArray) -> Moments:
         """Return the moments of the d columns, or of the m columns of the lagged design."""
@@ -202,80 +168,75 @@ class Lingam(RowsOrSeries[Start]):
             return series_moments(products, n, lagged_names(names, self.order))[0]
         return Moments(n, np.zeros(len(names)), products[0], names)
 
-    def finished(self, state: Start) -> str | None:
-        """Return why the run is over, None to go on."""
-        if not isinstance(state, Searching):
-            return None
-        if not state.search.wanted:
-            return "no move of a variable in the causal order improves the likelihood"
-        return f"{self.max_rounds} exchanges are done" if self._cut_short(state) else None
+    def _directions(self, problem: OrderProblem, search: OrderSearch) -> FloatArray:
+        """Return the residuals whose negentropy is wanted, as combinations of the columns."""
+        directions = problem.directions(search.wanted)
+        if not self.order:
+            return directions
+        # Rows are [1, g, z]: the mean of z over all rows with g = 1 is not exactly zero.
+        level = -directions @ problem.moments.mean
+        return np.column_stack([np.zeros(len(level)), level, directions])
 
-    def _cut_short(self, state: Searching) -> bool:
-        return bool(state.search.wanted) and state.exchanges >= self.max_rounds
-
-    def graph(self, state: Start) -> CausalGraph | None:
-        """Return the graph of the best order so far, None before the first exchange.
-
-        After the first exchange it is a graph of the equivalence class alone.
-        """
-        return self._plausible(state)[0] if isinstance(state, Searching) else None
-
-    def _plausible(self, state: Searching) -> tuple[CausalGraph, list[str]]:
-        agreement, problem, d = state.agreement, state.problem, state.problem.num_variables
-        adjacency = problem.adjacency(state.search.best_order(problem))
+    def _found(
+        self,
+        agreement: Agreement,
+        problem: OrderProblem,
+        search: OrderSearch,
+        ended: bool = False,
+    ) -> Result:
+        """Return the graph of the best order so far, and what to know of it."""
+        d, masks = problem.num_variables, problem.masks
+        order = search.best_order(problem)
+        adjacency = problem.adjacency(order)
         raw = _fitted(problem, adjacency, 0.0)
-        limits = by_block(*self.limits(self.threshold), d, self.order)
-        weights = _fitted(problem, adjacency, limits)
-        if self.order:
-            graph = lagged_graph(
+        weights = _fitted(problem, adjacency, by_block(*self.limits(self.threshold), d, self.order))
+        graph = (
+            lagged_graph(
                 agreement.names,
                 weights,
                 threshold_now=0,
                 threshold_lagged=0,
                 raw=raw,
-                masks=state.masks,
+                masks=masks,
             )
-        else:
-            required = state.masks.required
-            graph = CausalGraph(agreement.names, weights, raw_weights=raw, required=required)
-        return self.plausible(graph, self.units(agreement), state.masks)
+            if self.order
+            else CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
+        )
+        graph, warnings = self.plausible(graph, self.units(agreement), masks)
+        if ended and search.wanted:
+            warnings.append(
+                f"The search for the causal order was cut short after {self.max_rounds} exchanges: "
+                "moves that would improve the likelihood may be left. Raise max_rounds."
+            )
+        noise = search.negentropies(problem, order)
+        warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
+        if not self.order:
+            warnings += combination_warning(problem.moments, agreement.rows.values())
+        warnings += stationarity_warning(graph, agreement.n)
+        # Absolute partial correlations along the order, summed over the lags.
+        strengths = problem.strengths(order).reshape(-1, d, d).sum(axis=0)
+        return Result(
+            graph,
+            scores=strengths,
+            model=partial(self._system, agreement, problem.moments, graph),
+            warnings=tuple(warnings),
+            reason=f"{self.max_rounds} exchanges are done"
+            if search.wanted
+            else "no move of a variable in the causal order improves the likelihood",
+        )
 
-    def model(self, state: Start) -> LinearModel | LaggedModel | None:
+    def _system(
+        self, agreement: Agreement, moments: Moments, graph: CausalGraph
+    ) -> LinearModel | LaggedModel:
         """Return the fitted system in the units of the data."""
-        if not isinstance(state, Searching):
-            return None
-        agreement, moments = state.agreement, state.problem.moments
-        graph = self._plausible(state)[0]
         if self.order:
             return system_of_series(agreement, self.scale(agreement), moments, graph)
         return self.fitted_system(agreement, moments, graph.adjacency)
 
-    def scores(self, state: Start) -> FloatArray | None:
-        """Return absolute partial correlations along the order, summed over the lags, (d, d)."""
-        if not isinstance(state, Searching):
-            return None
-        problem, d = state.problem, state.problem.num_variables
-        strengths = problem.strengths(state.search.best_order(problem))
-        return np.asarray(strengths.reshape(-1, d, d).sum(axis=0), dtype=np.float64)
 
-    def warnings(self, state: Start) -> list[str]:
-        """Warn of Gaussian noise, of combinations of columns, and of a search cut short."""
-        found = super().warnings(state)
-        if not isinstance(state, Searching):
-            return found
-        agreement, problem, search = state.agreement, state.problem, state.search
-        graph, left_out = self._plausible(state)
-        found += left_out
-        if self._cut_short(state):
-            found.append(
-                f"The search for the causal order was cut short after {self.max_rounds} exchanges: "
-                "moves that would improve the likelihood may be left. Raise max_rounds."
-            )
-        noise = search.negentropies(problem, search.best_order(problem))
-        found += gaussian_noise_warning(graph, state.masks, noise, agreement.n)
-        if not self.order:
-            found += combination_warning(problem.moments, agreement.rows.values())
-        return [*found, *stationarity_warning(graph, agreement.n)]
+def _info(search: OrderSearch) -> dict[str, int]:
+    """Return what the history says of a search."""
+    return {"orders": len(search.orders), "wanted": len(search.wanted)}
 
 
 def _fitted(

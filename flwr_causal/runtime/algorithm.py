@@ -1,0 +1,244 @@
+"""A method's server side as one generator: what it asks, what it returns, and who runs it.
+
+The generator :meth:`Algorithm.train` reads as the paper's algorithm. It yields an :class:`Ask` for
+each exchange and is given the combined replies; what it knows are its local variables. Parts that
+methods share are generators too, used by ``yield from``. It returns a :class:`Result`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from flwr_causal.runtime.method import Method, Request
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.protocol.replies import Replies
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a training has found, at its end or so far.
+
+    Parameters
+    ----------
+    graph : CausalGraph or None
+    scores : ndarray of shape (d, d), or None
+        Strength of every edge before the threshold, for ranking.
+    model : callable, optional
+        Returns the fitted model; called for the main training alone. None: there is no model.
+    warnings : sequence of str
+        What the user should know.
+    heterogeneity : Heterogeneity or None
+        The parties' own graphs and how they differ from the common one.
+    privacy : mapping
+        The guarantee of differential privacy in plain values.
+    num_rows : int or None
+        How many rows the parties have together; None for the sum of their numbers.
+    reason : str
+        Why the training is over, in words for the user; empty while it goes on.
+    """
+
+    graph: CausalGraph | None = None
+    scores: NDArray[Any] | None = None
+    model: Callable[[], Any] | None = None
+    warnings: tuple[str, ...] = ()
+    heterogeneity: Heterogeneity | None = None
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    num_rows: int | None = None
+    reason: str = ""
+
+
+NOTHING = Result()
+
+
+@dataclass(frozen=True, eq=False)
+class Ask(Request):
+    """One exchange that a training asks for.
+
+    Parameters
+    ----------
+    exchange, values, own, parties
+        As of :class:`~flwr_causal.runtime.method.Request`.
+    so_far : callable, optional
+        Returns the result that stands if the run ends here. Default: that of the request before.
+    shared : bool, default False
+        Whether replicates use the main training's replies, as of cut points. Such exchanges come
+        before all others.
+    """
+
+    so_far: Callable[[], Result] | None = None
+    shared: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What the main training chooses by the data, and replicates take over: a penalty, an order.
+
+    ``value = yield Choice(compute)`` gives the main training ``compute()``, and a replicate what
+    the main training has chosen at this place.
+    """
+
+    compute: Callable[[], Any]
+
+
+#: Yields requests, is given the combined replies, and returns the result.
+Training: TypeAlias = Generator[Ask | Choice, Any, Result]
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """The state of a training: what it asks next, or what it has found.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    training : generator
+        Where it has stopped; it goes on once from each state.
+    shared : list of Replies
+        The replies to the main training's shared requests.
+    choices : list
+        What the main training has chosen.
+    chooses : bool
+        Whether this training chooses itself; a replicate does not.
+    chosen : int
+        How many choices it has had.
+    ask : Ask or None
+        What is asked next; None once it is over.
+    so_far : callable
+        Returns what stands if the run ends here.
+    """
+
+    agreement: Agreement
+    training: Training
+    shared: list[Replies] = field(default_factory=list)
+    choices: list[Any] = field(default_factory=list)
+    chooses: bool = True
+    chosen: int = 0
+    ask: Ask | None = None
+    so_far: Callable[[], Result] = lambda: NOTHING
+
+    @property
+    def result(self) -> Result:
+        """What has been found, at the end or so far."""
+        return self.so_far()
+
+    def given(self, replies: Replies | None) -> Progress:
+        """Return the state after the replies to what is asked; None before the first request."""
+        value: Any = replies
+        chosen = self.chosen
+        while True:
+            try:
+                wanted = self.training.send(value)
+            except StopIteration as end:
+                return replace(self, ask=None, chosen=chosen, so_far=_standing(end.value))
+            if isinstance(wanted, Choice):
+                if self.chooses:
+                    self.choices.append(wanted.compute())
+                value = self.choices[chosen]
+                chosen += 1
+                continue
+            so_far = wanted.so_far or self.so_far
+            return replace(self, ask=wanted, chosen=chosen, so_far=so_far)
+
+
+def _standing(result: Result) -> Callable[[], Result]:
+    return lambda: result
+
+
+class Algorithm(Method[Progress]):
+    """Base of the methods whose server side is one generator.
+
+    A subclass sets ``contract`` and implements :meth:`train`. The rest of
+    :class:`~flwr_causal.runtime.method.Method` follows from it.
+    """
+
+    @abstractmethod
+    def train(self, agreement: Agreement) -> Training:
+        """Train over the parties: the paper's algorithm.
+
+        It holds no file and no clock, and asks the same for the same replies: an interrupted run is
+        resumed by running it again over the replies that were kept.
+
+        Parameters
+        ----------
+        agreement : Agreement
+            The columns that all parties use, and what is known of them.
+
+        Yields
+        ------
+        Ask
+            For each exchange; the generator is given the combined :class:`Replies`. What it adds to
+            ``replies.info`` stands in the history.
+        Choice
+            What replicates take over from the main training.
+
+        Returns
+        -------
+        Result
+        """
+
+    def init(self, agreement: Agreement) -> Progress:
+        """Return the state before the first exchange."""
+        return Progress(agreement, self.train(agreement)).given(None)
+
+    def request(self, state: Progress) -> Request:
+        """Return what the parties are sent next."""
+        assert state.ask is not None
+        return state.ask
+
+    def close(self, state: Progress, replies: Replies) -> tuple[Progress, dict[str, Any]]:
+        """Return the state after an exchange, and what the history says of it."""
+        if state.chooses and state.ask is not None and state.ask.shared:
+            state.shared.append(replies)
+        after = state.given(replies)
+        return after, dict(replies.info)
+
+    def finished(self, state: Progress) -> str | None:
+        """Return why the training is over, None to go on."""
+        return None if state.ask else state.result.reason
+
+    def replicated(self, state: Progress, agreement: Agreement, number: int) -> Progress | None:
+        """Return the state in which a replicate begins: after the requests that it shares."""
+        own = Progress(
+            agreement, self.train(agreement), choices=state.choices, chooses=False
+        ).given(None)
+        for replies in state.shared:
+            own = own.given(replies)
+        return None if own.ask is not None and own.ask.shared else own
+
+    def graph(self, state: Progress) -> CausalGraph | None:
+        """Return the graph, at the end or so far."""
+        return state.result.graph
+
+    def model(self, state: Progress) -> Any:
+        """Return the fitted model, None without one."""
+        fitted = state.result.model
+        return None if fitted is None else fitted()
+
+    def scores(self, state: Progress) -> NDArray[Any] | None:
+        """Return the strength of every edge before the threshold."""
+        return state.result.scores
+
+    def heterogeneity(self, state: Progress) -> Heterogeneity | None:
+        """Return the parties' own graphs, if known."""
+        return state.result.heterogeneity
+
+    def privacy(self, state: Progress) -> dict[str, Any]:
+        """Return the guarantee of differential privacy in plain values."""
+        return dict(state.result.privacy)
+
+    def num_rows(self, state: Progress) -> int | None:
+        """Return how many rows the parties have together; None for the sum of their numbers."""
+        return state.result.num_rows
+
+    def warnings(self, state: Progress) -> list[str]:
+        """Return what the user should know about the run."""
+        return [*super().warnings(state), *state.result.warnings]

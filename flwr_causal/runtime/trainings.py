@@ -284,6 +284,10 @@ class Trainings(Generic[StateT]):
         """Return how the parties differ, by the main training."""
         return self.inner.heterogeneity(state.main)
 
+    def privacy(self, state: TrainingsState[StateT]) -> dict[str, Any]:
+        """Return the guarantee of differential privacy."""
+        return self.inner.privacy(state.main)
+
     def num_rows(self, state: TrainingsState[StateT]) -> int | None:
         """Return how many rows the parties have together."""
         return self.inner.num_rows(state.main)

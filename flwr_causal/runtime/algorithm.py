@@ -32,9 +32,9 @@ class Result:
     graph : CausalGraph or None
     scores : ndarray of shape (d, d), or None
         Strength of every edge before the threshold, for ranking.
-    model : callable, optional
-        Returns the fitted model; called for the main training alone. None: there is no model.
-    warnings : sequence of str
+    model : object or None
+        The fitted model.
+    warnings : tuple of str
         What the user should know.
     heterogeneity : Heterogeneity or None
         The parties' own graphs and how they differ from the common one.
@@ -48,7 +48,7 @@ class Result:
 
     graph: CausalGraph | None = None
     scores: NDArray[Any] | None = None
-    model: Callable[[], Any] | None = None
+    model: Any = None
     warnings: tuple[str, ...] = ()
     heterogeneity: Heterogeneity | None = None
     privacy: Mapping[str, Any] = field(default_factory=dict)
@@ -80,13 +80,20 @@ class Ask(Request):
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What the main training chooses by the data, and replicates take over: a penalty, an order.
+    """What the main training computes, and replicates take over: penalties, an order, shared rows.
 
-    ``value = yield Choice(compute)`` gives the main training ``compute()``, and a replicate what
-    the main training has chosen at this place.
+    ``value = yield Choice(compute, again)`` gives the main training ``compute()``. A replicate is
+    given ``again(first)`` of what the main training was given at this place.
+
+    Parameters
+    ----------
+    compute : callable
+    again : callable, optional
+        Default: replicates are given the same.
     """
 
     compute: Callable[[], Any]
+    again: Callable[[Any], Any] = lambda first: first
 
 
 #: Yields requests, is given the combined replies, and returns the result.
@@ -106,8 +113,8 @@ class Progress:
         The replies to the main training's shared requests.
     choices : list
         What the main training has chosen.
-    chooses : bool
-        Whether this training chooses itself; a replicate does not.
+    replicate : int
+        Its number; 0 for the main training.
     chosen : int
         How many choices it has had.
     ask : Ask or None
@@ -120,7 +127,7 @@ class Progress:
     training: Training
     shared: list[Replies] = field(default_factory=list)
     choices: list[Any] = field(default_factory=list)
-    chooses: bool = True
+    replicate: int = 0
     chosen: int = 0
     ask: Ask | None = None
     so_far: Callable[[], Result] = lambda: NOTHING
@@ -140,9 +147,11 @@ class Progress:
             except StopIteration as end:
                 return replace(self, ask=None, chosen=chosen, so_far=_standing(end.value))
             if isinstance(wanted, Choice):
-                if self.chooses:
-                    self.choices.append(wanted.compute())
-                value = self.choices[chosen]
+                if self.replicate:
+                    value = wanted.again(self.choices[chosen])
+                else:
+                    value = wanted.compute()
+                    self.choices.append(value)
                 chosen += 1
                 continue
             so_far = wanted.so_far or self.so_far
@@ -161,7 +170,7 @@ class Algorithm(Method[Progress]):
     """
 
     @abstractmethod
-    def train(self, agreement: Agreement) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Train over the parties: the paper's algorithm.
 
         It holds no file and no clock, and asks the same for the same replies: an interrupted run is
@@ -171,6 +180,8 @@ class Algorithm(Method[Progress]):
         ----------
         agreement : Agreement
             The columns that all parties use, and what is known of them.
+        replicate : int, default 0
+            The number of the replicate; 0 for the main training.
 
         Yields
         ------
@@ -196,7 +207,7 @@ class Algorithm(Method[Progress]):
 
     def close(self, state: Progress, replies: Replies) -> tuple[Progress, dict[str, Any]]:
         """Return the state after an exchange, and what the history says of it."""
-        if state.chooses and state.ask is not None and state.ask.shared:
+        if not state.replicate and state.ask is not None and state.ask.shared:
             state.shared.append(replies)
         after = state.given(replies)
         return after, dict(replies.info)
@@ -207,9 +218,8 @@ class Algorithm(Method[Progress]):
 
     def replicated(self, state: Progress, agreement: Agreement, number: int) -> Progress | None:
         """Return the state in which a replicate begins: after the requests that it shares."""
-        own = Progress(
-            agreement, self.train(agreement), choices=state.choices, chooses=False
-        ).given(None)
+        training = self.train(agreement, number)
+        own = Progress(agreement, training, choices=state.choices, replicate=number).given(None)
         for replies in state.shared:
             own = own.given(replies)
         return None if own.ask is not None and own.ask.shared else own
@@ -220,8 +230,7 @@ class Algorithm(Method[Progress]):
 
     def model(self, state: Progress) -> Any:
         """Return the fitted model, None without one."""
-        fitted = state.result.model
-        return None if fitted is None else fitted()
+        return state.result.model
 
     def scores(self, state: Progress) -> NDArray[Any] | None:
         """Return the strength of every edge before the threshold."""

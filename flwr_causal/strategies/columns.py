@@ -6,9 +6,9 @@ Each stage is complete: it has the request of its exchange, and its ``close`` re
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
 from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
+from flwr_causal.protocol.replies import Replies
 from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.runtime.method import Request, StateT
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
@@ -30,7 +32,7 @@ from flwr_causal.strategies.options import refuse_unfitting
 from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
-    from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 
@@ -337,6 +338,22 @@ def _differing(
 
 
 Stage = Aligning | Masking | Multiplying | JoinedMoments
+
+
+def joined_sums(
+    first: Aligning,
+) -> Generator[Ask | Choice, Any, tuple[JoinedMoments, Replies]]:
+    """Return the sums over the joined rows, after three exchanges, and the last replies.
+
+    Replicates share them.
+    """
+    stage: Stage = first
+    replies = Replies()
+    while not isinstance(stage, JoinedMoments):
+        request = stage.request()
+        replies = yield Ask(request.exchange, request.values, request.own, shared=True)
+        stage = yield Choice(partial(stage.close, replies))
+    return stage, replies
 
 
 def _check_all(holders: Holders, replies: Replies) -> None:

@@ -128,7 +128,7 @@ class Lingam(Algorithm, RowsOrSeries[Progress]):
         """Return the graphs of this method on the pooled rows, and on each party's."""
         return CausalStrategy.baselines(self, tables, names, run_alone)
 
-    def train(self, agreement: Agreement) -> Training:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Search for the causal order of highest likelihood.
 
         Yields
@@ -218,7 +218,7 @@ class Lingam(Algorithm, RowsOrSeries[Progress]):
         return Result(
             graph,
             scores=strengths,
-            model=partial(self._system, agreement, problem.moments, graph),
+            model=self._system(agreement, problem.moments, graph),
             warnings=tuple(warnings),
             reason=f"{self.max_rounds} exchanges are done"
             if search.wanted

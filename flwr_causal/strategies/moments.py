@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -42,8 +43,8 @@ from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
-from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.columns import ColumnsStrategy, JoinedMoments, Stage, joined_agreement
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Choice, Progress, Result
+from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
 from flwr_causal.strategies.options import MOST, Mode, also_called, changed, only, require
@@ -59,7 +60,7 @@ from flwr_causal.strategies.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -70,7 +71,8 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.strategies.columns import Aligning
 
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
@@ -123,42 +125,19 @@ class Outcome(NamedTuple):
     warnings: tuple[str, ...]
     info: dict[str, Any]
 
-
-@dataclass(frozen=True, eq=False)
-class MomentsRun:
-    """The state of a moments run.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    masks : EdgeMasks
-        Background knowledge over the d columns, or over the m columns of the lagged design.
-    outcome : Outcome or None
-        None before the exchange.
-    scales : ndarray or None
-        With epsilon: the estimated scales of the columns that have no public one.
-    rows : int or None
-        With epsilon: the number of rows in the release.
-    stage : Stage or None
-        Of parties with different columns: what is known of their rows. None where all parties hold
-        the same columns.
-    """
-
-    agreement: Agreement
-    masks: EdgeMasks
-    outcome: Outcome | None = None
-    scales: FloatArray | None = None
-    rows: int | None = None
-    stage: Stage | None = None
+    def result(self, reason: str) -> Result:
+        """Return the result of a training that is over."""
+        return Result(self.graph, self.scores, self.model, self.warnings, reason=reason)
 
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class Moments(
-    ColumnsStrategy[MomentsRun],
-    InterventionStrategy[MomentsRun],
-    PrivateStrategy[MomentsRun],
-    RowsOrSeries[MomentsRun],
+    Algorithm,
+    ColumnsStrategy[Progress],
+    InterventionStrategy[Progress],
+    PrivateStrategy[Progress],
+    RowsOrSeries[Progress],
 ):
     """Federated linear structure learning from summed second moments, in one exchange.
 
@@ -445,43 +424,54 @@ class Moments(
             expected = replace(expected, level_remedy=remedy)
         return replace(expected, raw_units=False) if self.finds_class else expected
 
-    def init(self, agreement: Agreement) -> MomentsRun:
-        """Return the state before the exchange."""
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Ask for the sums that the graph follows from, and find it.
+
+        Yields
+        ------
+        Ask
+            For second moments; for a release of them with noise; or for products of the columns of
+            different parties.
+
+        Returns
+        -------
+        Result
+        """
         names, masks = agreement.names, self.masks(agreement)
         if self.instantaneous is False and masks.required[: len(names), : len(names)].any():
             raise ConfigError(
                 "The background knowledge requires instantaneous edges, and instantaneous=False "
                 "leaves them out: state them as lagged edges, or use instantaneous=True."
             )
-        stage = self.first_stage(agreement, self.order, self.num_folds if self.order else 1)
-        return MomentsRun(agreement, masks, stage=stage)
-
-    def request(self, state: MomentsRun) -> Request:
-        """Request the moments; with epsilon a release, before it what estimates scales."""
-        if state.stage is not None:
-            assert not isinstance(state.stage, JoinedMoments)
-            return state.stage.request()
-        if not self.private:
-            return Request(SUMS)
-        scaling = self._scaling(state)
-        if scaling is None:
-            return Request(OCTAVES)
-        return Request(RELEASE, {"centers": scaling.centers, "scales": scaling.scales})
-
-    def _scaling(self, state: MomentsRun) -> Scaling | None:
-        """Return the columns' centres and scales; None before those that lack are estimated."""
-        return Scaling.of(state.agreement.names, self.stated_scales, state.scales)
-
-    def close(self, state: MomentsRun, replies: Replies) -> tuple[MomentsRun, dict[str, Any]]:
-        """Find the graph from the pooled moments."""
         if self.private:
-            return self._close_private(state, replies)
-        if state.stage is not None:
-            return self._close_columns(state, replies)
+            return (yield from self._private(agreement, masks))
+        first = self.first_stage(agreement, self.order, self.num_folds if self.order else 1)
+        if first is not None:
+            return (yield from self._joined(agreement, masks, first, replicate))
+        replies = yield Ask(SUMS)
         # Parties may be missing from a secure sum.
-        agreement = state.agreement.with_rows(replies.rows)
-        outcome = self._solve(agreement, state.masks, replies["moments"])
-        return replace(state, agreement=agreement, outcome=outcome), outcome.info
+        agreement = agreement.with_rows(replies.rows)
+        outcome = yield from self._solved(agreement, masks, replies["moments"])
+        replies.info.update(outcome.info)
+        return outcome.result("the one exchange of sums is done")
+
+    def _solved(
+        self, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+    ) -> Generator[Choice, Any, Outcome]:
+        """Find the graph; a replicate takes over penalties and the like from the main training."""
+
+        def first() -> tuple[Outcome, dict[str, Any]]:
+            outcome = self._solve(agreement, masks, products)
+            return outcome, self._settled(agreement, outcome)
+
+        def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
+            fixed = copy.copy(self)
+            for name, value in main[1].items():
+                setattr(fixed, name, value)
+            return fixed._solve(agreement, masks, products), main[1]
+
+        found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
+        return found[0]
 
     def _solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
         """Find the graph from products of the rows, by the solver of these options."""
@@ -490,139 +480,11 @@ class Moments(
         solve = solve_class if self.finds_class else solve
         return solve(self, agreement, masks, products)
 
-    def _close_columns(
-        self, state: MomentsRun, replies: Replies
-    ) -> tuple[MomentsRun, dict[str, Any]]:
-        """Take the next step of parties with different columns; after the last one, solve."""
-        stage = state.stage
-        assert stage is not None
-        assert not isinstance(stage, JoinedMoments)
-        following = stage.close(replies)
-        if not isinstance(following, JoinedMoments):
-            return replace(state, stage=following), {}
-        solved = self._of_columns(replace(state, stage=following), 0)
-        assert solved.outcome is not None
-        return solved, {**solved.outcome.info, **following.info}
-
-    def _of_columns(self, state: MomentsRun, number: int) -> MomentsRun:
-        """Return the state with the graph of the joined rows, or of those of a replicate."""
-        joined, first = state.stage, state.agreement
-        assert isinstance(joined, JoinedMoments)
-        moments = joined.moments(number)
-        # Columns are centred by means of parties' rows; rows of series by their own.
-        level = moments.mean[: len(first.names)] * (not self.within_parties)
-        agreement = joined_agreement(first, moments, level)
-        units = np.tile(np.sqrt(first.variance) / self.scale(agreement), 1 + self.order)
-        if self.order:
-            level = np.tile(level, 1 + self.order)
-            folds = [moments] if number else joined.folds()
-            products = np.array([_leveled(fold, moments.n, level, units) for fold in folds])
-        else:
-            products = (moments.second * np.outer(units, units))[None]
-        outcome = self._solve(agreement, state.masks, products)
-        doubts = [
-            *few_rows(agreement, replace(self.expected, columns=1 + self.order)),
-            # A party alone does not see combinations with columns of others.
-            *combination_warning(moments.subset(range(len(agreement.names))), rows=()),
-            *joined.warnings,
-        ]
-        doubts = [one for one in doubts if one not in (*first.warnings, *outcome.warnings)]
-        outcome = outcome._replace(warnings=(*outcome.warnings, *doubts))
-        return replace(state, agreement=agreement, outcome=outcome)
-
-    def replicated(self, state: MomentsRun, agreement: Agreement, number: int) -> MomentsRun | None:
-        """Return the start of a replicate; where columns differ, its result with that of all."""
-        if state.stage is None:
-            return super().replicated(state, agreement, number)
-        if state.outcome is None:
-            return None
-        return self._of_columns(replace(state, agreement=agreement), number)
-
-    def _close_private(
-        self, state: MomentsRun, replies: Replies
-    ) -> tuple[MomentsRun, dict[str, Any]]:
-        """Keep the estimated scales, or find the graph from the moments of the release."""
-        names = state.agreement.names
-        budget = self.budget(names)
-        replied = len(replies.parties)
-        sharing = self._sharing(state)
-        scaling = self._scaling(state)
-        if scaling is None:
-            assert budget.scales is not None
-            lacking = [name for name in names if name not in self.stated_scales]
-            noise = variance_of_counts(len(lacking), budget.scales, sharing)
-            return replace(state, scales=scales_of(replies["counts"], replied * noise, lacking)), {}
-        noise = replied * steps_of_noise(len(names), budget.release, sharing)
-        released = read(replies["products"], noise, scaling.centers, scaling.scales)
-        agreement = replace(
-            state.agreement,
-            mean=released.mean,
-            variance=np.diagonal(released.second).copy(),
-            total=round(released.effective_rows),
-        )
-        scale = self.scale(agreement)
-        products = released.second / np.outer(scale, scale)
-        outcome = self._solve(agreement, state.masks, products[None])
-        model = outcome.model
-        if model is not None:
-            # Standard errors and tests by rows know nothing of the noise.
-            model = replace(model, sample_moments=None)
-        doubts = scale_warning(names, scaling, released)
-        outcome = outcome._replace(model=model, warnings=(*outcome.warnings, *doubts))
-        rows = round(released.rows)
-        info = {**outcome.info, "rows": rows, "effective_rows": agreement.n}
-        return replace(state, agreement=agreement, outcome=outcome, rows=rows), info
-
-    def _sharing(self, state: MomentsRun) -> int:
-        """Return among how many parties the noise is shared: the fewest of a secure sum."""
-        parties = len(state.agreement.rows)
-        return least_parties(parties, self.quorum) if self.secure_aggregation else 1
-
-    def num_rows(self, state: MomentsRun) -> int | None:
-        """Return the rows in a release, or of parties with different columns; else None."""
-        return state.stage.plan.num_rows if isinstance(state.stage, JoinedMoments) else state.rows
-
-    def privacy(self, state: MomentsRun) -> dict[str, Any]:
-        """Return the guarantee, and to how many rows without noise the release is worth."""
-        if not self.private or state.outcome is None:
-            return {}
-        names, scaling = state.agreement.names, self._scaling(state)
-        assert scaling is not None
-        used = zip(names, scaling.centers.tolist(), scaling.scales.tolist(), strict=True)
-        return self.guarantee(
-            names,
-            sharing=self._sharing(state),
-            scales={name: [center, scale] for name, center, scale in used},
-            effective_rows=state.agreement.n,
-        )
-
-    def finished(self, state: MomentsRun) -> str | None:
-        """Return why the run is over, None before the exchange."""
-        if state.outcome is None:
-            return None
-        return (
-            "the one exchange of sums is done"
-            if state.stage is None
-            else "the exchange of products is done"
-        )
-
-    def graph(self, state: MomentsRun) -> CausalGraph | None:
-        """Return the graph, None before the exchange."""
-        return None if state.outcome is None else state.outcome.graph
-
-    def model(self, state: MomentsRun) -> LinearModel | LaggedModel | None:
-        """Return the fitted system in the units of the data; None for additive effects."""
-        return None if state.outcome is None else state.outcome.model
-
-    def scores(self, state: MomentsRun) -> FloatArray | None:
-        """Return the strengths of the edges before the threshold, shape (d, d), see ``ranking``."""
-        return None if state.outcome is None else state.outcome.scores
-
-    def settled(self, state: MomentsRun) -> dict[str, Any]:
+    def _settled(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
-        if state.outcome is None or self.kind == "additive" or self.finds_class:
+        if self.kind == "additive" or self.finds_class:
             return {}
-        agreement, info = state.agreement, state.outcome.info
+        info = first.info
         chosen: dict[str, Any] = {
             "solver": self.chosen_solver(agreement, len(agreement.names) * (1 + self.order)),
             **{name: info[name] for name in ("sparsity", "ridge") if name in info},
@@ -637,10 +499,83 @@ class Moments(
                 chosen["select_order"] = info["order"]
         return chosen
 
-    def warnings(self, state: MomentsRun) -> list[str]:
-        """Warn where units may have decided, or the fit is not stationary."""
-        own = () if state.outcome is None else state.outcome.warnings
-        return [*super().warnings(state), *own]
+    def _joined(
+        self, agreement: Agreement, masks: EdgeMasks, first: Aligning, replicate: int
+    ) -> Training:
+        """Find the graph of parties with different columns, from the joined rows."""
+        joined, replies = yield from joined_sums(first)
+        moments = joined.moments(replicate)
+        # Columns are centred by means of parties' rows; rows of series by their own.
+        level = moments.mean[: len(agreement.names)] * (not self.within_parties)
+        own = joined_agreement(agreement, moments, level)
+        units = np.tile(np.sqrt(agreement.variance) / self.scale(own), 1 + self.order)
+        if self.order:
+            level = np.tile(level, 1 + self.order)
+            folds = [moments] if replicate else joined.folds()
+            products = np.array([_leveled(fold, moments.n, level, units) for fold in folds])
+        else:
+            products = (moments.second * np.outer(units, units))[None]
+        outcome = yield from self._solved(own, masks, products)
+        doubts = [
+            *few_rows(own, replace(self.expected, columns=1 + self.order)),
+            # A party alone does not see combinations with columns of others.
+            *combination_warning(moments.subset(range(len(agreement.names))), rows=()),
+            *joined.warnings,
+        ]
+        known = (*agreement.warnings, *outcome.warnings)
+        replies.info.update({**outcome.info, **joined.info})
+        result = outcome.result("the exchange of products is done")
+        return replace(
+            result,
+            warnings=(*outcome.warnings, *[one for one in doubts if one not in known]),
+            num_rows=joined.plan.num_rows,
+        )
+
+    def _private(self, agreement: Agreement, masks: EdgeMasks) -> Training:
+        """Find the graph from a release of second moments with noise."""
+        names, budget = agreement.names, self.budget(agreement.names)
+        parties = len(agreement.rows)
+        # Among how many parties the noise is shared: the fewest of a secure sum.
+        sharing = least_parties(parties, self.quorum) if self.secure_aggregation else 1
+        scaling = Scaling.of(names, self.stated_scales, None)
+        if scaling is None:
+            replies = yield Ask(OCTAVES)
+            assert budget.scales is not None
+            lacking = [name for name in names if name not in self.stated_scales]
+            noise = variance_of_counts(len(lacking), budget.scales, sharing)
+            scales = scales_of(replies["counts"], len(replies.parties) * noise, lacking)
+            scaling = Scaling.of(names, self.stated_scales, scales)
+            assert scaling is not None
+        replies = yield Ask(RELEASE, {"centers": scaling.centers, "scales": scaling.scales})
+        noise = len(replies.parties) * steps_of_noise(len(names), budget.release, sharing)
+        released = read(replies["products"], noise, scaling.centers, scaling.scales)
+        own = replace(
+            agreement,
+            mean=released.mean,
+            variance=np.diagonal(released.second).copy(),
+            total=round(released.effective_rows),
+        )
+        scale = self.scale(own)
+        outcome = self._solve(own, masks, (released.second / np.outer(scale, scale))[None])
+        model = outcome.model
+        if model is not None:
+            # Standard errors and tests by rows know nothing of the noise.
+            model = replace(model, sample_moments=None)
+        rows = round(released.rows)
+        replies.info.update({**outcome.info, "rows": rows, "effective_rows": own.n})
+        used = zip(names, scaling.centers.tolist(), scaling.scales.tolist(), strict=True)
+        return replace(
+            outcome.result("the one exchange of sums is done"),
+            model=model,
+            warnings=(*outcome.warnings, *scale_warning(names, scaling, released)),
+            num_rows=rows,
+            privacy=self.guarantee(
+                names,
+                sharing=sharing,
+                scales={name: [center, size] for name, center, size in used},
+                effective_rows=own.n,
+            ),
+        )
 
 
 def solve_rows(

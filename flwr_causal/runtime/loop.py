@@ -252,7 +252,7 @@ class _Session(Generic[StateT]):
             raise FederationError(
                 f"The method '{method.method}' has not finished after {taken} exchanges "
                 f"(max_rounds={method.max_rounds}): raise max_rounds. If no number is large "
-                "enough, its finished() never returns a reason."
+                "enough, its train() never returns."
             )
 
     def exchange(self) -> Record:

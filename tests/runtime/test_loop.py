@@ -8,8 +8,11 @@ from federations import SpyGrid, app_of, disturbed, make_federation, spy
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.app.methods import build
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.moments import SUMS
+from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
@@ -191,19 +194,21 @@ def test_the_engine_is_any_grid():
 
 
 class Endless(Moments):
-    """A method whose end never comes, as a mistake in ``finished`` would have it."""
+    """A method whose end never comes, as a mistake in ``train`` would have it."""
 
     def validate(self):
         """Take any number of rounds."""
 
-    def finished(self, state):
-        return None
+    def train(self, agreement, replicate=0):
+        graph = CausalGraph(agreement.names, np.zeros((len(agreement.names),) * 2))
+        while True:
+            yield Ask(SUMS, so_far=lambda: Result(graph))
 
 
 @pytest.mark.parametrize("beyond", [0, 3])
 def test_a_method_that_never_finishes_ends_after_its_exchanges(beyond, monkeypatch):
     monkeypatch.setattr(Endless, "exchanges_beyond", beyond)
-    with pytest.raises(FederationError, match=r"'moments'.*max_rounds=2.*finished\(\)") as caught:
+    with pytest.raises(FederationError, match=r"'moments'.*max_rounds=2.*train\(\)") as caught:
         run(Endless(max_rounds=2), spy(TABLES))
     assert caught.value.outcome.rounds == 2 + beyond
     assert caught.value.outcome.graph is not None

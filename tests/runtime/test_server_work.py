@@ -99,7 +99,7 @@ def test_the_final_graph_has_a_limit_too(clock, monkeypatch):
         run(Moments(), spy(TABLES))
     outcome = caught.value.outcome
     assert outcome.rounds == 1
-    assert outcome.state.outcome is not None
+    assert outcome.state.result.graph is not None
     assert outcome.stop_reason.startswith("failed: The results")
 
 

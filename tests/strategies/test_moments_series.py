@@ -47,7 +47,7 @@ def distance(graph, truth=TRUTH):
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_sums_are_those_of_the_pooled_rows(order):
-    found = moments(order=order).state.outcome.moments
+    found = moments(order=order).model.sample_moments
     expected = pooled(order)
     assert (found.n, found.names) == (expected.n, expected.names)
     np.testing.assert_allclose(found.second, expected.second, atol=1e-12)
@@ -154,8 +154,8 @@ def test_the_chosen_order_is_fitted_to_all_its_rows(options):
     plain = moments(order=order, sparsity=0.06, **options)
     np.testing.assert_allclose(stacked(chosen.graph), stacked(plain.graph), atol=1e-9)
     np.testing.assert_allclose(chosen.scores, plain.scores, atol=1e-9)
-    n = chosen.state.outcome.moments.n
-    assert n == plain.state.outcome.moments.n == sum(len(one) - order for one in SERIES)
+    n = chosen.model.sample_moments.n
+    assert n == plain.model.sample_moments.n == sum(len(one) - order for one in SERIES)
 
 
 def test_instantaneous_effects_are_trusted_where_they_predict():

@@ -50,16 +50,12 @@ class Replies:
         Party to what is kept by party.
     sums : mapping of str to Summed
         What is in the secure sums: by group, or under "" in that of all parties. Empty elsewhere.
-    info : dict
-        What the history is to say of the exchange, as plain numbers and texts; a method's
-        :meth:`~flwr_causal.runtime.algorithm.Algorithm.train` adds to it.
     """
 
     parties: tuple[str, ...] = ()
     combined: Arrays = field(default_factory=dict)
     by_party: Mapping[str, Arrays] = field(default_factory=dict)
     sums: Mapping[str, Summed] = field(default_factory=dict)
-    info: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:

@@ -96,8 +96,20 @@ class Choice:
     again: Callable[[Any], Any] = lambda first: first
 
 
-#: Yields requests, is given the combined replies, and returns the result.
-Training: TypeAlias = Generator[Ask | Choice, Any, Result]
+@dataclass(frozen=True, eq=False)
+class Note:
+    """What the history says of the exchange that is done: plain numbers and texts by name.
+
+    ``yield Note(info)``; of two notes of one name the later one stands.
+    """
+
+    info: Mapping[str, Any]
+
+
+#: What a training yields.
+Step: TypeAlias = Ask | Choice | Note
+#: Yields steps, is given the combined replies to what it asks, and returns the result.
+Training: TypeAlias = Generator[Step, Any, Result]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +133,8 @@ class Progress:
         What is asked next; None once it is over.
     so_far : callable
         Returns what stands if the run ends here.
+    info : dict
+        What the history says of the exchange before.
     """
 
     agreement: Agreement
@@ -131,6 +145,7 @@ class Progress:
     chosen: int = 0
     ask: Ask | None = None
     so_far: Callable[[], Result] = lambda: NOTHING
+    info: dict[str, Any] = field(default_factory=dict)
 
     @property
     def result(self) -> Result:
@@ -140,22 +155,30 @@ class Progress:
     def given(self, replies: Replies | None) -> Progress:
         """Return the state after the replies to what is asked; None before the first request."""
         value: Any = replies
+        info: dict[str, Any] = {}
         chosen = self.chosen
         while True:
             try:
-                wanted = self.training.send(value)
+                step = self.training.send(value)
             except StopIteration as end:
-                return replace(self, ask=None, chosen=chosen, so_far=_standing(end.value))
-            if isinstance(wanted, Choice):
-                if self.replicate:
-                    value = wanted.again(self.choices[chosen])
-                else:
-                    value = wanted.compute()
-                    self.choices.append(value)
+                after = replace(self, ask=None, so_far=_standing(end.value))
+                break
+            value = None
+            if isinstance(step, Ask):
+                after = replace(self, ask=step, so_far=step.so_far or self.so_far)
+                break
+            if isinstance(step, Note):
+                info |= step.info
+            else:
+                value = self._choice(step, chosen)
                 chosen += 1
-                continue
-            so_far = wanted.so_far or self.so_far
-            return replace(self, ask=wanted, chosen=chosen, so_far=so_far)
+        return replace(after, chosen=chosen, info=info)
+
+    def _choice(self, choice: Choice, place: int) -> Any:
+        if self.replicate:
+            return choice.again(self.choices[place])
+        self.choices.append(choice.compute())
+        return self.choices[place]
 
 
 def _standing(result: Result) -> Callable[[], Result]:
@@ -186,8 +209,10 @@ class Algorithm(Method[Progress]):
         Yields
         ------
         Ask
-            For each exchange; the generator is given the combined :class:`Replies`. What it adds to
-            ``replies.info`` stands in the history.
+            For each exchange; the generator is given the combined
+            :class:`~flwr_causal.protocol.replies.Replies`.
+        Note
+            What the history says of the exchange before.
         Choice
             What replicates take over from the main training.
 
@@ -210,7 +235,7 @@ class Algorithm(Method[Progress]):
         if not state.replicate and state.ask is not None and state.ask.shared:
             state.shared.append(replies)
         after = state.given(replies)
-        return after, dict(replies.info)
+        return after, after.info
 
     def finished(self, state: Progress) -> str | None:
         """Return why the training is over, None to go on."""

@@ -22,7 +22,6 @@ from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
 from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
-from flwr_causal.protocol.replies import Replies
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.runtime.method import Request, StateT
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import Columns
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 
@@ -340,20 +341,14 @@ def _differing(
 Stage = Aligning | Masking | Multiplying | JoinedMoments
 
 
-def joined_sums(
-    first: Aligning,
-) -> Generator[Ask | Choice, Any, tuple[JoinedMoments, Replies]]:
-    """Return the sums over the joined rows, after three exchanges, and the last replies.
-
-    Replicates share them.
-    """
+def joined_sums(first: Aligning) -> Generator[Step, Any, JoinedMoments]:
+    """Return the sums over the joined rows, after three exchanges that replicates share."""
     stage: Stage = first
-    replies = Replies()
     while not isinstance(stage, JoinedMoments):
         request = stage.request()
         replies = yield Ask(request.exchange, request.values, request.own, shared=True)
         stage = yield Choice(partial(stage.close, replies))
-    return stage, replies
+    return stage
 
 
 def _check_all(holders: Holders, replies: Replies) -> None:

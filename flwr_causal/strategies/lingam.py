@@ -15,7 +15,7 @@ from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Progress, Result
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Note, Progress, Result
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.options import Mode, require
 from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
@@ -149,7 +149,7 @@ class Lingam(Algorithm, RowsOrSeries[Progress]):
         moments.require_varying()
         problem = OrderProblem(moments, d, masks)
         search = begin(problem, self.seed)
-        replies.info.update(_info(search))
+        yield Note(_info(search))
         for _ in range(self.max_rounds - 1):
             if not search.wanted:
                 break
@@ -158,7 +158,7 @@ class Lingam(Algorithm, RowsOrSeries[Progress]):
             replies = yield Ask(RESIDUALS, {"directions": directions}, so_far=found)
             means = np.column_stack([replies["tails"], replies["skew"]])
             search = advance(problem, search, means)
-            replies.info.update(_info(search))
+            yield Note(_info(search))
         return self._found(agreement, problem, search, ended=True)
 
     def _pooled(self, agreement: Agreement, products: FloatArray) -> Moments:

@@ -43,7 +43,7 @@ from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Choice, Progress, Result
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Choice, Note, Progress, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
@@ -452,7 +452,7 @@ class Moments(
         # Parties may be missing from a secure sum.
         agreement = agreement.with_rows(replies.rows)
         outcome = yield from self._solved(agreement, masks, replies["moments"])
-        replies.info.update(outcome.info)
+        yield Note(outcome.info)
         return outcome.result("the one exchange of sums is done")
 
     def _solved(
@@ -503,7 +503,7 @@ class Moments(
         self, agreement: Agreement, masks: EdgeMasks, first: Aligning, replicate: int
     ) -> Training:
         """Find the graph of parties with different columns, from the joined rows."""
-        joined, replies = yield from joined_sums(first)
+        joined = yield from joined_sums(first)
         moments = joined.moments(replicate)
         # Columns are centred by means of parties' rows; rows of series by their own.
         level = moments.mean[: len(agreement.names)] * (not self.within_parties)
@@ -523,7 +523,7 @@ class Moments(
             *joined.warnings,
         ]
         known = (*agreement.warnings, *outcome.warnings)
-        replies.info.update({**outcome.info, **joined.info})
+        yield Note({**outcome.info, **joined.info})
         result = outcome.result("the exchange of products is done")
         return replace(
             result,
@@ -562,7 +562,7 @@ class Moments(
             # Standard errors and tests by rows know nothing of the noise.
             model = replace(model, sample_moments=None)
         rows = round(released.rows)
-        replies.info.update({**outcome.info, "rows": rows, "effective_rows": own.n})
+        yield Note({**outcome.info, "rows": rows, "effective_rows": own.n})
         used = zip(names, scaling.centers.tolist(), scaling.scales.tolist(), strict=True)
         return replace(
             outcome.result("the one exchange of sums is done"),

@@ -1,14 +1,11 @@
-"""Second moments over parties that hold different columns of the same rows: three exchanges.
-
-Each stage is complete: it has the request of its exchange, and its ``close`` returns the next one.
-"""
+"""Second moments over parties that hold different columns of the same rows: three exchanges."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +21,7 @@ from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.runtime.method import Request, StateT
+from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting
@@ -85,88 +82,23 @@ class Holders:
     order: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Aligning:
-    """Before the exchange of hashed ids."""
-
-    holders: Holders
-
-    def request(self) -> Request:
-        """Ask for the hashes."""
-        return Request(ALIGN)
-
-    def close(self, replies: Replies) -> Masking:
-        """Match the rows, and plan who gives which products.
-
-        Raises
-        ------
-        DataError
-            If a party has no secret for ids, or a pair of columns is known in too few rows.
-        """
-        holders = self.holders
-        _check_all(holders, replies)
-        ids = hashes_of(holders.parties, replies)
-        if isinstance(ids, str):
-            raise DataError(f"rows of different parties cannot be matched: {ids}")
-        plan, rows = Plan.of(holders.presence, ids, holders.columns, holders.folds)
-        plan.check(holders.names, holders.least)
-        return Masking(holders, plan, dict(zip(holders.parties, rows, strict=True)))
-
-
-@dataclass(frozen=True, eq=False)
-class Masking:
-    """Before the exchange of masked tables.
+class Matched(NamedTuple):
+    """The rows of the parties, matched by their ids.
 
     Parameters
     ----------
-    holders : Holders
     plan : Plan
+        Which party gives which products of which rows.
     rows : dict of str to ndarray of int64
         By party, the positions of its rows in the order of the plan.
     """
 
-    holders: Holders
     plan: Plan
     rows: Mapping[str, IntArray]
 
-    def request(self) -> Request:
-        """Ask for the masked tables."""
-        return Request(MASKED_TABLES, self.plan.to_arrays(), self._own)
 
-    @property
-    def _own(self) -> dict[str, dict[str, IntArray]]:
-        return {party: {"rows": rows} for party, rows in self.rows.items()}
-
-    def close(self, replies: Replies) -> Multiplying:
-        """Sort the sealed tables by their receivers.
-
-        Raises
-        ------
-        FederationError
-            If a party sent tables of another size.
-        """
-        _check_all(self.holders, replies)
-        received: dict[int, list[bytes]] = {place: [] for place in range(len(self.rows))}
-        seeds = {}
-        for place, (party, arrays) in enumerate(replies.by_party.items()):
-            shapes, boxes = box_sizes(self.plan, place), arrays["boxes"].astype(np.uint8)
-            if len(boxes) != sum(box_bytes(*shape) for shape in shapes.values()):
-                raise FederationError(f"{party} sent masked tables of another size than planned.")
-            for receiver, box in split_boxes(boxes.tobytes(), shapes).items():
-                received[receiver].append(box)
-            seeds[place] = arrays["seed"].astype(np.uint8).tobytes()
-        boxes_for = {
-            party: np.frombuffer(b"".join(received[place]), dtype=np.uint8)
-            for place, party in enumerate(self.holders.parties)
-        }
-        digests = [arrays["digests"] for arrays in replies.by_party.values()]
-        differing = _differing(self.holders, self.plan, digests)
-        return Multiplying(self.holders, self.plan, self.rows, boxes_for, seeds, differing)
-
-
-@dataclass(frozen=True, eq=False)
-class Multiplying(Masking):
-    """Before the exchange of products.
+class Sealed(NamedTuple):
+    """The parties' masked tables, which only their receivers can open.
 
     Parameters
     ----------
@@ -182,42 +114,100 @@ class Multiplying(Masking):
     seeds: Mapping[int, bytes]
     differing: tuple[str, ...]
 
-    def request(self) -> Request:
-        """Ask for the parts of the sums."""
-        holders = self.holders
-        count = 1 + self.plan.num_folds + holders.replicates
-        values = {"weightings": count, "draw": holders.seed}
-        own = {party: {**rows, "boxes": self.boxes[party]} for party, rows in self._own.items()}
-        return Request(PRODUCTS, {**self.plan.to_arrays(), **values}, own)
 
-    def close(self, replies: Replies) -> JoinedMoments:  # type: ignore[override]
-        """Add up the parts of the parties and of the masks.
+def joined_sums(holders: Holders) -> Generator[Step, Any, JoinedMoments]:
+    """Match the parties' rows, and add up products of columns over them: three exchanges.
 
-        Raises
-        ------
-        FederationError
-            If the masks do not cancel.
-        """
-        holders, plan = self.holders, self.plan
-        _check_all(holders, replies)
-        if replies["ones"].tolist() != [len(holders.parties)]:
-            raise FederationError(
-                "The masks of the parties' replies do not cancel: a reply was altered, or a party "
-                "has used other keys. Start the run again."
-            )
-        weights = plan.weights(holders.replicates, holders.seed)
-        bits = fraction_bits(holders.rows, len(holders.parties))
-        products = replies["products"].astype(np.int64) + dealt(plan, weights, self.seeds).view(
-            np.int64
+    Replicates share them.
+
+    Raises
+    ------
+    DataError
+        If a party has no secret for ids, or a pair of columns is known in too few rows.
+    FederationError
+        If a party has not replied, or masks do not cancel.
+    """
+    replies = yield Ask(ALIGN, shared=True)
+    matched = yield Choice(partial(matched_rows, holders, replies))
+    return (yield from summed_products(holders, matched))
+
+
+def summed_products(
+    holders: Holders, matched: Matched, further: Mapping[str, Any] | None = None
+) -> Generator[Step, Any, JoinedMoments]:
+    """Add up products of columns over matched rows, in two exchanges that replicates share.
+
+    Parameters
+    ----------
+    holders : Holders
+    matched : Matched
+    further : mapping, optional
+        What the parties are sent beside the plan.
+    """
+    plan = matched.plan
+    values = {**plan.to_arrays(), **(further or {})}
+    own = {party: {"rows": rows} for party, rows in matched.rows.items()}
+    replies = yield Ask(MASKED_TABLES, values, own, shared=True)
+    sealed: Sealed = yield Choice(partial(_sealed, holders, plan, replies))
+    values |= {"weightings": 1 + plan.num_folds + holders.replicates, "draw": holders.seed}
+    opened = {party: {**rows, "boxes": sealed.boxes[party]} for party, rows in own.items()}
+    replies = yield Ask(PRODUCTS, values, opened, shared=True)
+    joined: JoinedMoments = yield Choice(partial(_added_up, holders, plan, sealed, replies))
+    return joined
+
+
+def matched_rows(holders: Holders, replies: Replies) -> Matched:
+    """Match the rows by the hashes of their ids, and plan who gives which products."""
+    _check_all(holders, replies)
+    ids = hashes_of(holders.parties, replies)
+    if isinstance(ids, str):
+        raise DataError(f"rows of different parties cannot be matched: {ids}")
+    plan, rows = Plan.of(holders.presence, ids, holders.columns, holders.folds)
+    plan.check(holders.names, holders.least)
+    return Matched(plan, dict(zip(holders.parties, rows, strict=True)))
+
+
+def _sealed(holders: Holders, plan: Plan, replies: Replies) -> Sealed:
+    """Sort the sealed tables by their receivers."""
+    _check_all(holders, replies)
+    received: dict[int, list[bytes]] = {place: [] for place in range(len(holders.parties))}
+    seeds = {}
+    for place, (party, arrays) in enumerate(replies.by_party.items()):
+        shapes, boxes = box_sizes(plan, place), arrays["boxes"].astype(np.uint8)
+        if len(boxes) != sum(box_bytes(*shape) for shape in shapes.values()):
+            raise FederationError(f"{party} sent masked tables of another size than planned.")
+        for receiver, box in split_boxes(boxes.tobytes(), shapes).items():
+            received[receiver].append(box)
+        seeds[place] = arrays["seed"].astype(np.uint8).tobytes()
+    boxes_for = {
+        party: np.frombuffer(b"".join(received[place]), dtype=np.uint8)
+        for place, party in enumerate(holders.parties)
+    }
+    digests = [arrays["digests"] for arrays in replies.by_party.values()]
+    return Sealed(boxes_for, seeds, _differing(holders, plan, digests))
+
+
+def _added_up(holders: Holders, plan: Plan, sealed: Sealed, replies: Replies) -> JoinedMoments:
+    """Add up the parts of the parties and of the masks."""
+    _check_all(holders, replies)
+    if replies["ones"].tolist() != [len(holders.parties)]:
+        raise FederationError(
+            "The masks of the parties' replies do not cancel: a reply was altered, or a party "
+            "has used other keys. Start the run again."
         )
-        return JoinedMoments(
-            holders,
-            plan,
-            as_floats(products, 2 * bits),
-            as_floats(replies["sums"].astype(np.int64), bits),
-            plan.num_known(weights),
-            self.differing,
-        )
+    weights = plan.weights(holders.replicates, holders.seed)
+    bits = fraction_bits(holders.rows, len(holders.parties))
+    products = replies["products"].astype(np.int64) + dealt(plan, weights, sealed.seeds).view(
+        np.int64
+    )
+    return JoinedMoments(
+        holders,
+        plan,
+        as_floats(products, 2 * bits),
+        as_floats(replies["sums"].astype(np.int64), bits),
+        plan.num_known(weights),
+        sealed.differing,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,19 +328,6 @@ def _differing(
     return tuple(warnings)
 
 
-Stage = Aligning | Masking | Multiplying | JoinedMoments
-
-
-def joined_sums(first: Aligning) -> Generator[Step, Any, JoinedMoments]:
-    """Return the sums over the joined rows, after three exchanges that replicates share."""
-    stage: Stage = first
-    while not isinstance(stage, JoinedMoments):
-        request = stage.request()
-        replies = yield Ask(request.exchange, request.values, request.own, shared=True)
-        stage = yield Choice(partial(stage.close, replies))
-    return stage
-
-
 def _check_all(holders: Holders, replies: Replies) -> None:
     check_all(holders.parties, replies, lacking="are no products")
 
@@ -457,8 +434,8 @@ class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
         found = super().baselines([joined.dropna()], names, run_alone)
         return None if found is None else found._replace(alone=[])
 
-    def first_stage(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Aligning | None:
-        """Return the first stage where columns differ; None where they do not.
+    def holders(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Holders:
+        """Return which party holds which column.
 
         Parameters
         ----------
@@ -468,12 +445,10 @@ class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
         folds : int, default 1
             More than one to choose something by held-out rows.
         """
-        if not self.columns_differ:
-            return None
         presence = np.tile(self.presence_of(agreement.names), 1 + order)
         names = lagged_names(agreement.names, order)
         holders = self.holders_of(agreement, names, presence)
-        return Aligning(replace(holders, folds=folds, order=order))
+        return replace(holders, folds=folds, order=order)
 
 
 def joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:

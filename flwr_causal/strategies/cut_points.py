@@ -5,6 +5,7 @@ Methods on categories, and trees, need cut points.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,16 +14,18 @@ import numpy as np
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.data.check.agreement import start_cuts
 from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Step
 
 
 class CutStep(NamedTuple):
@@ -110,6 +113,29 @@ class CutStage:
         mean, variance = self.agreement.mean[chosen], self.agreement.variance[chosen]
         inside = cut_points.inside(after, mean, variance)
         return CutStep(None, info, cut_points.cut_points(after), inside)
+
+
+def agreed_cuts(
+    agreement: Agreement,
+    num_bins: int,
+    present: Mapping[str, NDArray[np.int64]] | None = None,
+    *,
+    spreading: bool = False,
+) -> Generator[Step, Any, tuple[CutStep, int]]:
+    """Agree on the cut points; return them, and the number of exchanges, which replicates share.
+
+    Parameters are those of :meth:`CutStage.of`.
+    """
+    stage = CutStage.of(agreement, num_bins, present, spreading=spreading)
+    for taken in itertools.count(1):
+        request = stage.request()
+        replies = yield Ask(request.exchange, request.values, shared=True)
+        step = stage.close(replies)
+        yield Note(step.info)
+        if step.stage is None:
+            return step, taken
+        stage = step.stage
+    raise AssertionError("unreachable")
 
 
 def _rows_of(

@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Training
-    from flwr_causal.strategies.columns import Aligning
 
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
@@ -445,9 +444,8 @@ class Moments(
             )
         if self.private:
             return (yield from self._private(agreement, masks))
-        first = self.first_stage(agreement, self.order, self.num_folds if self.order else 1)
-        if first is not None:
-            return (yield from self._joined(agreement, masks, first, replicate))
+        if self.columns_differ:
+            return (yield from self._joined(agreement, masks, replicate))
         replies = yield Ask(SUMS)
         # Parties may be missing from a secure sum.
         agreement = agreement.with_rows(replies.rows)
@@ -499,11 +497,10 @@ class Moments(
                 chosen["select_order"] = info["order"]
         return chosen
 
-    def _joined(
-        self, agreement: Agreement, masks: EdgeMasks, first: Aligning, replicate: int
-    ) -> Training:
+    def _joined(self, agreement: Agreement, masks: EdgeMasks, replicate: int) -> Training:
         """Find the graph of parties with different columns, from the joined rows."""
-        joined = yield from joined_sums(first)
+        folds = self.num_folds if self.order else 1
+        joined = yield from joined_sums(self.holders(agreement, self.order, folds))
         moments = joined.moments(replicate)
         # Columns are centred by means of parties' rows; rows of series by their own.
         level = moments.mean[: len(agreement.names)] * (not self.within_parties)
@@ -511,8 +508,8 @@ class Moments(
         units = np.tile(np.sqrt(agreement.variance) / self.scale(own), 1 + self.order)
         if self.order:
             level = np.tile(level, 1 + self.order)
-            folds = [moments] if replicate else joined.folds()
-            products = np.array([_leveled(fold, moments.n, level, units) for fold in folds])
+            parts = [moments] if replicate else joined.folds()
+            products = np.array([_leveled(part, moments.n, level, units) for part in parts])
         else:
             products = (moments.second * np.outer(units, units))[None]
         outcome = yield from self._solved(own, masks, products)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -38,32 +40,29 @@ from flwr_causal.protocol.fedges import (
     SCORES,
 )
 from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Note, Progress, Result
 from flwr_causal.strategies.base import Baselines
-from flwr_causal.strategies.columns import Aligning, JoiningStrategy
-from flwr_causal.strategies.cut_points import CutStage
-from flwr_causal.strategies.fedges.fusion import Best, DrivenStage, Fuser, LoopStage, shares_for
-from flwr_causal.strategies.fedges.joined import MOST_PARENTS, Joined, JoinedStage
-from flwr_causal.strategies.fedges.stages import (
-    MOST_CELLS,
-    CountStage,
-    FitStage,
-    Fitted,
+from flwr_causal.strategies.columns import JoiningStrategy
+from flwr_causal.strategies.cut_points import agreed_cuts
+from flwr_causal.strategies.fedges.fit import MOST_CELLS, Fitted, fit, network_of
+from flwr_causal.strategies.fedges.fusion import Fuser, driven_rounds, fusion_loop, shares_for
+from flwr_causal.strategies.fedges.joined import MOST_PARENTS, joined_tables
+from flwr_causal.strategies.fedges.searches import (
     Found,
-    LikelihoodStage,
-    MomentStage,
     Problem,
-    ScoreStage,
-    Stage,
-    Step,
     by_name,
     cardinalities_of,
-    network_of,
+    mixed_network,
+    search_on_counts,
+    search_on_likelihoods,
+    search_on_moments,
+    search_on_scores,
     small_cells,
 )
 from flwr_causal.strategies.options import Mode, also_called, only, require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -75,9 +74,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
+    from flwr_causal.strategies.fedges.searches import Standing
 
     Cuts = Mapping[str, FloatArray]
 
@@ -143,43 +142,6 @@ DRIVEN = "driven rounds"
 OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
 
 
-@dataclass(frozen=True, eq=False)
-class FedGESRun:
-    """The state of a FedGES run.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns and their states.
-    stage : Stage or None
-        The next exchange; None at the end.
-    found : Found or None
-        The graph so far.
-    fitted : Fitted or None
-        The tables from the last exchange.
-    mixed : MixedNetwork or None
-        The network of numbers and categories.
-    cuts : mapping of str to ndarray
-        Agreed cut points of the columns that were discretised.
-    exchanges : int
-        Number of exchanges so far.
-    small_cells : mapping of str to int
-        By party, the number of cells with few rows that it has sent.
-    joined : Joined or None
-        The tables of the joined rows, where parties hold different columns.
-    """
-
-    agreement: Agreement
-    stage: Stage | CutStage | JoinedStage | None
-    found: Found | None = None
-    fitted: Fitted | None = None
-    mixed: MixedNetwork | None = None
-    cuts: Cuts = field(default_factory=dict)
-    exchanges: int = 0
-    small_cells: Mapping[str, int] = field(default_factory=dict)
-    joined: Joined | None = None
-
-
 OF_FUSED_GRAPHS = Mode(
     "mode='fusion', or mode='scores' with start='driven'",
     lambda method: method.continues or method.chosen_mode == "fusion",
@@ -195,7 +157,7 @@ NOT_MIXED = Mode("other scores than 'conditional-gaussian'", lambda method: meth
 
 @also_called(start="start_from", constant="constant_columns")
 @dataclass(kw_only=True, eq=False)
-class FedGES(JoiningStrategy[FedGESRun]):
+class FedGES(Algorithm, JoiningStrategy[Progress]):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring
@@ -492,16 +454,183 @@ class FedGES(JoiningStrategy[FedGESRun]):
             "knowledge": json.dumps(knowledge.to_dict()) if knowledge else "",
         }
 
-    def init(self, agreement: Agreement) -> FedGESRun:
-        """Start with the cut points, where columns are to be discretised, else with the search."""
-        if self.knowledge_or_none:
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Search for the graph; where columns are numbers, first for their cut points.
+
+        Yields
+        ------
+        Ask
+            For counts up to thresholds, then what the search of this mode needs.
+
+        Returns
+        -------
+        Result
+        """
+        if self.columns_differ and self.knowledge_or_none:
             required = self.knowledge_or_none.masks(agreement.names).required
-            if self.columns_differ:
-                self._check_required(required, agreement.names)
+            self._check_required(required, agreement.names)
+        cuts: Cuts = {}
+        taken = 0
         if agreement.continuous and self.score != MIXED:
-            stage = CutStage.of(agreement, self.discretize, self._present(agreement))
-            return FedGESRun(agreement, stage)
-        return self._search(FedGESRun(agreement, None))
+            present = self._present(agreement)
+            agreed, taken = yield from agreed_cuts(agreement, self.discretize, present)
+            cuts = dict(zip(agreement.continuous, agreed.cuts, strict=True))
+            agreement = with_cuts(agreement, cuts)
+        small: Counter[str] = Counter()
+        search = (
+            self._joined(agreement, cuts, replicate)
+            if self.columns_differ
+            else self._search(agreement, cuts, small, taken)
+        )
+        return (yield from with_cut_points(search, cuts, small))
+
+    def _search(
+        self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
+    ) -> Training:
+        """Search by the mode of these options, after so many exchanges.
+
+        The last exchange is kept for the tables. If there is only one, the search has it.
+        """
+        problem = self._problem(agreement)
+        result = partial(self._result, agreement, cuts, small)
+        fits = self.fits and self.score != MIXED
+        most = max(0, max(1, self.max_rounds - fits) - taken)
+        if self.score == MIXED:
+            found, source = yield from search_on_moments(problem, most, result)
+            network = mixed_network(problem, source, agreement, found.dag) if self.fits else None
+            return result(found, network=network, over=True)
+        if self.chosen_mode == "fusion":
+            found, used = yield from self._fused(problem, agreement, None, most, result)
+            graphs: tuple[Found, ...] = (found,)
+        elif self.chosen_mode == "exact":
+            graphs, used = yield from search_on_counts(problem, most, result)
+        elif self.chosen_score == "bdeu":
+            graphs, used = yield from search_on_scores(problem, most, result)
+        else:
+            graphs, used = yield from search_on_likelihoods(problem, most, result)
+        taken += used
+        fitted = None
+        if fits and taken < self.max_rounds:
+            fitted = yield from fit(problem, graphs, result)
+            taken += fitted is not None
+        # One exchange at least is kept for the tables of the graph of the rounds.
+        if self.continues and fitted is not None and taken < self.max_rounds - 1:
+            most = max(1, self.max_rounds - 1) - taken
+            searched = fitted.found
+            found, used = yield from self._fused(
+                problem, agreement, searched.dag, most, lambda _: result(searched, fitted)
+            )
+            if not np.array_equal(found.marks, searched.marks):
+                # Votes replace the shares of the fused graphs, which the other graph has not.
+                graphs = (found._replace(support=None, score=DRIVEN), searched)
+                fitted = None
+                if taken + used < self.max_rounds:
+                    fitted = yield from fit(problem, graphs, result)
+        return result(fitted.found if fitted else graphs[0], fitted, over=True)
+
+    def _fused(
+        self,
+        problem: Problem,
+        agreement: Agreement,
+        begin: BoolArray | None,
+        most: int,
+        standing: Standing,
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Fuse graphs, from a DAG or from no edges; return also how many exchanges it took."""
+        fuser = Fuser(problem.names, self.knowledge_or_none, self.max_fused_edges)
+        start = self.chosen_start
+        if start == "driven":
+            shares = shares_for(len(agreement.rows)) if self.fusion is None else (self.fusion,)
+            rounds = driven_rounds(
+                fuser, shares, begin, patience=self.patience, most=most, standing=standing
+            )
+        else:
+            share = "c50" if self.fusion is None else self.fusion
+            best = self.keep != "last"
+            rounds = fusion_loop(fuser, start, share, keep_best=best, most=most, standing=standing)
+        found, used = yield from rounds
+        if not found.reason:
+            found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")
+        return found, used
+
+    def _joined(self, agreement: Agreement, cuts: Cuts, replicate: int) -> Training:
+        """Search on the tables of the joined rows, where parties hold different columns."""
+        problem = self._problem(agreement)
+        holders = self.holders_of(agreement, problem.names, self.presence_of(problem.names))
+        joined = yield from joined_tables(problem, holders, cuts)
+        joined = replace(joined, number=replicate)
+        found = joined.search()
+        fitted = joined.fitted(found) if self.fits and not replicate else None
+        yield Note({"num_edges": int(found.dag.sum()), **joined.info})
+        result = self._result(agreement, cuts, {}, found, fitted)
+        network = result.model
+        if network is not None:
+            network = replace(network, further_counts=joined.further_counts(network.names))
+        return replace(
+            result,
+            model=network,
+            num_rows=joined.total,
+            warnings=tuple(joined.warnings),
+            reason=found.reason,
+        )
+
+    def _result(
+        self,
+        agreement: Agreement,
+        cuts: Cuts,
+        small: Mapping[str, int],
+        found: Found,
+        fitted: Fitted | None = None,
+        *,
+        network: MixedNetwork | None = None,
+        over: bool = False,
+    ) -> Result:
+        """Return the class with the parties' agreement, its network, and what to know of it.
+
+        Parameters
+        ----------
+        agreement : Agreement
+        cuts : mapping of str to ndarray
+            Agreed cut points of the columns that were discretised.
+        small : mapping of str to int
+            By party, the number of cells with few rows that it has sent.
+        found : Found
+        fitted : Fitted, optional
+            The tables of the graph.
+        network : MixedNetwork, optional
+            That of numbers and categories.
+        over : bool, default False
+            Whether the training is over.
+        """
+        model: BayesianNetwork | MixedNetwork | None = network
+        if fitted is not None:
+            model = network_of(agreement, fitted, self.equivalent_sample_size, cuts)
+        warnings = small_cell_warning(small, agreement, self)
+        if self.chosen_mode != "fusion" or self.fits:
+            warnings += two_party_warning(agreement)
+        if over and self.fits and model is None:
+            warnings += [NO_NETWORK]
+        order = np.argsort(by_name(agreement.names))
+        back = np.ix_(order, order)
+        marks = found.marks[back]
+        scores = None if found.support is None else found.support[back]
+        support = scores
+        if support is None and fitted is not None and fitted.support is not None:
+            support = fitted.support[back]
+        shares = None
+        if support is not None:
+            # Parties agree on an edge, not on a direction that the class leaves open.
+            shares = np.where(marks, np.maximum(support, support.T), 0.0)
+        return Result(
+            CausalGraph(
+                agreement.names, marks.astype(np.float64), kind="cpdag", party_agreement=shares
+            ),
+            # The share of the parties' fused graphs that have each edge.
+            scores=scores,
+            model=model,
+            warnings=tuple(warnings),
+            reason=found.reason if over else "",
+        )
 
     def _present(self, agreement: Agreement) -> dict[str, IntArray] | None:
         """Return by party how many rows it has of each number; None where it is all of them."""
@@ -510,19 +639,6 @@ class FedGES(JoiningStrategy[FedGESRun]):
         presence = self.presence_of(agreement.continuous)
         rows = agreement.rows.items()
         return {name: n * own for (name, n), own in zip(rows, presence, strict=True)}
-
-    def replicated(self, state: FedGESRun, agreement: Agreement, number: int) -> FedGESRun | None:
-        """Return the start of a replicate's search, by the cut points of all rows.
-
-        Where columns differ, the counts of all replicates come with those of all rows.
-        """
-        if isinstance(state.stage, CutStage) or (self.columns_differ and state.joined is None):
-            return None
-        if state.joined is not None:
-            joined = replace(state.joined, number=number)
-            return replace(state, found=joined.search(), fitted=None, joined=joined)
-        begun = FedGESRun(state.agreement, None, cuts=state.cuts, exchanges=state.exchanges)
-        return self._search(begun)
 
     def _check_required(self, required: BoolArray, names: Sequence[str]) -> None:
         """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
@@ -535,16 +651,6 @@ class FedGES(JoiningStrategy[FedGESRun]):
                     f"({listed}), and over different columns there are at most max_parents={most}: "
                     "require fewer edges"
                 )
-
-    def _search(self, state: FedGESRun) -> FedGESRun:
-        """Return the state at the start of the search."""
-        agreement = state.agreement
-        if not self.columns_differ:
-            return self._after(state, self._first_step(agreement))[0]
-        problem = self._problem(agreement)
-        presence = self.presence_of(problem.names)
-        aligning = Aligning(self.holders_of(agreement, problem.names, presence))
-        return replace(state, stage=JoinedStage(problem, presence, aligning, state.cuts))
 
     def _problem(self, agreement: Agreement) -> Problem:
         """Return the variables and options of a search on sums."""
@@ -564,115 +670,6 @@ class FedGES(JoiningStrategy[FedGESRun]):
             withheld=self.small_counts == "suppress",
         )
 
-    def _first_step(self, agreement: Agreement) -> Step:
-        """Return the first exchange of the search, or its result where no exchange is needed."""
-        if self.chosen_mode == "fusion":
-            return Step(self._fusion_stage(agreement), {})
-        problem = self._problem(agreement)
-        if self.score == MIXED:
-            return MomentStage.of(problem).advanced()
-        if self.chosen_mode == "exact":
-            return CountStage.of(problem).advanced()
-        stage = ScoreStage if self.chosen_score == "bdeu" else LikelihoodStage
-        return stage.of(problem).advanced()
-
-    def _fusion_stage(
-        self, agreement: Agreement, begin: BoolArray | None = None
-    ) -> DrivenStage | LoopStage:
-        """Return the first round of fusion, from a DAG or from no edges."""
-        names = tuple(sorted(agreement.names))
-        fuser, start = Fuser(names, self.knowledge_or_none, self.max_fused_edges), self.chosen_start
-        first = fuser.first(begin)
-        if start == "driven":
-            shares = shares_for(len(agreement.rows)) if self.fusion is None else (self.fusion,)
-            return DrivenStage(fuser, shares, self.patience, first, Best(first))
-        share = "c50" if self.fusion is None else self.fusion
-        return LoopStage(fuser, start, share, self.keep != "last", first, Best(first))
-
-    def finished(self, state: FedGESRun) -> str | None:
-        """Return why the run is over."""
-        if state.stage is not None:
-            return None
-        assert state.found is not None
-        return state.found.reason
-
-    def request(self, state: FedGESRun) -> Request:
-        """Return what the stage sends, with the cut points once they are agreed."""
-        assert state.stage is not None
-        request = state.stage.request()
-        cuts = list(state.cuts.values())
-        aligns = isinstance(state.stage, JoinedStage) and state.stage.parts is None
-        if not cuts or aligns:
-            return request
-        points = {
-            "cuts": np.concatenate(cuts),
-            "num-cuts": np.array([len(own) for own in cuts], dtype=np.int64),
-        }
-        return replace(request, values={**request.values, **points})
-
-    def close(self, state: FedGESRun, replies: Replies) -> tuple[FedGESRun, dict[str, Any]]:
-        """Return the state after an exchange."""
-        stage = state.stage
-        state = replace(state, exchanges=state.exchanges + 1)
-        if isinstance(stage, CutStage):
-            cut = stage.close(replies)
-            if cut.stage is not None:
-                return replace(state, stage=cut.stage), cut.info
-            cuts = dict(zip(state.agreement.continuous, cut.cuts, strict=True))
-            agreement = with_cuts(state.agreement, cuts)
-            return self._search(replace(state, agreement=agreement, cuts=cuts)), cut.info
-        assert stage is not None
-        if isinstance(stage, JoinedStage):
-            following = stage.close(replies)
-            if isinstance(following, JoinedStage):
-                return replace(state, stage=following), {}
-            found = following.search()
-            fitted = following.fitted(found) if self.fits else None
-            state = replace(state, stage=None, found=found, fitted=fitted, joined=following)
-            return state, {"num_edges": int(found.dag.sum()), **following.info}
-        if isinstance(stage, CountStage | MomentStage | FitStage):
-            before = state.small_cells
-            cells = {name: n + before.get(name, 0) for name, n in small_cells(replies).items()}
-            state = replace(state, small_cells={**before, **cells})
-        step = stage.close(replies)
-        if isinstance(stage, FitStage):
-            fitted = stage.fitted(replies)
-            # One exchange at least is kept for the tables of the graph of the rounds.
-            rounds = self.continues and not state.fitted and state.exchanges < self.max_rounds - 1
-            onward = self._fusion_stage(state.agreement, fitted.found.dag) if rounds else None
-            return replace(state, stage=onward, found=fitted.found, fitted=fitted), step.info
-        state, info = self._after(state, step)
-        if isinstance(stage, MomentStage) and state.stage is None and state.found and self.fits:
-            size = self.equivalent_sample_size
-            state = replace(state, mixed=stage.network(state.agreement, state.found, size))
-        return state, info
-
-    def _after(self, state: FedGESRun, step: Step) -> tuple[FedGESRun, dict[str, Any]]:
-        """Return the state after a step of the search: its next exchange, or the last one."""
-        stage, found, others = step.stage, step.found or state.found, step.others
-        # The last exchange is kept for the tables. If there is only one, the search has it.
-        fits = self.fits and self.score != MIXED
-        last = max(1, self.max_rounds - fits)
-        if stage is not None and state.exchanges >= last:
-            if isinstance(stage, ScoreStage | CountStage | MomentStage):
-                found = stage.cut_short()
-            elif found is not None:
-                found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")
-            stage = None if found is not None else stage
-        if stage is None and found is not None and state.fitted is not None:
-            if np.array_equal(found.marks, state.fitted.found.marks):
-                return replace(state, stage=None, found=state.fitted.found), step.info
-            # Votes replace the shares of the fused graphs, which the other graph does not have.
-            found, others = found._replace(support=None, score=DRIVEN), (state.fitted.found,)
-        state = replace(state, stage=stage, found=found)
-        if stage is None and found is not None and fits and state.exchanges < self.max_rounds:
-            graphs, size = (found, *others), self.equivalent_sample_size
-            state = replace(
-                state,
-                stage=FitStage.of(state.agreement, graphs, size, pooled=self.secure_aggregation),
-            )
-        return state, step.info
-
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
@@ -687,82 +684,52 @@ class FedGES(JoiningStrategy[FedGESRun]):
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
 
-    def graph(self, state: FedGESRun) -> CausalGraph | None:
-        """Return the class, with the parties' agreement."""
-        return graph_of(state)
 
-    def scores(self, state: FedGESRun) -> FloatArray | None:
-        """Return the share of the parties' graphs that have each edge (mode "fusion")."""
-        return support_of(state)
+def with_cut_points(training: Training, cuts: Cuts, small: Counter[str]) -> Training:
+    """Run a training whose requests say the cut points; count cells of few rows in the replies.
 
-    def num_rows(self, state: FedGESRun) -> int | None:
-        """Return the number of different rows, where parties hold different columns; else None."""
-        return None if state.joined is None else state.joined.total
-
-    def model(self, state: FedGESRun) -> BayesianNetwork | MixedNetwork | None:
-        """Return the Bayesian network of the final graph."""
-        if state.mixed is not None and state.stage is None:
-            return state.mixed
-        if state.fitted is None or state.found is None:
-            return None
-        network = network_of(state.agreement, state.fitted, self.equivalent_sample_size, state.cuts)
-        if state.joined is None:
-            return network
-        return replace(network, further_counts=state.joined.further_counts(network.names))
-
-    def warnings(self, state: FedGESRun) -> list[str]:
-        """Warn of counts of few rows, of sums over two parties, and of a missing network."""
-        found = super().warnings(state) + small_cell_warning(state, self)
-        if state.joined is not None:
-            return found + state.joined.warnings
-        if self.chosen_mode != "fusion" or self.fits:
-            found += two_party_warning(state)
-        return found + (no_network_warning(state) if self.fits else [])
-
-
-def graph_of(state: FedGESRun) -> CausalGraph | None:
-    """Return the class in the order of the agreed columns, None before there is one.
-
-    Its ``party_agreement`` is the share of the parties whose graph has the edge, or whose own score
-    agrees with it.
+    Parameters
+    ----------
+    training : generator
+    cuts : mapping of str to ndarray
+        Agreed cut points; empty where no column was discretised.
+    small : Counter
+        By party, the number of cells with few rows that it has sent; added to.
     """
-    if state.found is None:
-        return None
-    back = np.argsort(by_name(state.agreement.names))
-    marks = state.found.marks[np.ix_(back, back)]
-    support = support_of(state)
-    if support is None and state.fitted is not None and state.fitted.support is not None:
-        support = state.fitted.support[np.ix_(back, back)]
-    shares = None
-    if support is not None:
-        # Parties agree on an edge, not on a direction that the class leaves open.
-        shares = np.where(marks, np.maximum(support, support.T), 0.0)
-    weights = marks.astype(np.float64)
-    return CausalGraph(state.agreement.names, weights, kind="cpdag", party_agreement=shares)
+    points: dict[str, Any] = {}
+    if cuts:
+        lengths = np.array([len(own) for own in cuts.values()], dtype=np.int64)
+        points = {"cuts": np.concatenate(list(cuts.values())), "num-cuts": lengths}
+    value = None
+    while True:
+        try:
+            step = training.send(value)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if not isinstance(step, Ask):
+            value = yield step
+            continue
+        if step.exchange is not ALIGN:
+            step = replace(step, values={**step.values, **points})
+        value = yield step
+        small.update(small_cells(value))
 
 
-def support_of(state: FedGESRun) -> FloatArray | None:
-    """Return the share of the parties' fused graphs that have each edge, shape (d, d)."""
-    if state.found is None or state.found.support is None:
-        return None
-    back = np.argsort(by_name(state.agreement.names))
-    return state.found.support[np.ix_(back, back)]
-
-
-def small_cell_warning(state: FedGESRun, method: FedGES) -> list[str]:
+def small_cell_warning(small: Mapping[str, int], agreement: Agreement, method: FedGES) -> list[str]:
     """Warn of counts of few rows: that parties sent them, or withheld them."""
-    small = {name: count for name, count in state.small_cells.items() if count}
+    small = {name: count for name, count in small.items() if count}
     if not small:
         return []
     worst, minimum = max(small, key=small.__getitem__), method.minimum_count
     if method.small_counts == "suppress":
         return [
-            f"{len(small)} of {len(state.agreement.rows)} parties withheld counts of fewer than "
+            f"{len(small)} of {len(agreement.rows)} parties withheld counts of fewer than "
             f"{minimum} rows ({worst}: {small[worst]} cells). Their tables count fewer rows than "
             "they have, and weak edges may be missing: join rare states."
         ]
     return [
-        f"{len(small)} of {len(state.agreement.rows)} parties sent counts of fewer than {minimum} "
+        f"{len(small)} of {len(agreement.rows)} parties sent counts of fewer than {minimum} "
         f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
         f"join rare states, or withhold such counts (small_counts='suppress'){_no_counts(method)}."
     ]
@@ -779,9 +746,9 @@ def _no_counts(method: FedGES) -> str:
     return ", or send no counts (mode='scores' and parameters=False)"
 
 
-def two_party_warning(state: FedGESRun) -> list[str]:
+def two_party_warning(agreement: Agreement) -> list[str]:
     """Warn that each of two parties can compute the other's share of a sum."""
-    if len(state.agreement.rows) != 2:
+    if len(agreement.rows) != 2:
         return []
     return [
         "The federation has two parties: each of them can subtract its own share from a sum and "
@@ -789,12 +756,8 @@ def two_party_warning(state: FedGESRun) -> list[str]:
     ]
 
 
-def no_network_warning(state: FedGESRun) -> list[str]:
-    """Warn that a finished run has no Bayesian network although the options ask for one."""
-    if state.fitted is not None or state.mixed is not None or state.stage is not None:
-        return []
-    return [
-        "There is no Bayesian network: a table of probabilities would have more than "
-        f"{MOST_CELLS} entries, or the exchanges were used up. Limit the parents with max_parents, "
-        "or allow more max_rounds."
-    ]
+NO_NETWORK = (
+    "There is no Bayesian network: a table of probabilities would have more than "
+    f"{MOST_CELLS} entries, or the exchanges were used up. Limit the parents with max_parents, "
+    "or allow more max_rounds."
+)

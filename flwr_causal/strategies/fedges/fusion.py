@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+import itertools
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,11 +14,11 @@ from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
 from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
-from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.fedges.stages import Found, Step
+from flwr_causal.runtime.algorithm import Ask, Note
+from flwr_causal.strategies.fedges.searches import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Result, Step
+    from flwr_causal.strategies.fedges.searches import Standing
 
     Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
@@ -50,6 +53,7 @@ RUN_AWAY = (
     "the parties' graphs grew to more than three edges a variable; a higher share of 'fusion' or "
     "start='driven' keeps them small"
 )
+REPEATED = "every party's graph is one that it had found before"
 
 
 @dataclass(frozen=True)
@@ -164,188 +168,211 @@ class Best:
         return gain > IMPROVEMENT
 
 
-@dataclass(frozen=True)
-class LoopStage:
-    """One round of the paper's loop (Torrijos et al. 2024, Algorithm 1).
+class Judged(NamedTuple):
+    """The graph that the parties' scores have chosen.
+
+    Parameters
+    ----------
+    chosen : Candidate
+        Of those that were proposed in this round.
+    best : Best
+        Of all rounds.
+    better : bool
+        Whether the best graph is that of this round.
+    """
+
+    chosen: Candidate
+    best: Best
+    better: bool
+
+
+def fusion_loop(
+    fuser: Fuser,
+    start: Literal["fuse", "overwrite"],
+    share: str | float,
+    *,
+    keep_best: bool,
+    most: int,
+    standing: Standing,
+) -> Generator[Step, Any, tuple[Found, int]]:
+    """Fuse the parties' graphs, round after round (Torrijos et al. 2024, Algorithm 1).
 
     Each party searches from the fused graph, or from the fused graph fused with its own one, with a
-    limited number of insertions. The server fuses the resulting graphs.
+    limited number of insertions. The server fuses the resulting graphs, and stops once every
+    party's graph is one that it has sent before.
 
     Parameters
     ----------
     fuser : Fuser
     start : {"fuse", "overwrite"}
     share : str or float
+        Of the parties, that keeps an edge.
     keep_best : bool
         Whether parties score the graph that they receive, and the best one is returned.
-    current : Candidate
-        The graph that the parties receive.
-    best : Best
-    seen : mapping of str to frozenset of bytes
-        The graphs that each party has sent before.
+    most : int
+        The most exchanges.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
+
+    Returns
+    -------
+    found : Found
+        Without a reason if the exchanges were used up.
+    taken : int
+        How many exchanges it has taken.
     """
-
-    fuser: Fuser
-    start: Literal["fuse", "overwrite"]
-    share: str | float
-    keep_best: bool
-    current: Candidate
-    best: Best
-    seen: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
-
-    def request(self) -> Request:
-        """Send the fused graph and each party's own last one."""
-        exchange = JUDGED_GRAPH if self.keep_best else GRAPH
-        return _continue(exchange, self.current, {"start": self.start})
-
-    def close(self, replies: Replies) -> Step:
-        """Fuse; stop once every party's graph is one that it has sent before."""
-        found_edges = replies.of("edges")
+    exchange = JUDGED_GRAPH if keep_best else GRAPH
+    current = fuser.first()
+    best, so_far = Best(current), None
+    seen: dict[str, frozenset[bytes]] = {}
+    for taken in itertools.count(1):
+        replies = yield asked(exchange, current, {"start": start}, so_far)
+        graphs = replies.of("edges")
         scores = {party: float(score) for party, score in replies.of("score").items()}
-        best = self.best
-        if self.keep_best and best.beaten_by(scores):
-            best = Best(self.current, scores)
-        if self.fuser.run_away(found_edges):
-            last = best.candidate if self.keep_best else self.current
-            return Step(None, {}, self.fuser.found(last, RUN_AWAY))
-        # A party that failed in this round keeps its graph of the round before.
-        own = {**self.current.own, **found_edges}
-        fused = self.fuser.candidate(self.fuser.fuse(found_edges), self.share, own)
-        repeated = all(
-            edges.tobytes() in self.seen.get(name, frozenset())
-            for name, edges in found_edges.items()
-        )
-        seen = {
-            name: self.seen.get(name, frozenset()) | {edges.tobytes()}
-            for name, edges in found_edges.items()
-        }
-        info = {"num_edges": int(fused.dag.sum())}
-        reason = "every party's graph is one that it had found before"
         # In the first round the parties have scored the graph without edges only.
-        judged = self.keep_best and bool(self.best.scores)
-        found = self.fuser.found(best.candidate if judged else fused, reason)
-        if repeated and self.keep_best:
-            return Step(JudgeStage(self.fuser, (fused,), best, reason), info, found)
+        judged = keep_best and bool(best.scores)
+        if keep_best and best.beaten_by(scores):
+            best = Best(current, scores)
+        if fuser.run_away(graphs):
+            return fuser.found(best.candidate if keep_best else current, RUN_AWAY), taken
+        # A party that failed in this round keeps its graph of the round before.
+        fused = fuser.candidate(fuser.fuse(graphs), share, {**current.own, **graphs})
+        yield Note({"num_edges": int(fused.dag.sum())})
+        repeated = all(
+            edges.tobytes() in seen.get(name, frozenset()) for name, edges in graphs.items()
+        )
+        for name, edges in graphs.items():
+            seen[name] = seen.get(name, frozenset()) | {edges.tobytes()}
+        found = fuser.found(best.candidate if judged else fused, REPEATED if repeated else "")
+        if repeated and not keep_best:
+            return found, taken
+        if taken >= most:
+            return found._replace(reason=""), taken
+        so_far = partial(standing, found)
         if repeated:
-            return Step(None, info, found)
-        onward = replace(self, current=fused, best=best, seen={**self.seen, **seen})
-        return Step(onward, info, found)
+            best = (yield from judged_by_parties((fused,), best, so_far)).best
+            return fuser.found(best.candidate, REPEATED), taken + 1
+        current = fused
+    raise AssertionError("unreachable")
 
 
-@dataclass(frozen=True)
-class DrivenStage:
-    """One round of the loop in which scores choose among both starts and several shares.
+def driven_rounds(
+    fuser: Fuser,
+    shares: Sequence[str | float],
+    begin: BoolArray | None,
+    *,
+    patience: int,
+    most: int,
+    standing: Standing,
+) -> Generator[Step, Any, tuple[Found, int]]:
+    """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
 
     Parameters
     ----------
     fuser : Fuser
     shares : sequence of str or float
+        Of the parties, that keeps an edge.
+    begin : ndarray of bool, shape (d, d), or None
+        The DAG from which the first round starts; None: no edges.
     patience : int
         Rounds without a better graph after which the loop ends.
-    current : Candidate
-        The graph that the parties receive.
-    best : Best
-    rounds_since : int
-        Rounds since the best graph.
+    most : int
+        The most exchanges; two a round.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
+
+    Returns
+    -------
+    found : Found
+        Without a reason if the exchanges were used up.
+    taken : int
+        How many exchanges it has taken.
     """
-
-    fuser: Fuser
-    shares: Sequence[str | float]
-    patience: int
-    current: Candidate
-    best: Best
-    rounds_since: int = 0
-
-    def request(self) -> Request:
-        """Send the chosen fused graph and each party's own last one."""
-        return _continue(GRAPHS, self.current, {})
-
-    def close(self, replies: Replies) -> Step:
-        """Fuse both sets of graphs at every share; the parties then score the fused graphs."""
-        starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
-        candidates: list[Candidate] = []
-        for label, edges in starts.items():
-            if self.fuser.run_away(edges):
-                continue
-            fusion = self.fuser.fuse(edges)
-            own = {**self.current.own, **edges}
-            levels = {needed(share, fusion.num_dags): share for share in self.shares}
-            candidates += [
-                self.fuser.candidate(fusion, share, own, f"{label} {share}")
-                for share in levels.values()
-            ]
-        if not self.best.scores:
-            # In the first round the graph before it is a candidate too.
-            candidates.append(self.best.candidate)
-        different = {candidate.dag.tobytes(): candidate for candidate in reversed(candidates)}
-        proposed = tuple(reversed(different.values()))
-        info = {"candidates": len(proposed)}
+    current = fuser.first(begin)
+    best, since, so_far = Best(current), 0, None
+    for taken in itertools.count(1, 2):
+        replies = yield asked(GRAPHS, current, {}, so_far)
+        proposed = _proposed(fuser, shares, current, best, replies)
+        yield Note({"candidates": len(proposed)})
         if not proposed:
-            return Step(None, info, self.fuser.found(self.best.candidate, RUN_AWAY))
+            return fuser.found(best.candidate, RUN_AWAY), taken
         # The result if this was the last exchange, so that the candidates get no scores.
-        unjudged = self.best.candidate if self.best.scores else proposed[len(proposed) // 2]
-        found = self.fuser.found(unjudged, "")
-        return Step(JudgeStage(self.fuser, proposed, self.best, driven=self), info, found)
+        unjudged = fuser.found(best.candidate if best.scores else proposed[len(proposed) // 2], "")
+        if taken >= most:
+            return unjudged, taken
+        judged = yield from judged_by_parties(proposed, best, partial(standing, unjudged))
+        current, best = judged.chosen, judged.best
+        since = 0 if judged.better else since + 1
+        found = fuser.found(best.candidate, "")
+        if since >= patience:
+            return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
+        if taken + 1 >= most:
+            return found, taken + 1
+        so_far = partial(standing, found)
+    raise AssertionError("unreachable")
 
 
-@dataclass(frozen=True)
-class JudgeStage:
-    """The parties score proposed graphs: the next round starts from the best of them.
+def _proposed(
+    fuser: Fuser,
+    shares: Sequence[str | float],
+    current: Candidate,
+    best: Best,
+    replies: Replies,
+) -> tuple[Candidate, ...]:
+    """Fuse both sets of graphs at every share; return the graphs that differ."""
+    starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
+    candidates: list[Candidate] = []
+    for label, edges in starts.items():
+        if fuser.run_away(edges):
+            continue
+        fusion = fuser.fuse(edges)
+        own = {**current.own, **edges}
+        levels = {needed(share, fusion.num_dags): share for share in shares}
+        candidates += [
+            fuser.candidate(fusion, share, own, f"{label} {share}") for share in levels.values()
+        ]
+    if not best.scores:
+        # In the first round the graph before it is a candidate too.
+        candidates.append(best.candidate)
+    different = {candidate.dag.tobytes(): candidate for candidate in reversed(candidates)}
+    return tuple(reversed(different.values()))
 
-    The best graph of all rounds is kept.
 
-    Parameters
-    ----------
-    fuser : Fuser
-    proposed : tuple of Candidate
-    best : Best
-    reason : str
-        Why the loop has ended, if these are its last graphs.
-    driven : DrivenStage or None
-        The loop to continue, if it has not ended.
-    """
-
-    fuser: Fuser
-    proposed: tuple[Candidate, ...]
-    best: Best
-    reason: str = ""
-    driven: DrivenStage | None = None
-
-    def request(self) -> Request:
-        """Send the graphs."""
-        lists = [candidate.edges for candidate in self.proposed]
-        lengths = np.array([len(edges) for edges in lists], dtype=np.int64)
-        return Request(JUDGE, {"edges": np.concatenate(lists), "lengths": lengths})
-
-    def close(self, replies: Replies) -> Step:
-        """Choose the graph with the highest sum of scores."""
-        totals = np.sum(replies.list("scores"), axis=0)
-        index = _first_best(totals)
-        chosen = self.proposed[index]
-        scores = {name: float(values[index]) for name, values in replies.of("scores").items()}
-        better = self.best.beaten_by(scores)
-        best = Best(chosen, scores) if better else self.best
-        info: dict[str, Any] = {
+def judged_by_parties(
+    proposed: Sequence[Candidate], best: Best, so_far: Callable[[], Result]
+) -> Generator[Step, Any, Judged]:
+    """Let the parties score proposed graphs; choose the one with the highest sum of scores."""
+    lists = [candidate.edges for candidate in proposed]
+    lengths = np.array([len(edges) for edges in lists], dtype=np.int64)
+    values = {"edges": np.concatenate(lists), "lengths": lengths}
+    replies = yield Ask(JUDGE, values, so_far=so_far)
+    totals = np.sum(replies.list("scores"), axis=0)
+    index = _first_best(totals)
+    chosen = proposed[index]
+    scores = {name: float(values[index]) for name, values in replies.of("scores").items()}
+    better = best.beaten_by(scores)
+    yield Note(
+        {
             "num_edges": int(chosen.dag.sum()),
             "score": float(totals[index]),
             "chosen": chosen.label,
         }
-        if self.driven is None:
-            return Step(None, info, self.fuser.found(best.candidate, self.reason))
-        since = 0 if better else self.driven.rounds_since + 1
-        reason = f"no better graph in {since} rounds"
-        found = self.fuser.found(best.candidate, reason)
-        if since >= self.driven.patience:
-            return Step(None, info, found)
-        onward = replace(self.driven, current=chosen, best=best, rounds_since=since)
-        return Step(onward, info, found)
+    )
+    return Judged(chosen, Best(chosen, scores) if better else best, better)
 
 
-def _continue(exchange: Exchange, current: Candidate, values: dict[str, Any]) -> Request:
+def asked(
+    exchange: Exchange,
+    current: Candidate,
+    values: dict[str, Any],
+    so_far: Callable[[], Result] | None,
+) -> Ask:
+    """Send the fused graph and each party's own last one."""
     # A party without a graph of its own (in the first round, or after failures) gets no edges.
     nothing = np.zeros((0, 2), dtype=np.uint16)
     own = {party: {"own": edges} for party, edges in current.own.items()}
-    return Request(exchange, {"received": current.edges, "own": nothing, **values}, own)
+    sent = {"received": current.edges, "own": nothing, **values}
+    return Ask(exchange, sent, own, so_far=so_far)
 
 
 def _first_best(totals: NDArray[np.float64]) -> int:

@@ -9,9 +9,9 @@ with two, follow from them, and the search needs nothing more.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,17 +21,21 @@ from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.fedges import columns_of
 from flwr_causal.protocol.products.plan import Plan
-from flwr_causal.strategies.columns import Aligning, JoinedMoments, Masking
-from flwr_causal.strategies.fedges.stages import Fitted, family_sets
+from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.runtime.algorithm import Ask, Choice
+from flwr_causal.strategies.columns import Matched, matched_rows, summed_products
+from flwr_causal.strategies.fedges.fit import Fitted
+from flwr_causal.strategies.fedges.searches import family_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Members
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.method import Request
-    from flwr_causal.strategies.fedges.stages import Found, Problem
+    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.strategies.columns import Holders, JoinedMoments
+    from flwr_causal.strategies.fedges.searches import Found, Problem
 
 #: The most parents of a variable: with more, a table has parts of three columns or more.
 MOST_PARENTS = 2
@@ -39,95 +43,93 @@ MOST_PARENTS = 2
 MOST_MARKS = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedStage:
-    """One of the three exchanges: of hashed ids, of masked marks, or of their products.
+class Marked(NamedTuple):
+    """What is marked and multiplied, of the rows that have all columns.
 
     Parameters
     ----------
     problem : Problem
-        Its number of rows is that of the joined rows once they are known.
-    presence : ndarray of bool, shape (parties, d)
-        Which party holds which variable, by name.
-    step : Aligning or Masking
-        The exchange.
-    cuts : mapping of str to ndarray
-        The cut points of the columns that are discretised.
-    parts : Parts or None
-        What is marked and multiplied; None before rows are matched.
+        Its number of rows is that of these rows.
+    parts : Parts
+        Sets of columns whose states are marked, and the pairs of them that are multiplied.
+    holders : Holders
+        Which party holds which marks.
+    matched : Matched
+        The rows.
     total : int
         Different rows of all parties, those too that lack columns.
     """
 
     problem: Problem
-    presence: BoolArray
-    step: Aligning | Masking
-    cuts: Mapping[str, FloatArray]
-    parts: Parts | None = None
-    total: int = 0
+    parts: Parts
+    holders: Holders
+    matched: Matched
+    total: int
 
-    def request(self) -> Request:
-        """Return what the parties are sent."""
-        request = self.step.request()
-        if self.parts is None:
-            return request
-        asked = {**self.parts.sets._asdict(), "pairs": self.parts.pairs}
-        return replace(request, values={**request.values, **asked})
 
-    def close(self, replies: Replies) -> JoinedStage | Joined:
-        """Return the next exchange, or the tables.
+def joined_tables(
+    problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray]
+) -> Generator[Step, Any, Joined]:
+    """Return the tables of the joined rows, in three exchanges that replicates share.
 
-        Raises
-        ------
-        DataError
-            If few rows have all columns, or a table cannot be had from two parties.
-        FederationError
-            If a party has not replied, or masks do not cancel.
-        """
-        following = self.step.close(replies)
-        if isinstance(following, JoinedMoments):
-            return self._joined(following)
-        if isinstance(self.step, Aligning):
-            return self._matched(following)
-        return replace(self, step=following)
+    Parameters
+    ----------
+    problem : Problem
+    holders : Holders
+        Which party holds which variable, by name.
+    cuts : mapping of str to ndarray
+        The cut points of the columns that are discretised.
 
-    def _matched(self, matched: Masking) -> JoinedStage:
-        """Return the exchange of masked marks of the rows that have all columns."""
-        plan, names = matched.plan, self.problem.names
-        complete = np.flatnonzero(plan.known.all(axis=(1, 2))).tolist()
-        joined, least = plan.numbers(complete), max(matched.holders.least, 1)
-        if len(joined) < least:
-            raise DataError(
-                f"all columns are known of {len(joined)} rows, and {least} are the fewest "
-                "(minimum_count): leave out a party that has few of the rows, or columns"
-            )
-        rows = {
-            party: own[np.isin(plan.numbers(plan.patterns_of(place)), joined)]
-            for place, (party, own) in enumerate(matched.rows.items())
-        }
-        patterns, cards = plan.patterns[complete], self.problem.cardinalities
-        parts = _parts(self.problem, _Held(patterns, self.presence, self.problem.max_parents or 1))
-        members, sizes = parts.sets.lists(), [len(own) for own in parts.columns(cards)]
-        held = np.array([self.presence[:, own].all(axis=1) for own in members]).T
-        presence = np.repeat(held, sizes, axis=1)
-        columns = columns_of(parts, names, cards, self.cuts)
-        labels = [" and ".join(names[k] for k in own) for own in members]
-        holders = replace(
-            matched.holders,
+    Raises
+    ------
+    DataError
+        If few rows have all columns, or a table cannot be had from two parties.
+    FederationError
+        If a party has not replied, or masks do not cancel.
+    """
+    replies = yield Ask(ALIGN, shared=True)
+    marked: Marked = yield Choice(partial(_marked, problem, holders, cuts, replies))
+    further = {**marked.parts.sets._asdict(), "pairs": marked.parts.pairs}
+    sums = yield from summed_products(marked.holders, marked.matched, further)
+    return Joined(marked.problem, marked.parts, sums, marked.total)
+
+
+def _marked(
+    problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray], replies: Replies
+) -> Marked:
+    """Match the rows, and choose what is marked of those that have all columns."""
+    matched = matched_rows(holders, replies)
+    plan, names, variables = matched.plan, problem.names, holders.presence
+    complete = np.flatnonzero(plan.known.all(axis=(1, 2))).tolist()
+    joined, least = plan.numbers(complete), max(holders.least, 1)
+    if len(joined) < least:
+        raise DataError(
+            f"all columns are known of {len(joined)} rows, and {least} are the fewest "
+            "(minimum_count): leave out a party that has few of the rows, or columns"
+        )
+    rows = {
+        party: own[np.isin(plan.numbers(plan.patterns_of(place)), joined)]
+        for place, (party, own) in enumerate(matched.rows.items())
+    }
+    patterns, cards = plan.patterns[complete], problem.cardinalities
+    parts = _parts(problem, _Held(patterns, variables, problem.max_parents or 1))
+    members, sizes = parts.sets.lists(), [len(own) for own in parts.columns(cards)]
+    held = np.array([variables[:, own].all(axis=1) for own in members]).T
+    presence = np.repeat(held, sizes, axis=1)
+    columns = columns_of(parts, names, cards, cuts)
+    labels = [" and ".join(names[k] for k in own) for own in members]
+    return Marked(
+        problem=replace(problem, num_rows=len(joined)),
+        parts=parts,
+        holders=replace(
+            holders,
             names=tuple(np.repeat(labels, sizes).tolist()),
             presence=presence,
             columns=columns,
-        )
-        masking = Masking(holders, Plan(presence, patterns, plan.counts[complete], columns), rows)
-        problem = replace(self.problem, num_rows=len(joined))
-        return replace(
-            self, problem=problem, step=masking, parts=parts, total=matched.plan.num_rows
-        )
-
-    def _joined(self, sums: JoinedMoments) -> Joined:
-        """Return the tables of the joined rows."""
-        assert self.parts is not None
-        return Joined(self.problem, self.parts, sums, self.total)
+        ),
+        matched=Matched(Plan(presence, patterns, plan.counts[complete], columns), rows),
+        total=plan.num_rows,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,423 @@
+"""FedGES's searches on sums: by the parties' scores, likelihoods, counts or moments.
+
+Each search is a generator. The server searches with the gains that it knows and estimates of the
+others, asks the parties for what the search lacked, and searches again until nothing was unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of
+from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
+from flwr_causal.core.discrete.mixed_network import MixedNetwork
+from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
+from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
+from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.mixed_gains import SummedMixedGains
+from flwr_causal.core.ges.speculative_search import SpeculativeGains
+from flwr_causal.core.ges.summed_gains import NOISE, SCREENING_NOISE, SummedGains
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.fedges import (
+    COUNTS,
+    LIKELIHOODS,
+    MOMENTS,
+    POOLED_COUNTS,
+    POOLED_MOMENTS,
+    SCORES,
+)
+from flwr_causal.runtime.algorithm import Ask, Note, Result, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.knowledge import Knowledge
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.protocol.replies import Replies
+
+
+class Found(NamedTuple):
+    """The result of a search.
+
+    Attributes
+    ----------
+    marks : ndarray of bool, shape (d, d)
+        The class.
+    dag : ndarray of bool, shape (d, d)
+        A member of it.
+    reason : str
+        Why the search is over, in words.
+    support : ndarray of float64, shape (d, d), or None
+        The share of the parties whose graph has each edge.
+    score : str
+        The score of the search, where the server computes it from sums.
+    """
+
+    marks: BoolArray
+    dag: BoolArray
+    reason: str
+    support: FloatArray | None = None
+    score: str = ""
+
+
+#: The graphs of a search, that of the first score first, and how many exchanges it has taken.
+Searched: TypeAlias = tuple[tuple[Found, ...], int]
+#: Returns what stands if the run ends with a graph so far.
+Standing: TypeAlias = Callable[[Found], Result]
+
+
+def by_name(names: Sequence[str]) -> list[int]:
+    """Return the positions of the names in their sorted order."""
+    return sorted(range(len(names)), key=names.__getitem__)
+
+
+def cardinalities_of(agreement: Agreement) -> IntArray:
+    """Return the numbers of states, the variables in the order of their names."""
+    order = by_name(agreement.names)
+    return np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
+
+
+#: Largest number of cells that parties send in one secure sum.
+MOST_POOLED = 2**24
+#: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
+#: extended BIC with gamma = 0.5 (Foygel & Drton 2010): of many pairs some gain by chance.
+EDGE_COST = 0.5
+USED_UP = "the exchanges were used up before the search had ended"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The variables and options of a search.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The variables, sorted.
+    cardinalities : ndarray of int64, shape (d,)
+    num_rows, num_parties : int
+        Rows of all parties together, and how many parties there are.
+    score : str
+        The score by which the server searches.
+    refined_by : tuple of str
+        The scores of the search on counts that follows a search on likelihoods; empty: none.
+    equivalent_sample_size : float
+    knowledge : Knowledge or None
+    max_parents : int or None
+    turn : bool
+    look_ahead : int or None
+        How many operators a search applies after the first unknown gain; None: to the end.
+    pooled : bool
+        Whether the parties' tables are added up securely.
+    withheld : bool, default False
+        Whether parties withhold counts, so that tables count different rows.
+    """
+
+    names: tuple[str, ...]
+    cardinalities: NDArray[np.int64]
+    num_rows: int
+    num_parties: int
+    score: str
+    refined_by: tuple[str, ...]
+    equivalent_sample_size: float
+    knowledge: Knowledge | None
+    max_parents: int | None
+    turn: bool
+    look_ahead: int | None
+    pooled: bool
+    withheld: bool = False
+
+    def terms(self, score: str) -> Terms:
+        """Return a score of the rows of all parties."""
+        return terms_of(KINDS[score], self.equivalent_sample_size, self.num_rows)
+
+    def counted(self, score: str, edge_cost: float = 0.0) -> CountedGains:
+        """Return a source of gains from counts, of which none is known."""
+        price = 0.5 * float(np.log(max(self.num_rows, 2)))
+        terms = self.terms(score)
+        return CountedGains(
+            self.cardinalities,
+            terms,
+            price,
+            self.look_ahead,
+            edge_cost,
+            own_margins=self.withheld,
+        )
+
+    def search(
+        self,
+        source: SpeculativeGains,
+        score: str,
+        start: BoolArray | None = None,
+        pairs: BoolArray | None = None,
+    ) -> Found:
+        """Run a search with the known gains, and estimates of the others.
+
+        Parameters
+        ----------
+        source : SpeculativeGains
+        score : str
+            The score that the gains are of.
+        start : ndarray of bool, shape (d, d), optional
+            The DAG from which the search starts. Default: no edges.
+        pairs : ndarray of bool, shape (d, d), optional
+            The pairs that an edge may join, symmetric. Default: all.
+        """
+        source.start_again()
+        d = len(self.names)
+        search = prepared_search(
+            source,
+            self.names,
+            start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
+            knowledge=self.knowledge,
+            max_parents=self.max_parents,
+            pairs=pairs,
+        )
+        search.families = source.families
+        search.run(turn=self.turn)
+        source.take_back(search.families)
+        reason = "no insertion or deletion improves the score"
+        return Found(search.marks, search.dag, reason, score=score)
+
+    def cut_short(
+        self,
+        source: SpeculativeGains,
+        score: str,
+        start: BoolArray | None = None,
+        pairs: BoolArray | None = None,
+    ) -> Found:
+        """Return the graph that :meth:`search` reaches with known gains only."""
+        depth, source.depth = source.depth, 0
+        found = self.search(source, score, start, pairs)
+        source.depth = depth
+        return found._replace(reason=USED_UP)
+
+
+def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
+    """Return each variable of a DAG with its parents, ascending."""
+    return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]
+
+
+def all_cells(sets: Sets, cardinalities: IntArray) -> dict[str, int]:
+    """Return the number of all cells of some tables, which a secure sum sends.
+
+    Raises
+    ------
+    FederationError
+        If there are too many.
+    """
+    number = num_cells(sets, cardinalities).sum()
+    if number > MOST_POOLED:
+        raise FederationError(
+            f"Contingency tables have {number:.3g} cells, and with secure_aggregation parties send "
+            f"all of them, empty ones too, at most {MOST_POOLED}: limit the families with the "
+            "option 'max_parents', or join rare states."
+        )
+    return {"num_cells": int(number)}
+
+
+def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> Counts:
+    """Return the contingency tables of all parties together."""
+    if "counts" in replies:
+        return Counts.of_whole(replies["counts"], sets, cardinalities)
+    sparse = ("cells", "values", "lengths")
+    parties = [[arrays[name] for name in sparse] for arrays in replies.by_party.values()]
+    return Counts.summed(replies["dense"], parties)
+
+
+def small_cells(replies: Replies) -> dict[str, int]:
+    """Return by party how many cells with few rows it has sent."""
+    return {party: int(count) for party, count in replies.of("small").items()}
+
+
+def search_on_scores(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, Searched]:
+    """Search by the sum of the parties' own scores.
+
+    Parameters
+    ----------
+    problem : Problem
+    most : int
+        The most exchanges.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
+    """
+    rows, num_parties = problem.num_rows, problem.num_parties
+    # The sum has a penalty for every party, which depends on the party's number of rows.
+    price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
+    source = SpeculativeGains(problem.cardinalities, price, problem.look_ahead)
+    for taken in range(most + 1):
+        found = problem.search(source, problem.score)
+        asked = len(source.in_order())
+        if taken:
+            yield Note({"num_edges": int(found.dag.sum()), "questions": asked})
+        if not asked:
+            return (found,), taken
+        if taken < most:
+            values = source.questions()._asdict()
+            replies = yield Ask(SCORES, values, so_far=partial(standing, found))
+            source.learn(replies["gains"])
+    return (problem.cut_short(source, problem.score),), most
+
+
+def search_on_likelihoods(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, Searched]:
+    """Search by sums of the parties' log-likelihoods, with one penalty; then on counts.
+
+    The search on counts refines the graph by several scores, without further adjacencies.
+    Parameters are those of :func:`search_on_scores`.
+    """
+    source = SummedGains(
+        problem.cardinalities,
+        problem.terms(problem.score),
+        problem.num_parties,
+        problem.look_ahead,
+        SCREENING_NOISE if problem.refined_by else NOISE,
+    )
+    for taken in range(most + 1):
+        found = problem.search(source, problem.score)
+        asked = len(source.in_order())
+        if taken:
+            yield Note({"num_edges": int(found.dag.sum()), "questions": asked})
+        if not asked and not problem.refined_by:
+            return (found,), taken
+        if not asked:
+            graphs, further = yield from refined(problem, found, most - taken, standing)
+            return graphs, taken + further
+        if taken < most:
+            values = source.questions()._asdict()
+            replies = yield Ask(LIKELIHOODS, values, so_far=partial(standing, found))
+            source.learn_sums(replies["gains"], replies["means"])
+    return (problem.cut_short(source, problem.score),), most
+
+
+def search_on_counts(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, Searched]:
+    """Search by a score of the pooled rows, from their contingency tables.
+
+    Parameters are those of :func:`search_on_scores`.
+    """
+    sources = {problem.score: problem.counted(problem.score)}
+    return (yield from _counted(problem, sources, most, standing))
+
+
+def refined(
+    problem: Problem, found: Found, most: int, standing: Standing
+) -> Generator[Step, Any, Searched]:
+    """Search on counts from a graph, by several scores, without further adjacencies.
+
+    Further parameters are those of :func:`search_on_scores`.
+    """
+    edge_cost = EDGE_COST * float(np.log(len(problem.names)))
+    sources = {score: problem.counted(score, edge_cost) for score in problem.refined_by}
+    pairs = found.dag | found.dag.T
+    return (yield from _counted(problem, sources, most, standing, found.dag, pairs))
+
+
+def _counted(
+    problem: Problem,
+    sources: dict[str, CountedGains],
+    most: int,
+    standing: Standing,
+    start: BoolArray | None = None,
+    pairs: BoolArray | None = None,
+) -> Generator[Step, Any, Searched]:
+    """Search by each score until no table is unknown; ``start`` and ``pairs`` as of `search`."""
+    for taken in range(most + 1):
+        found = tuple(
+            problem.search(source, score, start, pairs) for score, source in sources.items()
+        )
+        sets = lacking_sets(tuple(sources.values()))
+        if taken or start is not None:
+            yield Note({"num_edges": int(found[0].dag.sum()), "questions": len(sets.sizes)})
+        if not len(sets.sizes):
+            return found, taken
+        if taken < most:
+            values, exchange = sets._asdict(), COUNTS
+            if problem.pooled:
+                values, exchange = values | all_cells(sets, problem.cardinalities), POOLED_COUNTS
+            replies = yield Ask(exchange, values, so_far=partial(standing, found[0]))
+            counts = summed_counts(replies, sets, problem.cardinalities)
+            for source in sources.values():
+                source.learn_counts(sets, counts)
+    score, source = next(iter(sources.items()))
+    return (problem.cut_short(source, score, start, pairs),), most
+
+
+def search_on_moments(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, tuple[Found, SummedMixedGains]]:
+    """Search over numbers (of cardinality 0) and categories, from moments by configuration.
+
+    Parameters are those of :func:`search_on_scores`.
+
+    Returns
+    -------
+    found : Found
+    source : SummedMixedGains
+        With the moments of the graph's families, unless the exchanges were used up.
+    """
+    source = SummedMixedGains(
+        problem.cardinalities,
+        problem.num_rows,
+        problem.look_ahead,
+        own_margins=problem.withheld,
+    )
+    for taken in range(most + 1):
+        found = problem.search(source, problem.score)
+        sets = lacking_sets([source])
+        if not len(sets.sizes):
+            # Isolated variables, and families that the last run did not need.
+            lacking = [own for own in family_sets(found.dag) if source.moments(own) is None]
+            sets = sets_of(lacking)
+        if taken:
+            yield Note({"num_edges": int(found.dag.sum()), "questions": len(sets.sizes)})
+        if not len(sets.sizes):
+            return found, source
+        if taken < most:
+            lists = [members.tolist() for members in sets.lists()]
+            sizes = sizes_of(problem.cardinalities, lists).sum(axis=0).tolist()
+            numbers = {f"num_{name}": n for name, n in zip(FlatSums._fields, sizes, strict=True)}
+            replies = yield Ask(
+                POOLED_MOMENTS if problem.pooled else MOMENTS,
+                {**sets._asdict(), **numbers},
+                so_far=partial(standing, found),
+            )
+            flat = FlatSums(*(replies[name] for name in FlatSums._fields))
+            source.learn_moments(restored(flat, problem.cardinalities, lists))
+    return problem.cut_short(source, problem.score), source
+
+
+def mixed_network(
+    problem: Problem,
+    source: SummedMixedGains,
+    agreement: Agreement,
+    dag: BoolArray,
+) -> MixedNetwork | None:
+    """Return the network of a DAG, its variables by name; None if moments are missing."""
+    families = [source.moments(own) for own in family_sets(dag)]
+    if any(part is None for part in families):
+        return None
+    order = by_name(agreement.names)
+    number = problem.cardinalities == 0
+    mean, variance = agreement.mean[order], agreement.variance[order]
+    return MixedNetwork.from_sums(
+        problem.names,
+        [agreement.labels[k] for k in order],
+        parents_of(edges_of(dag), len(order)),
+        [part for part in families if part is not None],
+        location=np.where(number, mean, 0.0),
+        scale=np.sqrt(np.where(number, variance, 1.0)),
+        equivalent_sample_size=problem.equivalent_sample_size,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from flwr_causal.runtime.method import Method, Request
 
@@ -110,6 +110,48 @@ class Note:
 Step: TypeAlias = Ask | Choice | Note
 #: Yields steps, is given the combined replies to what it asks, and returns the result.
 Training: TypeAlias = Generator[Step, Any, Result]
+
+
+ReturnT = TypeVar("ReturnT")
+
+
+def relayed(
+    steps: Generator[Step, Any, ReturnT],
+    values: Mapping[str, Any] | None = None,
+    *,
+    look: Callable[[Replies], None] | None = None,
+    so_far: Callable[[], Result] | None = None,
+) -> Generator[Step, Any, ReturnT]:
+    """Run a part of a training; add to what it asks, look at what it is given.
+
+    Parameters
+    ----------
+    steps : generator
+    values : mapping, optional
+        What its requests say beside their own values, where their exchange declares it.
+    look : callable, optional
+        Called with the replies to each request.
+    so_far : callable, optional
+        As of :class:`Ask`, for requests without one.
+    """
+    value = None
+    while True:
+        try:
+            step = steps.send(value)
+        except StopIteration as end:
+            returned: ReturnT = end.value
+            return returned
+        if not isinstance(step, Ask):
+            value = yield step
+            continue
+        declared = {
+            name: one for name, one in (values or {}).items() if step.exchange.sends_name(name)
+        }
+        value = yield replace(
+            step, values={**step.values, **declared}, so_far=step.so_far or so_far
+        )
+        if look is not None:
+            look(value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,7 @@ from flwr_causal.protocol.fedges import (
     SCORES,
 )
 from flwr_causal.protocol.row_ids import ALIGN
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Note, Progress, Result
+from flwr_causal.runtime.algorithm import Algorithm, Note, Progress, Result, relayed
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
@@ -482,7 +482,13 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
             if self.columns_differ
             else self._search(agreement, cuts, small, taken)
         )
-        return (yield from with_cut_points(search, cuts, small))
+        # Requests say the cut points; cells of few rows in the replies are counted.
+        points: dict[str, Any] = {}
+        if cuts:
+            lengths = np.array([len(own) for own in cuts.values()], dtype=np.int64)
+            points = {"cuts": np.concatenate(list(cuts.values())), "num-cuts": lengths}
+        look = lambda replies: small.update(small_cells(replies))  # noqa: E731
+        return (yield from relayed(search, points, look=look))
 
     def _search(
         self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
@@ -683,37 +689,6 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
         if self._takes_numbers or self.columns_differ:
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
-
-
-def with_cut_points(training: Training, cuts: Cuts, small: Counter[str]) -> Training:
-    """Run a training whose requests say the cut points; count cells of few rows in the replies.
-
-    Parameters
-    ----------
-    training : generator
-    cuts : mapping of str to ndarray
-        Agreed cut points; empty where no column was discretised.
-    small : Counter
-        By party, the number of cells with few rows that it has sent; added to.
-    """
-    points: dict[str, Any] = {}
-    if cuts:
-        lengths = np.array([len(own) for own in cuts.values()], dtype=np.int64)
-        points = {"cuts": np.concatenate(list(cuts.values())), "num-cuts": lengths}
-    value = None
-    while True:
-        try:
-            step = training.send(value)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        if not isinstance(step, Ask):
-            value = yield step
-            continue
-        if step.exchange is not ALIGN:
-            step = replace(step, values={**step.values, **points})
-        value = yield step
-        small.update(small_cells(value))
 
 
 def small_cell_warning(small: Mapping[str, int], agreement: Agreement, method: FedGES) -> list[str]:

@@ -6,15 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-
-from flwr_causal.core.circuits.composed.dependence import ALIKE, NOTABLE_NATS, with_dependence
+from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
-from flwr_causal.core.circuits.learners.class_conditional.joined import (
-    ClassColumns,
-    labelled_numbers,
-)
+from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.class_conditional.pattern import PatternMoments
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
     ClassConditionalTrained,
@@ -23,172 +17,122 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import (
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
-from flwr_causal.core.circuits.learners.trees.pair_tables import num_left_out, owners, trained
-from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS, Joints
-from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.fedpc import (
-    CONTRACT,
-    SUMS,
-    columns_of,
-    columns_with_classes,
-    joints_of,
+from flwr_causal.protocol.fedpc import CONTRACT, SUMS
+from flwr_causal.runtime.algorithm import (
+    Algorithm,
+    Ask,
+    Note,
+    Progress,
+    Result,
+    ReturnT,
+    relayed,
 )
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import OF_GRAPHS, Baselines, CausalStrategy
-from flwr_causal.strategies.columns import Aligning, Holders, JoinedMoments, Masking
-from flwr_causal.strategies.cut_points import CutStage
+from flwr_causal.strategies.cut_points import agreed_cuts
+from flwr_causal.strategies.fedpc.choices import (
+    ALIGNED_WEIGHTS,
+    FEWEST_NUMBERS,
+    CircuitPlan,
+    labelled,
+    plan_of,
+    why_counts,
+)
+from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
 from flwr_causal.strategies.fedpc.holdings import (
     Holdings,
     check_target,
     domain_of,
-    is_continuous,
     with_intervals,
 )
-from flwr_causal.strategies.fedpc.stages import (
-    AlignStage,
-    DependenceStage,
-    JointStage,
-    LocalStage,
-    Matched,
-    RecallStage,
-    SumsStage,
-    joint_components,
+from flwr_causal.strategies.fedpc.joint import joint_components, joint_trees
+from flwr_causal.strategies.fedpc.losses import (
+    lost,
+    lost_by_clusters,
+    lost_by_counts,
+    lost_by_training,
+    not_alike,
+)
+from flwr_causal.strategies.fedpc.one_pass import (
+    aligned_rows,
+    local_circuits,
+    measured_dependence,
+    recalled,
 )
 from flwr_causal.strategies.options import MOST, Mode, check_modes, only, require
 from flwr_causal.strategies.plausibility import majority_warning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
-    from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan, State
+    from flwr_causal.core.arrays import IntArray
+    from flwr_causal.core.circuits.composed.dependence import Dependence
+    from flwr_causal.core.circuits.learners.training_by_sums import State
+    from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.products.plan import Columns
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
 
-Stage = (
-    CutStage
-    | SumsStage
-    | AlignStage
-    | Aligning
-    | Masking
-    | DependenceStage
-    | LocalStage
-    | JointStage
-    | RecallStage
+    #: What was trained in the end, the circuit, and why the training is over.
+    Circuit = tuple[CircuitPlan, CircuitModel, str]
+
+COMPLETE = "the circuit is complete"
+NO_IDS = (
+    "give every party's table a column of ids of its rows, 'row_id' or the one that the option "
+    "row_id names"
 )
-
-
 #: Learners of which parties with different columns can train components together.
 TRAINED_TOGETHER = ("trees", "class-conditional")
-#: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
-FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
-#: Dependence that clusters lose is reported above this share of it.
-LEAST_LOST_SHARE = 0.2
-#: Trainings by counts of states, which also stand for the weights of a run.
-COUNTS = ("pairs", "triples")
-#: By default marks of pairs are as many as masked tables of so many bytes have room for.
-MOST_BYTES = 2**28
-#: Weights of combinations of clusters that follow from common rows.
-ALIGNED_WEIGHTS = ("aligned", "em")
 
 
-@dataclass(frozen=True, eq=False)
-class FedPCRun:
-    """The state of a FedPC run.
+@dataclass(eq=False)
+class Known:
+    """What a training has found beside its circuit.
 
     Parameters
     ----------
-    agreement : Agreement
-        Columns and their states.
-    holdings : Holdings
-        Who holds which of them.
-    domain : Domain
-        The same as variables of a circuit; numbers that are yet to be cut are numbers.
-    target : str or None
-    sums : bool
-        Whether the circuit is trained by sums.
-    learner : str
-        What is trained.
-    weights : str
-        Of combinations of clusters.
-    counts : {"", "pairs", "triples"}
-        What parties with different columns can count, if the options allow it.
-    pair_marks : int
-        How many pairs of states are marked for triples, at most.
-    why : str
-        Why ``training="auto"`` takes counts; empty if it does not.
-    stage : Stage or None
-        What the parties are asked next.
-    model : CircuitModel or None
-        Once it is complete.
-    reason : str
-        Why the run is over.
-    warnings : tuple of str
-    matched : Matched or None
-        Which rows are common, once ids have been compared.
-    dependence : Dependence or None
-        Between columns that no party holds together, once it has been measured.
-    coordinates : Coordinates or None
-        Of numbers that are multiplied with classes, see `ClassColumns`.
+    warnings : list of str
+        Of lost dependence and the like; added to.
+    num_rows : int or None
+        Different ids, once ids have been compared.
     """
 
-    agreement: Agreement
-    holdings: Holdings
-    domain: Domain
-    target: str | None
-    sums: bool
-    learner: str
-    weights: str
-    counts: str
-    pair_marks: int
-    why: str = ""
-    stage: Stage | None = None
-    model: CircuitModel | None = None
-    reason: str = ""
-    warnings: tuple[str, ...] = ()
-    matched: Matched | None = None
-    dependence: Dependence | None = None
-    coordinates: Coordinates | None = None
+    warnings: list[str] = field(default_factory=list)
+    num_rows: int | None = None
 
 
-def _begins(holds: Callable[[FedPCRun], bool]) -> Callable[[Any], bool]:
+def _begins(holds: Callable[[CircuitPlan], bool]) -> Callable[[Any], bool]:
     """Return whether a run may be so: whether it is, once the parties have agreed."""
     return lambda method: method.started is None or holds(method.started)
 
 
 def _one_pass(method: Any) -> bool:
     return method.training in ("auto", "one-pass") and _begins(
-        lambda run: not run.sums and run.weights not in COUNTS
+        lambda plan: not plan.sums and not plan.counted
     )(method)
 
 
-def _differing(run: FedPCRun) -> bool:
-    return not run.holdings.presence.all()
+def _differing(plan: CircuitPlan) -> bool:
+    return plan.differing
 
 
-def _chooses(method: FedPC, run: FedPCRun) -> bool:
+def _chooses(method: FedPC, run: CircuitPlan) -> bool:
     """Whether options that sums and counts do not have make ``training="auto"`` "one-pass"."""
     return method.training == "auto" and _differing(run) and not run.sums
 
 
-def _by_counts(run: FedPCRun) -> bool:
+def _by_counts(run: CircuitPlan) -> bool:
     return run.weights == "counts"
 
 
@@ -243,7 +187,7 @@ OF_HEAD = Mode(OF_A_HEAD.text, lambda method: method.head is False or OF_A_HEAD.
 
 
 @dataclass(kw_only=True, eq=False)
-class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
+class FedPC(Algorithm, LearnerOptions, CausalStrategy[Progress]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same
@@ -399,9 +343,9 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
 
     @property
-    def started(self) -> FedPCRun | None:
-        """The run before its first exchange; None before the parties have agreed."""
-        found: FedPCRun | None = vars(self).get("_start")
+    def started(self) -> CircuitPlan | None:
+        """What is trained; None before the parties have agreed."""
+        found: CircuitPlan | None = vars(self).get("_start")
         return found
 
     @property
@@ -462,8 +406,8 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             self._target = ""
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
-        self._start = _started(self, agreement, self._holdings, self._target)
-        self.columns_differ = bool(self._start.counts) or _lacking(self._start)
+        self._start = plan_of(self, agreement, self._holdings, self._target)
+        self.columns_differ = bool(self._start.counts) or self._start.lacking
         return agreement
 
     def complete(
@@ -475,7 +419,7 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         """Complete the agreement; the run starts with the cut points that follow from it."""
         agreement = super().complete(agreement, total, groups)
         self._holdings = self._holdings.of_columns(agreement.names)
-        self._start = _started(self, agreement, self._holdings, self._target)
+        self._start = plan_of(self, agreement, self._holdings, self._target)
         return agreement
 
     @property
@@ -484,18 +428,27 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
         return {
             "domain": json.dumps(self._start.domain.to_plain()),
             "target": self._target,
-            "within": _class_of_all(self._start) or "",
-            "holders": json.dumps(_holders(self._start)),
+            "within": self._start.class_of_all or "",
+            "holders": json.dumps(self._start.holders),
             "pair_marks": self._start.pair_marks,
-            "labelled": json.dumps(_labelled(self, self._start)),
+            "labelled": json.dumps(labelled(self, self._start)),
             "seed": self.seed,
             "learner": self._start.learner,
             "clusters": self.clusters,
             "settings": json.dumps(to_plain(self, LearnerOptions)),
         }
 
-    def init(self, agreement: Agreement) -> FedPCRun:
-        """Start with the first exchange that follows from the options.
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Train a circuit over the parties' columns, by what these make of the options.
+
+        Yields
+        ------
+        Ask
+            For cut points, then what the training needs.
+
+        Returns
+        -------
+        Result
 
         Raises
         ------
@@ -503,45 +456,209 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             For an option that has no effect on what the parties' tables make of ``"auto"``.
         """
         check_modes(self)
-        return self._start
+        plan, known = self._start, Known()
+        steps = self._recalled(plan) if self.trained else self._trained(plan, known)
+        plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, known))
+        return self._result(plan, known, model, f"{reason} ({plan.summary})")
 
-    def finished(self, state: FedPCRun) -> str | None:
-        """Return why the run is over."""
-        if state.stage is not None:
-            return None
-        how = "by sums" if state.sums else f"in one pass, weights by {state.weights}"
-        if state.weights in COUNTS:
-            how = f"by counts of {state.weights}{state.why}"
-        return f"{state.reason} ({state.holdings.setting}, {state.learner} circuits {how})"
+    def _recalled(self, plan: CircuitPlan) -> Generator[Step, Any, Circuit]:
+        """Ask the parties for the circuits of an earlier run."""
+        model = yield from recalled(self.trained, plan.domain)
+        return plan, model, COMPLETE
 
-    def request(self, state: FedPCRun) -> Request:
-        """Return what the stage sends, and the variables where cut points have changed them."""
-        assert state.stage is not None
-        request = state.stage.request()
-        changed: dict[str, Any] = {}
-        if state.domain is not self._start.domain:
-            changed["domain"] = json.dumps(state.domain.to_plain())
-        if state.coordinates is not None:
-            changed["coordinates"] = np.stack(state.coordinates)
-        sent = {key: one for key, one in changed.items() if request.exchange.sends_name(key)}
-        return replace(request, values={**request.values, **sent}) if sent else request
+    def _trained(self, plan: CircuitPlan, known: Known) -> Generator[Step, Any, Circuit]:
+        """Train by sums, by counts or in one pass."""
+        plan = yield from self._with_cut_points(plan)
+        if plan.counted:
+            return (yield from self._counted(plan, known))
+        holdings = plan.holdings
+        asked = self.weights != "auto" and not plan.sums
+        aligned = plan.weights in ALIGNED_WEIGHTS
+        if not aligned and (asked or not holdings.apart.any()):
+            return (yield from self._circuit(plan, known))
+        if not holdings.ids:
+            known.warnings.append(lost(plan, NO_IDS))
+            return (yield from self._circuit(plan, known))
+        return (yield from self._aligned(plan, known))
 
-    def close(self, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
-        """Go on to what follows from the replies."""
-        return _after(self, state, replies)
+    def _aligned(self, plan: CircuitPlan, known: Known) -> Generator[Step, Any, Circuit]:
+        """Match rows by ids; measure how columns depend that no party holds together; train."""
+        holdings, aligned = plan.holdings, plan.weights in ALIGNED_WEIGHTS
+        matched = yield from aligned_rows(holdings)
+        problem = matched if isinstance(matched, str) else matched.problem
+        common: dict[str, IntArray] = {}
+        if not isinstance(matched, str):
+            common, known.num_rows = matched.common, matched.num_rows
+        if problem and (aligned or plan.lacking):
+            raise DataError(f'{problem}, or take weights="counts", which needs no ids')
+        if problem:
+            known.warnings.append(lost(plan, problem))
+            return (yield from self._circuit(plan, known))
+        if plan.weights == "em" or (plan.weights == "aligned" and self.weights != "auto"):
+            return (yield from self._circuit(plan, known, common))
+        return (yield from self._measured(plan, known, common))
 
-    def num_rows(self, state: FedPCRun) -> int | None:
-        """Return the number of different ids, where ids were compared."""
-        return None if state.matched is None else state.matched.num_rows
+    def _measured(
+        self, plan: CircuitPlan, known: Known, common: dict[str, IntArray]
+    ) -> Generator[Step, Any, Circuit]:
+        """Measure dependence between columns apart; train by what can express it."""
+        found = yield from self._sending(plan, measured_dependence(plan, common))
+        if found.least_alike.correlation < ALIKE:
+            known.warnings.append(not_alike(plan.holdings, found.least_alike))
+        # How much of it the parties' clusters keep is known once they are there.
+        if plan.weights == "aligned":
+            return (yield from self._circuit(plan, known, common, found))
+        if not found.enough and not plan.lacking:
+            problem = "the parties have too few rows in common to measure how their columns depend"
+            known.warnings.append(lost(plan, problem))
+            return (yield from self._circuit(plan, known, common, found))
+        if found.mostly_nonlinear and plan.sums and self.training == "auto":
+            if not plan.target:
+                em = replace(plan, sums=False, weights="em")
+                return (yield from self._circuit(em, known, common, found))
+            if plan.counts:
+                plan = yield from self._with_cut_points(self._by_counts(plan))
+                return (yield from self._counted(plan, known))
+        known.warnings += lost_by_training(plan, found)
+        return (yield from self._circuit(plan, known, common, found))
 
-    def graph(self, state: FedPCRun) -> None:
-        """Return nothing: a circuit is no causal graph."""
+    def _with_cut_points(self, plan: CircuitPlan) -> Generator[Step, Any, CircuitPlan]:
+        """Agree on the cut points of numbers, where trees are learned."""
+        if plan.learner != "trees" or not plan.agreement.continuous:
+            return plan
+        present = None if self.secure_aggregation else plan.present
+        cuts = agreed_cuts(plan.agreement, self.num_bins, present, spreading=True)
+        agreed, _ = yield from cuts
+        numbers = plan.agreement.continuous
+        points = dict(zip(numbers, agreed.cuts, strict=True))
+        inside = dict(zip(numbers, agreed.inside, strict=True))
+        whole, lacking = plan.agreement.whole, plan.holdings.lacking
+        return replace(plan, domain=with_intervals(plan.domain, points, inside, whole, lacking))
 
-    def model(self, state: FedPCRun) -> CircuitModel | None:
+    def _by_counts(self, plan: CircuitPlan) -> CircuitPlan:
+        """Return the plan by counts, where sums would lose what is not linear within classes."""
+        target, missing = plan.target or "", plan.holdings.missing
+        return replace(
+            plan,
+            domain=domain_of(plan.agreement, target, missing, fewest=FEWEST_NUMBERS["trees"]),
+            sums=False,
+            learner="trees",
+            weights=plan.counts,
+            why=why_counts(self, "the dependence between parties is mostly not linear"),
+        )
+
+    def _counted(self, plan: CircuitPlan, known: Known) -> Generator[Step, Any, Circuit]:
+        """Count pairs or triples of states."""
+        model = yield from self._sending(plan, counted_states(self, plan, known))
+        return plan, model, COMPLETE
+
+    def _circuit(
+        self,
+        plan: CircuitPlan,
+        known: Known,
+        common: dict[str, IntArray] | None = None,
+        found: Dependence | None = None,
+    ) -> Generator[Step, Any, Circuit]:
+        """Train by sums or in one pass, with what is known of rows in common."""
+        if plan.sums:
+            return (yield from self._sending(plan, self._summed(plan, known, found)))
+        if plan.weights == "counts":
+            known.warnings += lost_by_counts(plan, asked=self.weights == "counts")
+        central, aligned = self.queries == "central", plan.weights in ALIGNED_WEIGHTS
+        together = plan.weights == "em" and plan.learner in TRAINED_TOGETHER
+        if together and plan.holdings.setting == "vertical":
+            assert common is not None
+            components = joint_components(
+                plan.domain,
+                plan.holdings.presence,
+                len(next(iter(common.values()))),
+                plan.target,
+                self.components,
+                self.clusters,
+            )
+            training = joint_trees(
+                plan, common, components=components, central=central, seed=self.seed
+            )
+            return plan, (yield from self._sending(plan, training)), COMPLETE
+        local = yield from self._sending(
+            plan,
+            local_circuits(
+                plan,
+                common if aligned else None,
+                num_products=self.products,
+                central=central,
+                seed=self.seed,
+            ),
+        )
+        if plan.weights == "aligned":
+            known.warnings += lost_by_clusters(plan, found, local.replies)
+        return plan, local.model, COMPLETE
+
+    def _summed(
+        self, plan: CircuitPlan, known: Known, found: Dependence | None
+    ) -> Generator[Step, Any, Circuit]:
+        """Train by sums over the parties' rows."""
+        training = training_of(plan.learner, plan.class_of_all, self)
+        sums = training.plan(plan.domain, seed=self.seed, min_rows=self.minimum_count)
+        step: State = training.start(sums, plan.holdings.presence)
+        while not isinstance(step, Trained):
+            if isinstance(step, PatternMoments) and plan.lacking:
+                coordinates = coordinates_of(step.arrays())
+                model = yield from counted_classes(self, plan, known, coordinates)
+                return plan, model, COMPLETE
+            replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
+            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
+            step = step.after(replies.combined)
+        if found is not None:
+            assert isinstance(step, ClassConditionalTrained)
+            step = with_dependence(step, found)
+        model = step.model(plan.domain)
+        known.warnings += step.warnings(model)
+        reason = COMPLETE
+        if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
+            chosen = step.choice_of_head
+            yield Note(asdict(chosen) | {"pays": int(chosen.pays)})
+            reason = f"{reason}; {chosen}"
+        return plan, model, reason
+
+    def _sending(
+        self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]
+    ) -> Generator[Step, Any, ReturnT]:
+        """Say the variables in all requests, where cut points have changed them."""
+        changed = plan.domain is not self._start.domain
+        values = {"domain": json.dumps(plan.domain.to_plain())} if changed else {}
+        return (yield from relayed(steps, values))
+
+    def _result(
+        self,
+        plan: CircuitPlan,
+        known: Known,
+        model: CircuitModel | None = None,
+        reason: str = "",
+    ) -> Result:
+        """Return the circuit, and what the user should know."""
+        alike = [
+            f"columns {one!r} and {other!r} are taken for two, and no party has both: give them "
+            "one name if they are the same"
+            for one, other in plan.holdings.similar_names()
+        ]
+        if plan.holdings.sharing and plan.learner != "trees":
+            columns = ", ".join(map(repr, plan.holdings.sharing))
+            alike.append(
+                f"most rows have one value of {columns}, and learner={plan.learner!r} spreads it "
+                "over the numbers beside it: its samples do not hold the value, and its "
+                "log-likelihood is that of a narrow density. learner='trees' gives it an interval "
+                "of its own"
+            )
+        warnings = (*alike, *known.warnings)
+        return Result(model=model, warnings=warnings, num_rows=known.num_rows, reason=reason)
+
+    def model(self, state: Progress) -> CircuitModel | None:
         """Return the circuits; those that stay with the parties are asked over the grid."""
-        if state.model is None:
+        found: CircuitModel | None = super().model(state)
+        if found is None:
             return None
-        model = replace(state.model, row_id=self.role_columns[0])
+        model = replace(found, row_id=self.role_columns[0])
         if not isinstance(model.density, FederatedCircuit):
             return model
         density = model.density
@@ -561,642 +678,3 @@ class FedPC(LearnerOptions, CausalStrategy[FedPCRun]):
             for rows, own in judged.items()
             for text in majority_warning(own, rows, self.head is not False)
         ]
-
-    def warnings(self, state: FedPCRun) -> list[str]:
-        """Say what the user should know."""
-        alike = [
-            f"columns {one!r} and {other!r} are taken for two, and no party has both: give them "
-            "one name if they are the same"
-            for one, other in state.holdings.similar_names()
-        ]
-        spread: tuple[str, ...] = ()
-        if state.holdings.sharing and state.learner != "trees":
-            columns = ", ".join(map(repr, state.holdings.sharing))
-            spread = (
-                f"most rows have one value of {columns}, and learner={state.learner!r} spreads it "
-                "over the numbers beside it: its samples do not hold the value, and its "
-                "log-likelihood is that of a narrow density. learner='trees' gives it an interval "
-                "of its own",
-            )
-        return [*alike, *spread, *state.warnings]
-
-
-def _started(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> FedPCRun:
-    """Return the run before its first exchange.
-
-    Raises
-    ------
-    ConfigError
-        If options do not fit together, or not these tables.
-    DataError
-        If a party has too few rows for one pass.
-    """
-    learner = _learner(method, agreement, holdings, target)
-    sums = _by_sums(method, holdings, learner, target)
-    counts = _counts(method, holdings)
-    marks = _pair_marks(method, agreement, holdings, target) if counts == "triples" else 0
-    weights, why = _weights(method, holdings, sums, target), ""
-    if counts and not sums:
-        learner, weights = "trees", counts
-        why = _why(method, _reason_of_trees(agreement, holdings, target))
-    fewest = FEWEST_NUMBERS.get(learner, 3)
-    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
-    state = FedPCRun(
-        agreement, holdings, domain, target or None, sums, learner, weights, counts, marks, why
-    )
-    if method.secure_aggregation and not (sums and holdings.presence.all()):
-        raise ConfigError(
-            "The option 'secure_aggregation' is for parties that hold the same columns, and for "
-            f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
-            f"{learner} circuits would be trained. Take another learner, use the columns that all "
-            "parties have (unshared_columns='drop'), or run without secure_aggregation."
-        )
-    if method.secure_aggregation and agreement.total is None:
-        return state  # the first exchange follows once the totals are known
-    if not sums and weights not in COUNTS:
-        _check_rows(agreement, method.minimum_count)
-    if method.trained:
-        return replace(state, stage=RecallStage.of(method.trained, domain))
-    return _first(method, state)
-
-
-def _first(method: FedPC, state: FedPCRun) -> FedPCRun:
-    """Return the run before cut points, if there are any, or the first exchange after them."""
-    if state.learner == "trees" and state.agreement.continuous:
-        present = None if method.secure_aggregation else _present(state)
-        stage = CutStage.of(state.agreement, method.num_bins, present, spreading=True)
-        return replace(state, stage=stage)
-    return _begun(method, state)
-
-
-def _check_rows(agreement: Agreement, minimum_count: int) -> None:
-    """Raise a DataError if a party has too few rows for a circuit of its own."""
-    few = {party: rows for party, rows in agreement.rows.items() if rows < minimum_count}
-    if few:
-        listed = ", ".join(f"{party!r} has {rows}" for party, rows in few.items())
-        raise DataError(
-            f"In one pass every party trains a circuit of {minimum_count} rows or more "
-            f"(minimum_count): {listed}. Add rows, or leave these parties out."
-        )
-
-
-def _after(method: FedPC, state: FedPCRun, replies: Replies) -> tuple[FedPCRun, dict[str, Any]]:
-    """Return the run after an exchange, and diagnostics of it."""
-    stage = state.stage
-    if isinstance(stage, CutStage):
-        step = stage.close(replies)
-        if step.stage is not None:
-            return replace(state, stage=step.stage), step.info
-        numbers = state.agreement.continuous
-        cuts = dict(zip(numbers, step.cuts, strict=True))
-        inside = dict(zip(numbers, step.inside, strict=True))
-        whole, lacking = state.agreement.whole, state.holdings.lacking
-        domain = with_intervals(state.domain, cuts, inside, whole, lacking)
-        return _begun(method, replace(state, domain=domain)), step.info
-    if isinstance(stage, SumsStage):
-        return _after_sums(method, state, *stage.close(replies))
-    if isinstance(stage, AlignStage):
-        return _aligned(method, state, stage.matched(replies))
-    if isinstance(stage, Aligning | Masking):
-        known = _next_of_products(method, stage, replies)
-        if not isinstance(known, JoinedMoments):
-            return replace(state, stage=known), {}
-        return _by_products(method, state, known), known.info
-    if isinstance(stage, DependenceStage):
-        state = replace(state, dependence=stage.dependence(replies))
-        return _measured(method, state)
-    assert stage is not None
-    info = stage.info(replies)
-    if isinstance(stage, LocalStage) and state.weights == "aligned":
-        state = replace(
-            state, warnings=(*state.warnings, *_lost_by_clusters(state, stage, replies))
-        )
-    if isinstance(stage, JointStage) and not stage.last:
-        return replace(state, stage=stage.after(replies)), info
-    return _complete(state, stage.model(replies, state.target)), info
-
-
-def _after_sums(
-    method: FedPC, state: FedPCRun, following: State, info: dict[str, Any]
-) -> tuple[FedPCRun, dict[str, Any]]:
-    """Return the run after an exchange of a training by sums, and diagnostics of it."""
-    if isinstance(following, PatternMoments) and _lacking(state):
-        coordinates = coordinates_of(following.arrays())
-        return _multiplying(method, replace(state, coordinates=coordinates)), info
-    if isinstance(following, Trained):
-        if state.dependence is not None:
-            assert isinstance(following, ClassConditionalTrained)
-            following = with_dependence(following, state.dependence)
-        model = following.model(state.domain)
-        warnings = (*state.warnings, *following.warnings(model))
-        complete = _complete(replace(state, warnings=warnings), model)
-        if isinstance(following, TrainedWithHead) and following.choice_of_head is not None:
-            chosen = following.choice_of_head
-            info = info | asdict(chosen) | {"pays": int(chosen.pays)}
-            complete = replace(complete, reason=f"{complete.reason}; {chosen}")
-        return complete, info
-    return replace(state, stage=SumsStage(state.learner, following)), info
-
-
-def _complete(state: FedPCRun, model: CircuitModel) -> FedPCRun:
-    return replace(state, stage=None, model=model, reason="the circuit is complete")
-
-
-def _begun(method: FedPC, state: FedPCRun) -> FedPCRun:
-    """Return the run at the first exchange after the variables are known."""
-    if state.weights in COUNTS:
-        return replace(state, stage=_counting(method, state))
-    asked = method.weights != "auto" and not state.sums
-    if state.weights not in ALIGNED_WEIGHTS and (asked or not state.holdings.apart.any()):
-        return _training(method, state)
-    if not state.holdings.ids:
-        return _training(method, _without_ids(state))
-    return replace(state, stage=AlignStage(state.holdings))
-
-
-def _training(method: FedPC, state: FedPCRun) -> FedPCRun:
-    """Return the run at the first exchange of the training."""
-    if not state.sums:
-        if state.weights == "counts":
-            state = replace(state, warnings=(*state.warnings, *_lost_by_counts(method, state)))
-        common = None
-        if state.weights in ALIGNED_WEIGHTS:
-            assert state.matched is not None
-            common = state.matched.common
-            together = state.weights == "em" and state.learner in TRAINED_TOGETHER
-            if together and state.holdings.setting == "vertical":
-                return replace(state, stage=_joint(method, state, common))
-        return replace(state, stage=_local(method, state, common))
-    training = training_of(state.learner, _class_of_all(state), method)
-    plan = training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
-    first = training.start(plan, state.holdings.presence)
-    return replace(state, stage=SumsStage(state.learner, first))
-
-
-def _aligned(
-    method: FedPC, state: FedPCRun, matched: Matched | str
-) -> tuple[FedPCRun, dict[str, Any]]:
-    """Return the run after ids have been compared, and how many there are.
-
-    Raises
-    ------
-    DataError
-        If there are no common rows, and the weights need them.
-    """
-    problem = matched if isinstance(matched, str) else matched.problem
-    info: dict[str, Any] = {}
-    if not isinstance(matched, str):
-        common = len(next(iter(matched.common.values())))
-        info = {"ids": matched.num_rows, "common": common}
-        state = replace(state, matched=matched)
-    if problem:
-        if state.weights in ALIGNED_WEIGHTS or _lacking(state):
-            raise DataError(f'{problem}, or take weights="counts", which needs no ids')
-        return _training(method, replace(state, warnings=(_lost(state, problem),))), info
-    if state.weights == "em" or (state.weights == "aligned" and method.weights != "auto"):
-        return _training(method, state), info
-    assert isinstance(matched, Matched)
-    stage = DependenceStage(state.domain, state.holdings, matched.common, _class_of_all(state))
-    return replace(state, stage=stage), info
-
-
-def _class_of_all(state: FedPCRun) -> str | None:
-    """Return the target if all parties hold it."""
-    return state.target if state.target and state.holdings.all_hold(state.target) else None
-
-
-def _holders(state: FedPCRun) -> list[int]:
-    """Return by column a number for its set of holders, if states are counted in triples."""
-    return state.holdings.alike if state.counts == "triples" else []
-
-
-def _marked(method: FedPC, state: FedPCRun) -> tuple[Plan, Joints | None]:
-    """Return which marks are counted; the parties' are those of the setup."""
-    plan = _plan_of_trees(method, state.domain, _class_of_all(state))
-    return plan, joints_of(state.domain, plan, _holders(state), state.pair_marks)
-
-
-def _plan_of_trees(method: FedPC, domain: Domain, within: str | None) -> Plan:
-    training = training_of("trees", within, method)
-    return training.plan(domain, seed=method.seed, min_rows=method.minimum_count)
-
-
-def _counting(method: FedPC, state: FedPCRun) -> Aligning:
-    """Return the first exchange of counts of pairs and triples of states."""
-    marked = _marked(method, state)
-    return _products(method, state, owners(*marked), columns_of(state.domain, *marked))
-
-
-def _multiplying(method: FedPC, state: FedPCRun) -> FedPCRun:
-    """Return the run at the first exchange of products of numbers and classes."""
-    assert state.coordinates is not None
-    columns = _class_columns(method, state, state.coordinates)
-    meaning = columns_with_classes(state.domain, columns)
-    return replace(state, stage=_products(method, state, columns.owners, meaning))
-
-
-def _products(method: FedPC, state: FedPCRun, variables: IntArray, columns: Columns) -> Aligning:
-    """Return the first exchange of products; variables are those of each column."""
-    holdings = state.holdings
-    holders = Holders(
-        holdings.parties,
-        tuple(holdings.names[j] for j in variables),
-        holdings.presence[:, variables],
-        state.agreement.n,
-        method.minimum_count,
-        replicates=0,
-        seed=method.seed,
-        columns=columns,
-    )
-    return Aligning(holders)
-
-
-def _class_columns(method: FedPC, state: FedPCRun, coordinates: Coordinates) -> ClassColumns:
-    """Return what is multiplied where only some parties know the class."""
-    plan = _plan_of_classes(method, state)
-    return ClassColumns(plan, coordinates, labelled_numbers(plan, state.holdings.presence))
-
-
-def _plan_of_classes(method: FedPC, state: FedPCRun) -> Plan:
-    training = training_of("class-conditional", state.target, method)
-    return training.plan(state.domain, seed=method.seed, min_rows=method.minimum_count)
-
-
-def _labelled(method: FedPC, state: FedPCRun) -> list[int]:
-    """Return the labelled numbers, if products of numbers and classes are asked for."""
-    if not _lacking(state):
-        return []
-    return labelled_numbers(_plan_of_classes(method, state), state.holdings.presence)
-
-
-def _lacking(state: FedPCRun) -> bool:
-    """Whether the training is by sums, and only some parties know the class."""
-    return bool(state.sums and state.target and not state.holdings.all_hold(state.target))
-
-
-def _next_of_products(
-    method: FedPC, stage: Aligning | Masking, replies: Replies
-) -> Masking | JoinedMoments:
-    """Return what follows an exchange of products.
-
-    Raises
-    ------
-    DataError
-        If rows cannot be matched; where this was not asked for, with the training without it.
-    """
-    try:
-        return stage.close(replies)
-    except DataError as error:
-        if method.training != "auto":
-            raise
-        raise DataError(
-            f"{error}; or set training='one-pass', which may lose how columns of different parties "
-            "depend"
-        ) from error
-
-
-def _by_products(method: FedPC, state: FedPCRun, joined: JoinedMoments) -> FedPCRun:
-    """Return the run after the products of all columns: of marks, or of numbers and classes."""
-    products, counts = joined.products[0], joined.counts[0]
-    if state.coordinates is None:
-        marked = _marked(method, state)
-        model = _model_of_marks(state, *marked, products)
-        left_out = num_left_out(*marked, products, np.diagonal(counts))
-    else:
-        columns = _class_columns(method, state, state.coordinates)
-        trained_rows = columns.trained(products, joined.sums[0], counts)
-        model = trained_rows.model(state.domain)
-        left_out = int(counts[len(counts) - 1, len(counts) - 1] - trained_rows.counts.sum())
-    warnings = (*state.warnings, *joined.doubts)
-    if left_out > 0:
-        warnings += (_few_of_a_class(method, state, left_out),)
-    matched = Matched({}, joined.plan.num_rows, "")
-    return _complete(replace(state, matched=matched, warnings=warnings), model)
-
-
-def _model_of_marks(
-    state: FedPCRun, plan: Plan, joints: Joints | None, products: FloatArray
-) -> CircuitModel:
-    """Return the circuit of counts of pairs and triples of states, and the one of classes."""
-    # Products of whole numbers are exact; those of rounded ones are none.
-    density, posterior = trained(state.domain, plan, joints, products), None
-    if state.target and plan.target is None and state.weights == "triples":
-        column = state.domain.index(state.target)
-        posterior = trained(state.domain, plan, joints, products, column)
-    return CircuitModel(density, state.target, posterior)
-
-
-def _few_of_a_class(method: FedPC, state: FedPCRun, rows: int) -> str:
-    """Return the warning that rows of small classes are not counted."""
-    return (
-        f"{rows} rows are not counted: fewer than {method.minimum_count} (minimum_count) of "
-        f"those that the same parties have are of their class, a value of {state.target!r}. Join "
-        "rare classes to others in all tables, or lower minimum_count"
-    )
-
-
-def _measured(method: FedPC, state: FedPCRun) -> tuple[FedPCRun, dict[str, Any]]:
-    """Return the run after dependence has been measured: which training can express it."""
-    found, holdings = state.dependence, state.holdings
-    assert found is not None
-    info = {"nats": found.nats, "nonlinear_nats": found.nonlinear_nats}
-    if found.least_alike.correlation < ALIKE:
-        state = replace(state, warnings=(*state.warnings, _not_alike(holdings, found.least_alike)))
-    if state.weights == "aligned":
-        # How much of it the parties' clusters keep is known once they are there.
-        return _training(method, state), info
-    if not found.enough and not _lacking(state):
-        problem = "the parties have too few rows in common to measure how their columns depend"
-        lost = (*state.warnings, _lost(state, problem))
-        return _training(method, replace(state, warnings=lost)), info
-    if found.mostly_nonlinear and state.sums and method.training == "auto":
-        if not state.target:
-            return _training(method, replace(state, sums=False, weights="em")), info
-        if state.counts:
-            return _changed_to_counts(method, state), info
-    given = f"given {state.target!r} " if state.target else ""
-    warnings = []
-    if found.notable and not state.sums:
-        one, other, correlation = found.strongest
-        warnings.append(
-            f"{given}the mutual information of columns of different parties is {found.nats:.2f} "
-            f"nats a row, most of all between {holdings.where(one)} and {holdings.where(other)} "
-            f"with a correlation of {correlation:.2f}, and weights='{state.weights}' loses that: "
-            "training='triples' counts it, weights='em' keeps a part of it"
-        )
-    if found.nonlinear:
-        one, other, correlation = found.strongest_nonlinear
-        loses = "training='sums'" if state.sums else f"weights='{state.weights}'"
-        warnings.append(
-            f"{given}the dependence between {holdings.where(one)} and {holdings.where(other)} is "
-            f"nonlinear (a correlation of {abs(correlation):.2f} between polynomials of "
-            f"their ranks), and {loses} loses that: training='triples' counts it, "
-            "training='one-pass' with weights='em' keeps a part of it"
-        )
-    return _training(method, replace(state, warnings=(*state.warnings, *warnings))), info
-
-
-def _changed_to_counts(method: FedPC, state: FedPCRun) -> FedPCRun:
-    """Return the run by counts, of which sums would lose what is not linear within classes."""
-    fewest = FEWEST_NUMBERS["trees"]
-    domain = domain_of(state.agreement, state.target or "", state.holdings.missing, fewest=fewest)
-    why = _why(method, "the dependence between parties is mostly not linear")
-    changed = replace(
-        state, domain=domain, sums=False, learner="trees", weights=state.counts, why=why
-    )
-    return _first(method, changed)
-
-
-def _not_alike(holdings: Holdings, copies: Copies) -> str:
-    """Return the warning that rows with the same id differ."""
-    one, other = holdings.parties[copies.first], holdings.parties[copies.second]
-    return (
-        f"column {holdings.names[copies.column]!r} has other values at {other} than at {one} in "
-        f"rows with the same id (a correlation of {copies.correlation:.2f}): the ids may not mean "
-        "the same rows, or the columns not the same quantity. Check both at these parties"
-    )
-
-
-def _lost_by_clusters(state: FedPCRun, stage: LocalStage, replies: Replies) -> list[str]:
-    """Return the warning that the parties' clusters keep only a part of the dependence."""
-    found, holdings = state.dependence, state.holdings
-    if found is None or not found.enough:
-        return []
-    there, kept = found.nats + found.nonlinear_nats, stage.information(replies)
-    if there - kept < LEAST_LOST_SHARE * there or there - kept < NOTABLE_NATS:
-        return []
-    one, other, correlation = found.strongest
-    return [
-        f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
-        f"of all between {holdings.where(one)} and {holdings.where(other)} with a correlation of "
-        f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
-        "keeps more, but all parties learn which rows are similar; training='triples' counts the "
-        "states of columns of different parties together, and does not show that"
-    ]
-
-
-def _lost_by_counts(method: FedPC, state: FedPCRun) -> list[str]:
-    """Return warnings of what combinations by numbers of rows alone cannot express."""
-    holdings, found = state.holdings, []
-    if method.weights == "counts" and holdings.apart.any():
-        found.append(
-            "weights='counts' combines clusters of different parties at random: the dependence "
-            f"between their columns is lost ({holdings.columns_apart()}). training='sums' or "
-            "'triples', or another value of weights, keeps it or more of it"
-        )
-    if state.target and len(holdings.holders(state.target)) > 1 and not holdings.presence.all():
-        held = holdings.presence.T
-        own = held[holdings.names.index(state.target)]
-        beside = [
-            repr(name)
-            for name, other in zip(holdings.names, held, strict=True)
-            if (other == own).all() and name != state.target
-        ]
-        seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
-        found.append(
-            f"weights='counts' makes {state.target!r}, which several parties hold, independent of "
-            f"columns that other parties hold: the class is predicted {seen}. Take "
-            "training='sums', weights='classes' where all parties hold the class, or "
-            "weights='aligned' with ids"
-        )
-    return found
-
-
-def _lost(state: FedPCRun, problem: str) -> str:
-    """Return the warning that nothing is known of the dependence between some columns."""
-    given = []
-    if state.target is not None and state.holdings.all_hold(state.target):
-        given.append(repr(state.target))
-    shared = state.holdings.presence.sum(axis=0) > 1
-    if any(shared[j] for j, name in enumerate(state.holdings.names) if name != state.target):
-        given.append("the columns that parties share")
-    condition = f" given {' and '.join(given)}" if given else ""
-    return (
-        f"no party holds columns of different parties together: {state.holdings.columns_apart()}. "
-        f"The dependence between them{condition} is lost, they are taken to be independent: "
-        f"{problem}"
-    )
-
-
-def _without_ids(state: FedPCRun) -> FedPCRun:
-    """Return the run with the warning that rows cannot be aligned."""
-    problem = (
-        "give every party's table a column of ids of its rows, 'row_id' or the one that the "
-        "option row_id names"
-    )
-    return replace(state, warnings=(_lost(state, problem),))
-
-
-def _joint(method: FedPC, state: FedPCRun, common: dict[str, IntArray]) -> JointStage:
-    """Return the first exchange of trees that the parties train together."""
-    rows = len(next(iter(common.values())))
-    return JointStage(
-        state.domain,
-        state.holdings,
-        common,
-        components=joint_components(
-            state.domain,
-            state.holdings.presence,
-            rows,
-            state.target,
-            method.components,
-            method.clusters,
-        ),
-        central=method.queries == "central",
-        seed=method.seed,
-    )
-
-
-def _local(method: FedPC, state: FedPCRun, common: dict[str, IntArray] | None) -> LocalStage:
-    """Return the exchange in which the parties train circuits of their own."""
-    return LocalStage(
-        state.domain,
-        state.holdings,
-        weights=state.weights,
-        common=common,
-        num_products=method.products,
-        central=method.queries == "central",
-        seed=method.seed,
-    )
-
-
-def _present(state: FedPCRun) -> dict[str, Any]:
-    """Return by party how many of its rows have a value of each column that is to be cut."""
-    columns = [state.agreement.names.index(name) for name in state.agreement.continuous]
-    counts = state.holdings.present[:, columns]
-    return dict(zip(state.holdings.parties, np.asarray(counts), strict=True))
-
-
-def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
-    if method.learner == "decision-tree" and not (target and holdings.presence.all()):
-        raise ConfigError(
-            "learner='decision-tree' needs a target, and parties that hold the same columns: take "
-            "another learner"
-        )
-    if method.learner != "auto":
-        return method.learner
-    if method.training in COUNTS:
-        return "trees"
-    numbers = is_continuous(agreement, target) and not holdings.missing.any()
-    return "class-conditional" if numbers and not holdings.sharing else "trees"
-
-
-def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
-    """Whether the circuit is trained by sums over rows."""
-    if method.training in COUNTS:
-        return bool(holdings.presence.all())
-    if method.training == "one-pass":
-        return False
-    if method.training == "auto" and method.weights != "auto":
-        return False
-    same = bool(holdings.presence.all())
-    labelled = not target or holdings.all_hold(target)
-    # Where only some parties know the class, rows are matched by ids. What is multiplied is a class
-    # and numbers: as with counts there are no components, and no head.
-    unfitting = [one for one in _unfitting(method) if not one.startswith("learner=")]
-    matched = holdings.ids and not unfitting
-    differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
-    possible = learner in BY_SUMS and (same or (differing and (labelled or matched)))
-    if method.training == "sums" and not possible:
-        if same:
-            training_of(learner, target or None, method)
-        raise ConfigError(
-            "training='sums' over different columns needs numbers, and the target at every party, "
-            "or ids of the rows and no components, head, decision or trained: "
-            f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
-            f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
-            "training='one-pass'."
-        )
-    return possible
-
-
-def _counts(method: FedPC, holdings: Holdings) -> str:
-    """Return what parties with different columns can count; "" where they cannot or must not."""
-    if holdings.presence.all():
-        return ""
-    if method.training in COUNTS:
-        _check_counts(method, holdings)
-        return method.training
-    possible = method.training == "auto" and holdings.ids and not _unfitting(method)
-    return "triples" if possible else ""
-
-
-def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> int:
-    """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
-    if method.training == "triples":
-        return MOST_MARKS
-    domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
-    # Numbers are cut later, into as many intervals or fewer.
-    numbers = {one.name for one in domain.variables if not one.num_states}
-    cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
-    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
-    within = target if target and holdings.all_hold(target) else None
-    single = len(owners(_plan_of_trees(method, domain, within), None))
-    rows = max(*agreement.rows.values(), 1)
-    room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
-    return min(max(room - single, 0), MOST_MARKS)
-
-
-def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> str:
-    """Return why trees are learned."""
-    if not is_continuous(agreement, target) or holdings.missing.any():
-        return "not all columns are numbers"
-    if holdings.sharing:
-        return f"most rows have one value of {', '.join(map(repr, holdings.sharing))}"
-    return "of learner='trees'"
-
-
-def _why(method: FedPC, reason: str) -> str:
-    """Return why ``training="auto"`` takes counts; "" if it was not asked."""
-    return f", chosen because {reason}" if method.training == "auto" else ""
-
-
-def _check_counts(method: FedPC, holdings: Holdings) -> None:
-    """Raise a ConfigError if there are no ids, or options that counts do not fit."""
-    if not holdings.ids:
-        raise ConfigError(
-            f"training={method.training!r} needs rows that are matched by ids: give every party's "
-            "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
-        )
-    wrong = _unfitting(method)
-    if wrong:
-        raise ConfigError(
-            f"training={method.training!r} over different columns has no mixtures of clusters and "
-            f"no head: set {', '.join(wrong)}"
-        )
-
-
-def _unfitting(method: FedPC) -> list[str]:
-    """Return what options would have to be for counts of states, of those that are otherwise."""
-    wanted = {
-        "learner": (method.learner in ("auto", "trees"), "'trees'"),
-        "weights": (method.weights == "auto", "'auto'"),
-        "components": (method.components in (None, 1), "1"),
-        "head": (method.head is not True, "False"),
-        "decision": (method.decision == "most-probable", "'most-probable'"),
-        "trained": (not method.trained, "''"),
-    }
-    return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
-
-
-def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
-    """Return how combinations of clusters are weighted."""
-    if sums or holdings.presence.all():
-        return "counts"
-    labelled = bool(target) and holdings.all_hold(target)
-    if method.weights != "auto":
-        if method.weights == "classes" and not labelled:
-            raise ConfigError(
-                "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
-            )
-        if method.weights in ALIGNED_WEIGHTS and not holdings.ids:
-            raise ConfigError(
-                f"weights='{method.weights}' needs rows that are aligned by ids: name the column "
-                "of ids with row_id, or take weights='counts'"
-            )
-        return method.weights
-    if labelled:
-        return "classes"
-    if not holdings.ids:
-        return "counts"
-    return "aligned" if target else "em"

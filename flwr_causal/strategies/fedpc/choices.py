@@ -1,0 +1,316 @@
+"""What a run of FedPC trains: what follows from the options and from who holds which columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
+from flwr_causal.core.circuits.learners.class_conditional.joined import labelled_numbers
+from flwr_causal.core.circuits.learners.trees.pair_tables import owners
+from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.strategies.fedpc.holdings import (
+    Holdings,
+    domain_of,
+    is_continuous,
+    with_intervals,
+)
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.fedpc.fedpc import FedPC
+
+#: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
+FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
+#: Trainings by counts of states, which also stand for the weights of a run.
+COUNTS = ("pairs", "triples")
+#: By default marks of pairs are as many as masked tables of so many bytes have room for.
+MOST_BYTES = 2**28
+#: Weights of combinations of clusters that follow from common rows.
+ALIGNED_WEIGHTS = ("aligned", "em")
+
+
+@dataclass(frozen=True, eq=False)
+class CircuitPlan:
+    """What is trained over which columns.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns and their states.
+    holdings : Holdings
+        Who holds which of them.
+    domain : Domain
+        The same as variables of a circuit; numbers that are yet to be cut are numbers.
+    target : str or None
+    sums : bool
+        Whether the circuit is trained by sums.
+    learner : str
+        What is trained.
+    weights : str
+        Of combinations of clusters; of counts, what is counted.
+    counts : {"", "pairs", "triples"}
+        What parties with different columns can count, if the options allow it.
+    pair_marks : int
+        How many pairs of states are marked for triples, at most.
+    why : str, default ""
+        Why ``training="auto"`` takes counts; empty if it does not.
+    """
+
+    agreement: Agreement
+    holdings: Holdings
+    domain: Domain
+    target: str | None
+    sums: bool
+    learner: str
+    weights: str
+    counts: str
+    pair_marks: int
+    why: str = ""
+
+    @property
+    def counted(self) -> bool:
+        """Whether parties with different columns count states."""
+        return self.weights in COUNTS
+
+    @property
+    def differing(self) -> bool:
+        """Whether parties hold different columns."""
+        return not self.holdings.presence.all()
+
+    @property
+    def class_of_all(self) -> str | None:
+        """The target if all parties hold it."""
+        return self.target if self.target and self.holdings.all_hold(self.target) else None
+
+    @property
+    def lacking(self) -> bool:
+        """Whether the training is by sums, and only some parties know the class."""
+        return bool(self.sums and self.target and not self.holdings.all_hold(self.target))
+
+    @property
+    def holders(self) -> list[int]:
+        """By column a number for its set of holders, if states are counted in triples."""
+        return self.holdings.alike if self.counts == "triples" else []
+
+    @property
+    def present(self) -> dict[str, Any]:
+        """By party, how many of its rows have a value of each column that is to be cut."""
+        columns = [self.agreement.names.index(name) for name in self.agreement.continuous]
+        counts = self.holdings.present[:, columns]
+        return dict(zip(self.holdings.parties, np.asarray(counts), strict=True))
+
+    @property
+    def summary(self) -> str:
+        """What is trained, in words."""
+        how = "by sums" if self.sums else f"in one pass, weights by {self.weights}"
+        if self.counted:
+            how = f"by counts of {self.weights}{self.why}"
+        return f"{self.holdings.setting}, {self.learner} circuits {how}"
+
+
+def plan_of(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> CircuitPlan:
+    """Return what is trained.
+
+    Raises
+    ------
+    ConfigError
+        If options do not fit together, or not these tables.
+    DataError
+        If a party has too few rows for one pass.
+    """
+    learner = _learner(method, agreement, holdings, target)
+    sums = _by_sums(method, holdings, learner, target)
+    counts = _counts(method, holdings)
+    marks = _pair_marks(method, agreement, holdings, target) if counts == "triples" else 0
+    weights, why = _weights(method, holdings, sums, target), ""
+    if counts and not sums:
+        learner, weights = "trees", counts
+        why = why_counts(method, _reason_of_trees(agreement, holdings, target))
+    fewest = FEWEST_NUMBERS.get(learner, 3)
+    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
+    plan = CircuitPlan(
+        agreement, holdings, domain, target or None, sums, learner, weights, counts, marks, why
+    )
+    if method.secure_aggregation and not (sums and holdings.presence.all()):
+        raise ConfigError(
+            "The option 'secure_aggregation' is for parties that hold the same columns, and for "
+            f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
+            f"{learner} circuits would be trained. Take another learner, use the columns that all "
+            "parties have (unshared_columns='drop'), or run without secure_aggregation."
+        )
+    if not sums and not plan.counted:
+        _check_rows(agreement, method.minimum_count)
+    return plan
+
+
+def plan_of_trees(method: FedPC, domain: Domain, within: str | None) -> Plan:
+    """Return what trees are trained on, within classes or not."""
+    training = training_of("trees", within, method)
+    return training.plan(domain, seed=method.seed, min_rows=method.minimum_count)
+
+
+def plan_of_classes(method: FedPC, plan: CircuitPlan) -> Plan:
+    """Return what class-conditional circuits are trained on."""
+    training = training_of("class-conditional", plan.target, method)
+    return training.plan(plan.domain, seed=method.seed, min_rows=method.minimum_count)
+
+
+def labelled(method: FedPC, plan: CircuitPlan) -> list[int]:
+    """Return the labelled numbers, if products of numbers and classes are asked for."""
+    if not plan.lacking:
+        return []
+    return labelled_numbers(plan_of_classes(method, plan), plan.holdings.presence)
+
+
+def _check_rows(agreement: Agreement, minimum_count: int) -> None:
+    """Raise a DataError if a party has too few rows for a circuit of its own."""
+    few = {party: rows for party, rows in agreement.rows.items() if rows < minimum_count}
+    if few:
+        listed = ", ".join(f"{party!r} has {rows}" for party, rows in few.items())
+        raise DataError(
+            f"In one pass every party trains a circuit of {minimum_count} rows or more "
+            f"(minimum_count): {listed}. Add rows, or leave these parties out."
+        )
+
+
+def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
+    if method.learner == "decision-tree" and not (target and holdings.presence.all()):
+        raise ConfigError(
+            "learner='decision-tree' needs a target, and parties that hold the same columns: take "
+            "another learner"
+        )
+    if method.learner != "auto":
+        return method.learner
+    if method.training in COUNTS:
+        return "trees"
+    numbers = is_continuous(agreement, target) and not holdings.missing.any()
+    return "class-conditional" if numbers and not holdings.sharing else "trees"
+
+
+def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
+    """Whether the circuit is trained by sums over rows."""
+    if method.training in COUNTS:
+        return bool(holdings.presence.all())
+    if method.training == "one-pass":
+        return False
+    if method.training == "auto" and method.weights != "auto":
+        return False
+    same = bool(holdings.presence.all())
+    labelled = not target or holdings.all_hold(target)
+    # Where only some parties know the class, rows are matched by ids. What is multiplied is a class
+    # and numbers: as with counts there are no components, and no head.
+    unfitting = [one for one in _unfitting(method) if not one.startswith("learner=")]
+    matched = holdings.ids and not unfitting
+    differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
+    possible = learner in BY_SUMS and (same or (differing and (labelled or matched)))
+    if method.training == "sums" and not possible:
+        if same:
+            training_of(learner, target or None, method)
+        raise ConfigError(
+            "training='sums' over different columns needs numbers, and the target at every party, "
+            "or ids of the rows and no components, head, decision or trained: "
+            f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
+            f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
+            "training='one-pass'."
+        )
+    return possible
+
+
+def _counts(method: FedPC, holdings: Holdings) -> str:
+    """Return what parties with different columns can count; "" where they cannot or must not."""
+    if holdings.presence.all():
+        return ""
+    if method.training in COUNTS:
+        _check_counts(method, holdings)
+        return method.training
+    possible = method.training == "auto" and holdings.ids and not _unfitting(method)
+    return "triples" if possible else ""
+
+
+def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> int:
+    """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
+    if method.training == "triples":
+        return MOST_MARKS
+    domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
+    # Numbers are cut later, into as many intervals or fewer.
+    numbers = {one.name for one in domain.variables if not one.num_states}
+    cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
+    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
+    within = target if target and holdings.all_hold(target) else None
+    single = len(owners(plan_of_trees(method, domain, within), None))
+    rows = max(*agreement.rows.values(), 1)
+    room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
+    return min(max(room - single, 0), MOST_MARKS)
+
+
+def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> str:
+    """Return why trees are learned."""
+    if not is_continuous(agreement, target) or holdings.missing.any():
+        return "not all columns are numbers"
+    if holdings.sharing:
+        return f"most rows have one value of {', '.join(map(repr, holdings.sharing))}"
+    return "of learner='trees'"
+
+
+def why_counts(method: FedPC, reason: str) -> str:
+    """Return why ``training="auto"`` takes counts; "" if it was not asked."""
+    return f", chosen because {reason}" if method.training == "auto" else ""
+
+
+def _check_counts(method: FedPC, holdings: Holdings) -> None:
+    """Raise a ConfigError if there are no ids, or options that counts do not fit."""
+    if not holdings.ids:
+        raise ConfigError(
+            f"training={method.training!r} needs rows that are matched by ids: give every party's "
+            "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
+        )
+    wrong = _unfitting(method)
+    if wrong:
+        raise ConfigError(
+            f"training={method.training!r} over different columns has no mixtures of clusters and "
+            f"no head: set {', '.join(wrong)}"
+        )
+
+
+def _unfitting(method: FedPC) -> list[str]:
+    """Return what options would have to be for counts of states, of those that are otherwise."""
+    wanted = {
+        "learner": (method.learner in ("auto", "trees"), "'trees'"),
+        "weights": (method.weights == "auto", "'auto'"),
+        "components": (method.components in (None, 1), "1"),
+        "head": (method.head is not True, "False"),
+        "decision": (method.decision == "most-probable", "'most-probable'"),
+        "trained": (not method.trained, "''"),
+    }
+    return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
+
+
+def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
+    """Return how combinations of clusters are weighted."""
+    if sums or holdings.presence.all():
+        return "counts"
+    labelled = bool(target) and holdings.all_hold(target)
+    if method.weights != "auto":
+        if method.weights == "classes" and not labelled:
+            raise ConfigError(
+                "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
+            )
+        if method.weights in ALIGNED_WEIGHTS and not holdings.ids:
+            raise ConfigError(
+                f"weights='{method.weights}' needs rows that are aligned by ids: name the column "
+                "of ids with row_id, or take weights='counts'"
+            )
+        return method.weights
+    if labelled:
+        return "classes"
+    if not holdings.ids:
+        return "counts"
+    return "aligned" if target else "em"

@@ -1,0 +1,128 @@
+"""FedPC by products: parties with different columns count states, or classes with numbers.
+
+They compute the sums of products of their columns together, from masked tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.circuits.learners.class_conditional.joined import (
+    ClassColumns,
+    labelled_numbers,
+)
+from flwr_causal.core.circuits.learners.trees.pair_tables import num_left_out, owners, trained
+from flwr_causal.core.circuits.model import CircuitModel
+from flwr_causal.errors import DataError
+from flwr_causal.protocol.fedpc import columns_of, columns_with_classes, joints_of
+from flwr_causal.runtime.algorithm import Note, relayed
+from flwr_causal.strategies.columns import Holders, joined_sums
+from flwr_causal.strategies.fedpc.choices import plan_of_classes, plan_of_trees
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
+    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+    from flwr_causal.protocol.products.plan import Columns
+    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.strategies.columns import JoinedMoments
+    from flwr_causal.strategies.fedpc.choices import CircuitPlan
+    from flwr_causal.strategies.fedpc.fedpc import FedPC, Known
+
+
+def counted_states(
+    method: FedPC, plan: CircuitPlan, known: Known
+) -> Generator[Step, Any, CircuitModel]:
+    """Return the circuit of counts of pairs or triples of states, over the joined rows."""
+    # The parties' marks are those of the setup.
+    trees = plan_of_trees(method, plan.domain, plan.class_of_all)
+    joints = joints_of(plan.domain, trees, plan.holders, plan.pair_marks)
+    columns = columns_of(plan.domain, trees, joints)
+    joined = yield from _joined(method, plan, owners(trees, joints), columns)
+    products, counts = joined.products[0], joined.counts[0]
+    model = _model_of_marks(plan, trees, joints, products)
+    left_out = num_left_out(trees, joints, products, np.diagonal(counts))
+    _told(method, plan, known, joined, left_out)
+    return model
+
+
+def counted_classes(
+    method: FedPC, plan: CircuitPlan, known: Known, coordinates: Coordinates
+) -> Generator[Step, Any, CircuitModel]:
+    """Return the circuit of products of numbers and classes that only some parties know."""
+    classes = plan_of_classes(method, plan)
+    columns = ClassColumns(classes, coordinates, labelled_numbers(classes, plan.holdings.presence))
+    meaning = columns_with_classes(plan.domain, columns)
+    asking = _joined(method, plan, columns.owners, meaning)
+    joined = yield from relayed(asking, {"coordinates": np.stack(coordinates)})
+    products, counts = joined.products[0], joined.counts[0]
+    trained_rows = columns.trained(products, joined.sums[0], counts)
+    model = trained_rows.model(plan.domain)
+    left_out = int(counts[len(counts) - 1, len(counts) - 1] - trained_rows.counts.sum())
+    _told(method, plan, known, joined, left_out)
+    return model
+
+
+def _joined(
+    method: FedPC, plan: CircuitPlan, variables: IntArray, columns: Columns
+) -> Generator[Step, Any, JoinedMoments]:
+    """Return the sums of products of columns, of these variables.
+
+    Raises
+    ------
+    DataError
+        If rows cannot be matched; where this was not asked for, with the training without it.
+    """
+    holdings = plan.holdings
+    holders = Holders(
+        holdings.parties,
+        tuple(holdings.names[j] for j in variables),
+        holdings.presence[:, variables],
+        plan.agreement.n,
+        method.minimum_count,
+        replicates=0,
+        seed=method.seed,
+        columns=columns,
+    )
+    try:
+        joined = yield from joined_sums(holders)
+    except DataError as error:
+        if method.training != "auto":
+            raise
+        raise DataError(
+            f"{error}; or set training='one-pass', which may lose how columns of different parties "
+            "depend"
+        ) from error
+    yield Note(joined.info)
+    return joined
+
+
+def _told(
+    method: FedPC, plan: CircuitPlan, known: Known, joined: JoinedMoments, left_out: int
+) -> None:
+    """Keep what the user should know of the joined rows."""
+    known.num_rows = joined.plan.num_rows
+    known.warnings += joined.doubts
+    if left_out > 0:
+        known.warnings.append(
+            f"{left_out} rows are not counted: fewer than {method.minimum_count} (minimum_count) "
+            f"of those that the same parties have are of their class, a value of {plan.target!r}. "
+            "Join rare classes to others in all tables, or lower minimum_count"
+        )
+
+
+def _model_of_marks(
+    plan: CircuitPlan, trees: Plan, joints: Joints | None, products: FloatArray
+) -> CircuitModel:
+    """Return the circuit of counts of pairs and triples of states, and the one of classes."""
+    # Products of whole numbers are exact; those of rounded ones are none.
+    density, posterior = trained(plan.domain, trees, joints, products), None
+    if plan.target and trees.target is None and plan.weights == "triples":
+        column = plan.domain.index(plan.target)
+        posterior = trained(plan.domain, trees, joints, products, column)
+    return CircuitModel(density, plan.target, posterior)

@@ -1,0 +1,117 @@
+"""What the user should know of dependence that a training of FedPC loses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.core.circuits.composed.dependence import NOTABLE_NATS, cluster_information
+
+if TYPE_CHECKING:
+    from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
+    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.strategies.fedpc.choices import CircuitPlan
+    from flwr_causal.strategies.fedpc.holdings import Holdings
+
+#: Dependence that clusters lose is reported above this share of it.
+LEAST_LOST_SHARE = 0.2
+
+
+def not_alike(holdings: Holdings, copies: Copies) -> str:
+    """Return the warning that rows with the same id differ."""
+    one, other = holdings.parties[copies.first], holdings.parties[copies.second]
+    return (
+        f"column {holdings.names[copies.column]!r} has other values at {other} than at {one} in "
+        f"rows with the same id (a correlation of {copies.correlation:.2f}): the ids may not mean "
+        "the same rows, or the columns not the same quantity. Check both at these parties"
+    )
+
+
+def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
+    """Return warnings of measured dependence that the training cannot express."""
+    holdings = plan.holdings
+    given = f"given {plan.target!r} " if plan.target else ""
+    warnings = []
+    if found.notable and not plan.sums:
+        one, other, correlation = found.strongest
+        warnings.append(
+            f"{given}the mutual information of columns of different parties is {found.nats:.2f} "
+            f"nats a row, most of all between {holdings.where(one)} and {holdings.where(other)} "
+            f"with a correlation of {correlation:.2f}, and weights='{plan.weights}' loses that: "
+            "training='triples' counts it, weights='em' keeps a part of it"
+        )
+    if found.nonlinear:
+        one, other, correlation = found.strongest_nonlinear
+        loses = "training='sums'" if plan.sums else f"weights='{plan.weights}'"
+        warnings.append(
+            f"{given}the dependence between {holdings.where(one)} and {holdings.where(other)} is "
+            f"nonlinear (a correlation of {abs(correlation):.2f} between polynomials of "
+            f"their ranks), and {loses} loses that: training='triples' counts it, "
+            "training='one-pass' with weights='em' keeps a part of it"
+        )
+    return warnings
+
+
+def lost_by_clusters(plan: CircuitPlan, found: Dependence | None, replies: Replies) -> list[str]:
+    """Return the warning that the parties' clusters keep only a part of the dependence."""
+    holdings = plan.holdings
+    if found is None or not found.enough:
+        return []
+    there = found.nats + found.nonlinear_nats
+    kept = cluster_information(replies.list("labels"))
+    if there - kept < LEAST_LOST_SHARE * there or there - kept < NOTABLE_NATS:
+        return []
+    one, other, correlation = found.strongest
+    return [
+        f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
+        f"of all between {holdings.where(one)} and {holdings.where(other)} with a correlation of "
+        f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
+        "keeps more, but all parties learn which rows are similar; training='triples' counts the "
+        "states of columns of different parties together, and does not show that"
+    ]
+
+
+def lost_by_counts(plan: CircuitPlan, *, asked: bool) -> list[str]:
+    """Return warnings of what combinations by numbers of rows alone cannot express.
+
+    ``asked``: whether the option ``weights`` is "counts".
+    """
+    found: list[str] = []
+    holdings = plan.holdings
+    if asked and holdings.apart.any():
+        found.append(
+            "weights='counts' combines clusters of different parties at random: the dependence "
+            f"between their columns is lost ({holdings.columns_apart()}). training='sums' or "
+            "'triples', or another value of weights, keeps it or more of it"
+        )
+    if plan.target and len(holdings.holders(plan.target)) > 1 and not holdings.presence.all():
+        held = holdings.presence.T
+        own = held[holdings.names.index(plan.target)]
+        beside = [
+            repr(name)
+            for name, other in zip(holdings.names, held, strict=True)
+            if (other == own).all() and name != plan.target
+        ]
+        seen = f"from {', '.join(beside)} alone" if beside else "as the most frequent one, always"
+        found.append(
+            f"weights='counts' makes {plan.target!r}, which several parties hold, independent of "
+            f"columns that other parties hold: the class is predicted {seen}. Take "
+            "training='sums', weights='classes' where all parties hold the class, or "
+            "weights='aligned' with ids"
+        )
+    return found
+
+
+def lost(plan: CircuitPlan, problem: str) -> str:
+    """Return the warning that nothing is known of the dependence between some columns."""
+    given = []
+    if plan.target is not None and plan.holdings.all_hold(plan.target):
+        given.append(repr(plan.target))
+    shared = plan.holdings.presence.sum(axis=0) > 1
+    if any(shared[j] for j, name in enumerate(plan.holdings.names) if name != plan.target):
+        given.append("the columns that parties share")
+    condition = f" given {' and '.join(given)}" if given else ""
+    return (
+        f"no party holds columns of different parties together: {plan.holdings.columns_apart()}. "
+        f"The dependence between them{condition} is lost, they are taken to be independent: "
+        f"{problem}"
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from flwr_causal.runtime.method import Method, Request
@@ -134,24 +135,26 @@ def relayed(
     so_far : callable, optional
         As of :class:`Ask`, for requests without one.
     """
-    value = None
+    go_on: Callable[[], Step] = partial(steps.send, None)
     while True:
         try:
-            step = steps.send(value)
+            step = go_on()
         except StopIteration as end:
             returned: ReturnT = end.value
             return returned
-        if not isinstance(step, Ask):
-            value = yield step
+        if isinstance(step, Ask):
+            sends = step.exchange.sends_name
+            further = {name: one for name, one in (values or {}).items() if sends(name)}
+            said = {**step.values, **further}
+            step = replace(step, values=said, so_far=step.so_far or so_far)
+        try:
+            given = yield step
+        except Exception as error:
+            go_on = partial(steps.throw, error)
             continue
-        declared = {
-            name: one for name, one in (values or {}).items() if step.exchange.sends_name(name)
-        }
-        value = yield replace(
-            step, values={**step.values, **declared}, so_far=step.so_far or so_far
-        )
-        if look is not None:
-            look(value)
+        if look is not None and isinstance(step, Ask):
+            look(given)
+        go_on = partial(steps.send, given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,24 +199,27 @@ class Progress:
 
     def given(self, replies: Replies | None) -> Progress:
         """Return the state after the replies to what is asked; None before the first request."""
-        value: Any = replies
+        go_on: Callable[[], Step] = partial(self.training.send, replies)
         info: dict[str, Any] = {}
         chosen = self.chosen
         while True:
             try:
-                step = self.training.send(value)
+                step = go_on()
             except StopIteration as end:
                 after = replace(self, ask=None, so_far=_standing(end.value))
                 break
-            value = None
+            go_on = partial(self.training.send, None)
             if isinstance(step, Ask):
                 after = replace(self, ask=step, so_far=step.so_far or self.so_far)
                 break
             if isinstance(step, Note):
                 info |= step.info
-            else:
-                value = self._choice(step, chosen)
-                chosen += 1
+                continue
+            try:
+                go_on = partial(self.training.send, self._choice(step, chosen))
+            except Exception as error:  # as if the training had computed it
+                go_on = partial(self.training.throw, error)
+            chosen += 1
         return replace(after, chosen=chosen, info=info)
 
     def _choice(self, choice: Choice, place: int) -> Any:

@@ -724,9 +724,9 @@ def test_two_parties_are_warned():
 
 
 def test_a_table_that_would_be_too_large_is_not_asked_for(monkeypatch):
-    from flwr_causal.strategies.fedges import stages
+    from flwr_causal.strategies.fedges import fit
 
-    monkeypatch.setattr(stages, "MOST_CELLS", 3)
+    monkeypatch.setattr(fit, "MOST_CELLS", 3)
     run = run_of(TABLES, "exact")
     assert run.model is None
     assert any("no Bayesian network" in text and "max_parents" in text for text in run.warnings)

@@ -223,7 +223,7 @@ def test_few_common_rows_of_a_class_are_not_counted(table, training, monkeypatch
         seen.append((plan, products))
         return trained(domain, plan, joints, products)
 
-    monkeypatch.setattr("flwr_causal.strategies.fedpc.fedpc.trained", keeping)
+    monkeypatch.setattr("flwr_causal.strategies.fedpc.counts.trained", keeping)
     found = pairs(tables, training, target="outcome")
     (plan, products), label = seen[0], ["ill", "rare", "well"].index("rare")
     sizes, length = plan.sizes, len(products) // plan.num_classes
@@ -297,7 +297,7 @@ def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(t
     # Both sides take the number of groups that fits; with other marks the run would be over.
     for room, expected in ((3 * 8, 8), (3 * 8 - 1, 6), (3 * 2, 2), (3 * 2 - 1, 0), (-9, 0)):
         most = 8 * len(table) * (3 + 16 + 3 + room)
-        monkeypatch.setattr("flwr_causal.strategies.fedpc.fedpc.MOST_BYTES", most)
+        monkeypatch.setattr("flwr_causal.strategies.fedpc.choices.MOST_BYTES", most)
         groups.clear()
         found = pairs(tables, "auto")
         assert "by counts of triples, chosen because not all" in found.stop_reason

@@ -128,11 +128,11 @@ class Problem:
     score: str
     refined_by: tuple[str, ...]
     equivalent_sample_size: float
-    knowledge: Knowledge | None
-    max_parents: int | None
-    turn: bool
-    look_ahead: int | None
-    pooled: bool
+    knowledge: Knowledge | None = None
+    max_parents: int | None = None
+    turn: bool = True
+    look_ahead: int | None = None
+    pooled: bool = False
     withheld: bool = False
 
     def terms(self, score: str) -> Terms:

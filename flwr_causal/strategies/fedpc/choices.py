@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import labelled_numbers
+from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.circuits.learners.trees.pair_tables import owners
 from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
 from flwr_causal.errors import ConfigError, DataError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Plan
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.strategies.fedpc.fedpc import FedPC
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
@@ -35,6 +35,22 @@ COUNTS = ("pairs", "triples")
 MOST_BYTES = 2**28
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
+
+
+class CircuitOptions(LearnerOptions):
+    """The options that decide what is trained, see :class:`FedPC`."""
+
+    if TYPE_CHECKING:
+        training: str
+        learner: str
+        weights: str
+        trained: str
+        minimum_count: int
+        secure_aggregation: bool
+        seed: int
+
+        @property
+        def num_bins(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +132,9 @@ class CircuitPlan:
         return f"{self.holdings.setting}, {self.learner} circuits {how}"
 
 
-def plan_of(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> CircuitPlan:
+def plan_of(
+    method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str
+) -> CircuitPlan:
     """Return what is trained.
 
     Raises
@@ -151,19 +169,19 @@ def plan_of(method: FedPC, agreement: Agreement, holdings: Holdings, target: str
     return plan
 
 
-def plan_of_trees(method: FedPC, domain: Domain, within: str | None) -> Plan:
+def plan_of_trees(method: CircuitOptions, domain: Domain, within: str | None) -> Plan:
     """Return what trees are trained on, within classes or not."""
     training = training_of("trees", within, method)
     return training.plan(domain, seed=method.seed, min_rows=method.minimum_count)
 
 
-def plan_of_classes(method: FedPC, plan: CircuitPlan) -> Plan:
+def plan_of_classes(method: CircuitOptions, plan: CircuitPlan) -> Plan:
     """Return what class-conditional circuits are trained on."""
     training = training_of("class-conditional", plan.target, method)
     return training.plan(plan.domain, seed=method.seed, min_rows=method.minimum_count)
 
 
-def labelled(method: FedPC, plan: CircuitPlan) -> list[int]:
+def labelled(method: CircuitOptions, plan: CircuitPlan) -> list[int]:
     """Return the labelled numbers, if products of numbers and classes are asked for."""
     if not plan.lacking:
         return []
@@ -181,7 +199,7 @@ def _check_rows(agreement: Agreement, minimum_count: int) -> None:
         )
 
 
-def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> str:
+def _learner(method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str) -> str:
     if method.learner == "decision-tree" and not (target and holdings.presence.all()):
         raise ConfigError(
             "learner='decision-tree' needs a target, and parties that hold the same columns: take "
@@ -195,7 +213,7 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     return "class-conditional" if numbers and not holdings.sharing else "trees"
 
 
-def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bool:
+def _by_sums(method: CircuitOptions, holdings: Holdings, learner: str, target: str) -> bool:
     """Whether the circuit is trained by sums over rows."""
     if method.training in COUNTS:
         return bool(holdings.presence.all())
@@ -224,7 +242,7 @@ def _by_sums(method: FedPC, holdings: Holdings, learner: str, target: str) -> bo
     return possible
 
 
-def _counts(method: FedPC, holdings: Holdings) -> str:
+def _counts(method: CircuitOptions, holdings: Holdings) -> str:
     """Return what parties with different columns can count; "" where they cannot or must not."""
     if holdings.presence.all():
         return ""
@@ -235,7 +253,9 @@ def _counts(method: FedPC, holdings: Holdings) -> str:
     return "triples" if possible else ""
 
 
-def _pair_marks(method: FedPC, agreement: Agreement, holdings: Holdings, target: str) -> int:
+def _pair_marks(
+    method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str
+) -> int:
     """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
     if method.training == "triples":
         return MOST_MARKS
@@ -260,12 +280,12 @@ def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> s
     return "of learner='trees'"
 
 
-def why_counts(method: FedPC, reason: str) -> str:
+def why_counts(method: CircuitOptions, reason: str) -> str:
     """Return why ``training="auto"`` takes counts; "" if it was not asked."""
     return f", chosen because {reason}" if method.training == "auto" else ""
 
 
-def _check_counts(method: FedPC, holdings: Holdings) -> None:
+def _check_counts(method: CircuitOptions, holdings: Holdings) -> None:
     """Raise a ConfigError if there are no ids, or options that counts do not fit."""
     if not holdings.ids:
         raise ConfigError(
@@ -280,7 +300,7 @@ def _check_counts(method: FedPC, holdings: Holdings) -> None:
         )
 
 
-def _unfitting(method: FedPC) -> list[str]:
+def _unfitting(method: CircuitOptions) -> list[str]:
     """Return what options would have to be for counts of states, of those that are otherwise."""
     wanted = {
         "learner": (method.learner in ("auto", "trees"), "'trees'"),
@@ -293,7 +313,7 @@ def _unfitting(method: FedPC) -> list[str]:
     return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
 
 
-def _weights(method: FedPC, holdings: Holdings, sums: bool, target: str) -> str:
+def _weights(method: CircuitOptions, holdings: Holdings, sums: bool, target: str) -> str:
     """Return how combinations of clusters are weighted."""
     if sums or holdings.presence.all():
         return "counts"

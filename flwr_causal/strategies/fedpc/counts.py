@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.products.plan import Columns
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
-    from flwr_causal.strategies.fedpc.choices import CircuitPlan
-    from flwr_causal.strategies.fedpc.fedpc import FedPC, Known
+    from flwr_causal.strategies.fedpc.choices import CircuitOptions, CircuitPlan
+    from flwr_causal.strategies.fedpc.losses import Known
 
 
 def counted_states(
-    method: FedPC, plan: CircuitPlan, known: Known
+    method: CircuitOptions, plan: CircuitPlan, known: Known
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of counts of pairs or triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
@@ -52,7 +52,7 @@ def counted_states(
 
 
 def counted_classes(
-    method: FedPC, plan: CircuitPlan, known: Known, coordinates: Coordinates
+    method: CircuitOptions, plan: CircuitPlan, known: Known, coordinates: Coordinates
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of products of numbers and classes that only some parties know."""
     classes = plan_of_classes(method, plan)
@@ -69,7 +69,7 @@ def counted_classes(
 
 
 def _joined(
-    method: FedPC, plan: CircuitPlan, variables: IntArray, columns: Columns
+    method: CircuitOptions, plan: CircuitPlan, variables: IntArray, columns: Columns
 ) -> Generator[Step, Any, JoinedMoments]:
     """Return the sums of products of columns, of these variables.
 
@@ -103,7 +103,7 @@ def _joined(
 
 
 def _told(
-    method: FedPC, plan: CircuitPlan, known: Known, joined: JoinedMoments, left_out: int
+    method: CircuitOptions, plan: CircuitPlan, known: Known, joined: JoinedMoments, left_out: int
 ) -> None:
     """Keep what the user should know of the joined rows."""
     known.num_rows = joined.plan.num_rows

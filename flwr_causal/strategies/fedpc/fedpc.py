@@ -38,6 +38,7 @@ from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedpc.choices import (
     ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
+    CircuitOptions,
     CircuitPlan,
     labelled,
     plan_of,
@@ -52,6 +53,7 @@ from flwr_causal.strategies.fedpc.holdings import (
 )
 from flwr_causal.strategies.fedpc.joint import joint_components, joint_trees
 from flwr_causal.strategies.fedpc.losses import (
+    Known,
     lost,
     lost_by_clusters,
     lost_by_counts,
@@ -94,22 +96,6 @@ NO_IDS = (
 )
 #: Learners of which parties with different columns can train components together.
 TRAINED_TOGETHER = ("trees", "class-conditional")
-
-
-@dataclass(eq=False)
-class Known:
-    """What a training has found beside its circuit.
-
-    Parameters
-    ----------
-    warnings : list of str
-        Of lost dependence and the like; added to.
-    num_rows : int or None
-        Different ids, once ids have been compared.
-    """
-
-    warnings: list[str] = field(default_factory=list)
-    num_rows: int | None = None
 
 
 def _begins(holds: Callable[[CircuitPlan], bool]) -> Callable[[Any], bool]:
@@ -187,7 +173,7 @@ OF_HEAD = Mode(OF_A_HEAD.text, lambda method: method.head is False or OF_A_HEAD.
 
 
 @dataclass(kw_only=True, eq=False)
-class FedPC(Algorithm, LearnerOptions, CausalStrategy[Progress]):
+class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same

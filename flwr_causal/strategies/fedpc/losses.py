@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.circuits.composed.dependence import NOTABLE_NATS, cluster_information
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
 
 #: Dependence that clusters lose is reported above this share of it.
 LEAST_LOST_SHARE = 0.2
+
+
+@dataclass(eq=False)
+class Known:
+    """What a training has found beside its circuit.
+
+    Parameters
+    ----------
+    warnings : list of str
+        Of lost dependence and the like; added to.
+    num_rows : int or None
+        Different ids, once ids have been compared.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    num_rows: int | None = None
 
 
 def not_alike(holdings: Holdings, copies: Copies) -> str:

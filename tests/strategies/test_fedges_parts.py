@@ -20,8 +20,9 @@ from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies.fedges.fedges import DRIVEN
+from flwr_causal.strategies.fedges.fit import chosen
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
-from flwr_causal.strategies.fedges.stages import FitStage, Found, small_cells
+from flwr_causal.strategies.fedges.searches import Found, Problem, small_cells
 
 SEEDS = range(4)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
@@ -463,20 +464,16 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
     replies = fold.close()
-    stage = FitStage(tuple(graphs), sets, np.array([2, 2, 2]), 1.0, pooled=False)
-    assert stage.request().values["lengths"].tolist() == [0, 2]
-    fitted = stage.fitted(replies)
+    problem = Problem(("x", "y", "z"), np.array([2, 2, 2]), 56, 2, "bic", (), 1.0)
+    fitted = chosen(problem, graphs, sets, replies)
     assert fitted.found is graphs[1]
     assert fitted.held_out[1] > fitted.held_out[0]
     assert fitted.tables[0, 1, 2].ravel().tolist() == [14, 0, 0, 14, 0, 14, 14, 0]
     assert fitted.support[chain].tolist() == [1.0, 0.5]
     assert fitted.support.sum() == 1.5
     assert small_cells(replies) == {"a": 1, "b": 2}
-    step = stage.close(replies)
-    assert (step.stage, step.info["score"]) == (None, "two")
     # The graph without edges is chosen if it comes alone, with no votes.
-    alone = FitStage((graphs[0],), sets, stage.cardinalities, 1.0, pooled=False)
-    assert alone.fitted(replies).support.sum() == 0
+    assert chosen(problem, graphs[:1], sets, replies).support.sum() == 0
 
 
 def test_small_cells_are_those_of_some_rows_but_few():

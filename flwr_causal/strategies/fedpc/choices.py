@@ -50,7 +50,8 @@ class CircuitOptions(LearnerOptions):
         seed: int
 
         @property
-        def num_bins(self) -> int: ...
+        def num_bins(self) -> int:
+            """Intervals of a column of numbers."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ OPTIONS = [
     ("notears-admm", {"max_rounds": 8}),
     ("notears-admm", {"max_rounds": 8, "sparsity": "bic", "precision": "float32"}),
     ("notears-admm", {"max_rounds": 8, "sparsity": "held-out", "center": "party"}),
-    ("notears-admm", {"schedule": "paper", "max_rounds": 5, "refit": True, "standardize": True}),
+    ("notears-admm", {"max_rounds": 6, "refit": True, "standardize": True}),
     ("moments", {}),
     ("moments", {"sparsity": "held-out", "standardize": True}),
     ("moments", {"model": "additive"}),

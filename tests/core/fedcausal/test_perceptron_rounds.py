@@ -3,13 +3,14 @@
 import dataclasses
 
 import numpy as np
+import paper_admm
 import pytest
 import scipy.optimize
 from neural_rows import NONLINEAR_TRUTH, nonlinear_rows
 
 from flwr_causal.core.consensus import perceptrons as admm
 from flwr_causal.core.consensus.admm import multiplier_after
-from flwr_causal.core.consensus.schedules import Schedule
+from flwr_causal.core.consensus.schedules import Schedule, growing_schedule
 from flwr_causal.core.fedcausal import perceptrons as rounds
 from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
@@ -286,9 +287,13 @@ class TestFedCausal:
             assert (norms[~problem.masks.allowed] == 0).all()
 
 
+def paper_schedule(max_rounds):
+    return growing_schedule(max_rounds, **paper_admm.OF_PERCEPTRONS)
+
+
 def admm_problem(d=4, hidden=(4,), knowledge=None, **options):
     masks = (knowledge or Knowledge()).masks([f"x{k}" for k in range(d)])
-    options.setdefault("schedule", admm.paper_schedule(10))
+    options.setdefault("schedule", paper_schedule(10))
     return admm.ServerProblem(Network(d, hidden), masks, **options)
 
 
@@ -392,7 +397,7 @@ class TestConsensus:
         assert is_acyclic(norms)
 
     def test_finished(self):
-        problem = admm_problem(schedule=dataclasses.replace(admm.paper_schedule(9), patience=4))
+        problem = admm_problem(schedule=dataclasses.replace(paper_schedule(9), patience=4))
         state = dataclasses.replace(admm.init(problem), round=6, stable_rounds=4)
         info = admm.Info(0.0, 1e-3, 0, 3, 5)
         assert "converged after 6 of 9" in admm.finished(state, info, problem)
@@ -401,13 +406,13 @@ class TestConsensus:
         assert "9 rounds" in admm.finished(dataclasses.replace(state, round=9), info, problem)
 
     def test_schedules(self):
-        paper = admm.paper_schedule()
+        paper = paper_schedule(200)
         assert paper.rounds == 176
         assert tuple(paper.at(0)) == (0.1, 0.1, 0.001, 1.0)
         assert admm.fast_schedule(30, 4, 100, 5).rounds == 30
 
     def test_what_does_not_fit_is_refused(self):
-        problem = admm_problem(schedule=admm.paper_schedule(1))
+        problem = admm_problem(schedule=paper_schedule(1))
         state = admm.init(problem)
         with pytest.raises(ValueError, match="shape"):
             admm.server_step(state, np.zeros(3), problem, 2)

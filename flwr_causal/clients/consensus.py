@@ -92,7 +92,8 @@ class LinearADMMClient(InterventionClient):
             return [admm.interventional_problem(products, acted, setup.num_rows, unit)]
         products = self.products()
         # The 2Dbn paper divides a party's loss by its own rows, all others by those of all parties.
-        counted = self.num_rows if setup.options.get("own-rows") else setup.num_rows
+        own = setup.options.get("variant") == "paper"
+        counted = self.num_rows if own else setup.num_rows
         problems = [admm.local_problem(products.sum(axis=0), counted, d)]
         if len(products) == 1:
             return problems

@@ -21,13 +21,13 @@ _TEXT = """
     secure_aggregation seed select_order series_column server_timeout signing_key small_counts
     sparsity standardize text_columns threshold time_column unshared_columns variant
 fedcausal:
-    acyclic_server aggregation arithmetic averaging candidates center changed_tables
-    constant_columns device duplicate_columns evidence_rows expected_parties fraction_train
-    groups hidden inner_steps intervention_column interventions knowledge leave_one_out
-    local_graphs max_rounds min_available_nodes min_parties minimum_count missing_texts
-    missing_values model noise output_dir precision proximity quorum refine replicates resume
-    round_timeout row_id schedule secure_aggregation seed server_timeout signing_key
-    small_counts sparsity standardize text_columns threshold unshared_columns
+    acyclic_server aggregation arithmetic candidates center changed_tables constant_columns
+    device duplicate_columns evidence_rows expected_parties fraction_train groups hidden
+    inner_steps intervention_column interventions knowledge leave_one_out local_graphs
+    max_rounds min_available_nodes min_parties minimum_count missing_texts missing_values model
+    noise output_dir precision proximity quorum refine replicates resume round_timeout row_id
+    secure_aggregation seed server_timeout signing_key small_counts sparsity standardize
+    text_columns threshold unshared_columns variant
 fedges:
     categories changed_tables constant discretize duplicate_columns equivalent_sample_size
     expected_parties fraction_train fusion groups keep knowledge leave_one_out look_ahead

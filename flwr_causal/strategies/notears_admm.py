@@ -212,6 +212,8 @@ class LinearADMM(PaperVariant, InterventionStrategy[ConsensusRun]):
         return self._plausible(state)[0]
 
     def _plausible(self, state: ConsensusRun) -> tuple[CausalGraph, list[str]]:
+        if self.papers:
+            return state.graph, []
         masks, units = self.stacked_masks(state.agreement), self.units(state.agreement)
         return self.plausible(state.graph, units, masks)
 

@@ -122,7 +122,7 @@ perturbed_from, perturbed_to
     @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties prepare their rows, and the rows that divide their loss."""
-        return {**super().client_options, "own-rows": self.papers}
+        return {**super().client_options, "variant": self.variant}
 
     @property
     def schema_options(self) -> dict[str, Scalar]:

@@ -20,7 +20,7 @@ class OfPaper:
 
     Parameters
     ----------
-    constants : mapping of str to float
+    constants : mapping of str to number
         The constants of the paper that are no options of the method.
     fixed : mapping of str to object
         Options, by field, with the value that the paper's algorithm has.
@@ -30,7 +30,7 @@ class OfPaper:
         Options, by field, that the paper leaves to its user, and what they are where left out.
     """
 
-    constants: Mapping[str, float] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)

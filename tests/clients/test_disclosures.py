@@ -32,7 +32,7 @@ OPTIONS = [
     ("fedcausal", {"model": "linear", "max_rounds": 4}),
     ("fedcausal", {"local_graphs": True}),
     ("fedcausal", {"model": "mlp", "max_rounds": 2, "inner_steps": 3}),
-    ("fedcausal", {"model": "mlp", "averaging": "layers", "max_rounds": 2, "inner_steps": 3}),
+    ("fedcausal", {"model": "mlp", "variant": "paper", "max_rounds": 2, "inner_steps": 3}),
     ("notears-admm", {"model": "mlp", "max_rounds": 6, "inner_steps": 3}),
     ("2dbn", {"order": 1, "max_rounds": 8}),
     ("2dbn", {"order": 2, "max_rounds": 8, "select_order": True}),

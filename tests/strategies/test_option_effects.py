@@ -18,7 +18,6 @@ from flwr_causal.testing.subject import Subject
 VALUES = {
     "acyclic_server": [False],
     "aggregation": ["median"],
-    "averaging": ["layers", "norms"],
     "batches": [3],
     "bins": [5],
     "candidates": [1],

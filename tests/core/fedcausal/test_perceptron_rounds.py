@@ -12,6 +12,7 @@ from flwr_causal.core.consensus import perceptrons as admm
 from flwr_causal.core.consensus.admm import multiplier_after
 from flwr_causal.core.consensus.schedules import Schedule, growing_schedule
 from flwr_causal.core.fedcausal import perceptrons as rounds
+from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.nonlinear.notears_mlp import acyclicity, free_parameters, minimise
@@ -25,7 +26,8 @@ def problem_of(d=4, hidden=(4,), knowledge=None, **options):
 
 
 def mean_of(uploads):
-    return rounds.Upload(*(np.mean(parts, axis=0) for parts in zip(*uploads, strict=True)))
+    sent = [[part for part in upload if part is not None] for upload in uploads]
+    return rounds.Upload(*(np.mean(parts, axis=0) for parts in zip(*sent, strict=True)))
 
 
 def one_round(problem, losses, state, memories):
@@ -60,8 +62,8 @@ def random_upload(problem, seed, scale=1.0):
     theta = scale * rng.standard_normal(network.size)
     theta = np.where(free_parameters(network, problem.masks), theta, 0.0)
     layers = problem.averaging == "layers"
-    shared = network.first(theta) if layers else network.squared_norms(theta)
-    return rounds.Upload(shared, network.squared_norms(theta))
+    norms = network.squared_norms(theta)
+    return rounds.Upload(network.first(theta)) if layers else rounds.Upload(norms, norms)
 
 
 class TestParty:
@@ -187,7 +189,7 @@ class TestServer:
         np.testing.assert_allclose(results[0].strengths, results[1].strengths, rtol=1e-12)
 
     def test_penalty_and_multiplier_follow_algorithm_1(self):
-        problem = problem_of(growth=7.0, progress=0.25)
+        problem = problem_of(penalties=Penalties(growth=7.0))
         mean = random_upload(problem, 2, scale=0.5)
         first, info = rounds.server_step(rounds.init(problem), mean, problem)
         assert 0 < info.h < info.mean_h
@@ -224,6 +226,13 @@ class TestServer:
         for change, reason in (({"iteration": 5}, "5 exchanges"), ({"penalty": 1e16}, "limit")):
             last = dataclasses.replace(state, broadcast=state.broadcast._replace(**change))
             assert reason in rounds.finished(last, info, problem)
+
+    def test_the_outer_loop_ends_after_the_inner_one(self):
+        """Line 15 of Algorithm 1 follows line 13."""
+        problem = problem_of(max_exchanges=5, patience=0)
+        state, info = rounds.server_step(rounds.init(problem), random_upload(problem, 0), problem)
+        assert info.inner_done == 1
+        assert rounds.finished(state, info._replace(h=0.0, inner_done=0), problem) is None
 
     def test_what_does_not_fit_is_refused(self):
         problem = problem_of()

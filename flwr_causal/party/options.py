@@ -34,7 +34,7 @@ fedges:
     max_edges max_fused_edges max_parents max_rounds max_states min_available_nodes min_parties
     minimum_count missing_texts missing_values mode numbers output_dir parameters patience
     precision quorum replicates resume round_timeout row_id score secure_aggregation seed
-    server_timeout signing_key small_counts start text_columns turn unshared_columns
+    server_timeout signing_key small_counts start text_columns turn unshared_columns variant
 fedpc:
     batches bins categories changed_tables clusters components constant_columns decision depth
     duplicate_columns epochs expected_parties fraction_train groups head image learner

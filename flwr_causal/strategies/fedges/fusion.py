@@ -1,4 +1,4 @@
-"""Fusion of the parties' graphs: the paper's loop, and a loop in which their scores choose."""
+"""Fusion of the parties' graphs: the loop of Algorithm 1, and one in which their scores choose."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Best:
 
 @dataclass(frozen=True)
 class LoopStage:
-    """One round of the paper's loop (Torrijos et al. 2024, Algorithm 1).
+    """One round of the loop of Algorithm 1 (Torrijos et al. 2024).
 
     Each party searches from the fused graph, or from the fused graph fused with its own one, with a
     limited number of insertions. The server fuses the resulting graphs.
@@ -183,6 +183,8 @@ class LoopStage:
     best : Best
     seen : mapping of str to frozenset of bytes
         The graphs that each party has sent before.
+    endless : bool
+        Whether the loop goes on however large the graphs grow, as in the paper.
     """
 
     fuser: Fuser
@@ -192,6 +194,7 @@ class LoopStage:
     current: Candidate
     best: Best
     seen: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
+    endless: bool = False
 
     def request(self) -> Request:
         """Send the fused graph and each party's own last one."""
@@ -205,7 +208,7 @@ class LoopStage:
         best = self.best
         if self.keep_best and best.beaten_by(scores):
             best = Best(self.current, scores)
-        if self.fuser.run_away(found_edges):
+        if not self.endless and self.fuser.run_away(found_edges):
             last = best.candidate if self.keep_best else self.current
             return Step(None, {}, self.fuser.found(last, RUN_AWAY))
         # A party that failed in this round keeps its graph of the round before.

@@ -136,7 +136,7 @@ class TestYang:
     def test_equation_7_has_no_other_term(self):
         """lambda_2 is in the text on linear models only."""
         assert of("fedcausal").proximity == 0.0
-        with pytest.raises(ConfigError, match="'proximity' is 0.1"):
+        with pytest.raises(ConfigError, match=r"'proximity' is 0\.1"):
             of("fedcausal", proximity=0.1)
 
     def test_weight_decay_is_not_in_equation_7(self, monkeypatch):
@@ -185,13 +185,13 @@ class TestTorrijos:
         assert of("fedges").fusion == "union"
         for fusion in ("union", "c25", "c50"):
             assert of("fedges", fusion=fusion).fusion == fusion
-        with pytest.raises(ConfigError, match="'fusion' is 0.5.*'union' or 'c25' or 'c50'"):
+        with pytest.raises(ConfigError, match=r"'fusion' is 0\.5.*'union' or 'c25' or 'c50'"):
             of("fedges", fusion=0.5)
 
     def test_section_3_the_start_is_fused_or_overwritten(self):
         assert of("fedges").chosen_start == "fuse"
         assert of("fedges", start="overwrite").chosen_start == "overwrite"
-        with pytest.raises(ConfigError, match="'start' is 'driven'.*'fuse' or 'overwrite'"):
+        with pytest.raises(ConfigError, match=r"'start' is 'driven'.*'fuse' or 'overwrite'"):
             of("fedges", start="driven")
 
 

@@ -91,7 +91,10 @@ class LinearADMMClient(InterventionClient):
             products = self.products_by_targets()
             return [admm.interventional_problem(products, acted, setup.num_rows, unit)]
         products = self.products()
-        problems = [admm.local_problem(products.sum(axis=0), setup.num_rows, d)]
+        # The 2Dbn paper divides a party's loss by its own rows, all others by those of all parties.
+        own = setup.options.get("variant") == "paper"
+        counted = self.num_rows if own else setup.num_rows
+        problems = [admm.local_problem(products.sum(axis=0), counted, d)]
         if len(products) == 1:
             return problems
         # Every party holds out the same share of its rows.

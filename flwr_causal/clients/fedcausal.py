@@ -5,7 +5,7 @@ The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 #: Rows of a party whose evidence is computed in any case, where it has as many.
 LEAST_ROWS = 200
+
+#: Steps and tolerance to which a party solves eq. (5) with ``variant="paper"``.
+EXACT: dict[str, Any] = {"max_steps": 50, "tolerance": 1e-5}
 
 
 class FedCausalClient(InterventionClient):
@@ -101,6 +104,11 @@ class FedCausalClient(InterventionClient):
         )
         return {"squared-norms": state.squared_norms}
 
+    @property
+    def _papers(self) -> bool:
+        """Whether the algorithm is the paper's."""
+        return self.setup.options["variant"] == "paper"
+
     @answers(LINEAR)
     def linear(self, asked: Asked) -> Arrays:
         """Solve eq. (5)."""
@@ -114,12 +122,13 @@ class FedCausalClient(InterventionClient):
                 self.masks,
                 sparsity=float(options["sparsity"]) * unit,
                 proximity=float(options["proximity"]),
-                scale=float(variance.mean()),
+                scale=1.0 if self._papers else float(variance.mean()),
                 acted=self._acted if setup.targets else None,
             ),
         )
         multiplier, penalty = float(asked["multiplier"]), float(asked["penalty"])
-        step = linear.party_step(problem, asked["weights"], multiplier, penalty)
+        accuracy = EXACT if self._papers else {}
+        step = linear.party_step(problem, asked["weights"], multiplier, penalty, **accuracy)
         return {"weights": step.weights}
 
     @answers(NORMS, LAYERS)
@@ -129,7 +138,8 @@ class FedCausalClient(InterventionClient):
         problem = perceptrons.Problem(
             network=Network(len(self.setup.names), (int(options["hidden"]),)),
             masks=self.masks,
-            averaging=str(options["averaging"]),
+            averaging="layers" if self._papers else "norms",
+            decay=0.0 if self._papers else perceptrons.DECAY,
             sparsity=float(options["sparsity"]),
             proximity=float(options["proximity"]),
             max_iterations=int(options["inner-steps"]),
@@ -139,7 +149,8 @@ class FedCausalClient(InterventionClient):
         state = None
         if memory is not None:
             if memory.numbers["iteration"] == iteration:
-                return {name: memory.arrays[name] for name in ("shared", "slopes")}
+                arrays = memory.arrays
+                return {name: arrays[name] for name in ("shared", "slopes") if name in arrays}
             state = perceptrons.ClientState(memory.arrays["theta"], memory.numbers["iteration"])
         loss = SquaredLoss(
             self._rows,
@@ -152,7 +163,9 @@ class FedCausalClient(InterventionClient):
             asked["shared"], asked["norms"], multiplier, penalty, iteration
         )
         state, upload = perceptrons.client_step(problem, loss, state, sent)
-        arrays = {"shared": upload.shared, "slopes": upload.squared_slopes}
+        arrays = {"shared": upload.shared}
+        if upload.squared_slopes is not None:
+            arrays["slopes"] = upload.squared_slopes
         self.remember({"theta": state.theta, **arrays}, number=asked.number, iteration=iteration)
         return arrays
 

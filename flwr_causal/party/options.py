@@ -17,24 +17,24 @@ _TEXT = """
     expected_parties fraction_train gaps groups intervention_column interventions knowledge
     lagged_sparsity lagged_threshold leave_one_out max_rounds min_available_nodes min_parties
     minimum_count missing_texts missing_values order output_dir perturbed_from perturbed_to
-    phase_column precision quorum refit replicates resume round_timeout row_id schedule search
+    phase_column precision quorum refit replicates resume round_timeout row_id search
     secure_aggregation seed select_order series_column server_timeout signing_key small_counts
-    sparsity standardize text_columns threshold time_column unshared_columns
+    sparsity standardize text_columns threshold time_column unshared_columns variant
 fedcausal:
-    acyclic_server aggregation arithmetic averaging candidates center changed_tables
-    constant_columns device duplicate_columns evidence_rows expected_parties fraction_train
-    groups hidden inner_steps intervention_column interventions knowledge leave_one_out
-    local_graphs max_rounds min_available_nodes min_parties minimum_count missing_texts
-    missing_values model noise output_dir precision proximity quorum refine replicates resume
-    round_timeout row_id schedule secure_aggregation seed server_timeout signing_key
-    small_counts sparsity standardize text_columns threshold unshared_columns
+    acyclic_server aggregation arithmetic candidates center changed_tables constant_columns
+    device duplicate_columns evidence_rows expected_parties fraction_train groups hidden
+    inner_steps intervention_column interventions knowledge leave_one_out local_graphs
+    max_rounds min_available_nodes min_parties minimum_count missing_texts missing_values model
+    noise output_dir precision proximity quorum refine replicates resume round_timeout row_id
+    secure_aggregation seed server_timeout signing_key small_counts sparsity standardize
+    text_columns threshold unshared_columns variant
 fedges:
     categories changed_tables constant discretize duplicate_columns equivalent_sample_size
     expected_parties fraction_train fusion groups keep knowledge leave_one_out look_ahead
     max_edges max_fused_edges max_parents max_rounds max_states min_available_nodes min_parties
     minimum_count missing_texts missing_values mode numbers output_dir parameters patience
     precision quorum replicates resume round_timeout row_id score secure_aggregation seed
-    server_timeout signing_key small_counts start text_columns turn unshared_columns
+    server_timeout signing_key small_counts start text_columns turn unshared_columns variant
 fedpc:
     batches bins categories changed_tables clusters components constant_columns decision depth
     duplicate_columns epochs expected_parties fraction_train groups head image learner
@@ -63,9 +63,9 @@ notears-admm:
     duplicate_columns early_stop epsilon expected_parties fraction_train groups hidden
     inner_steps intervention_column interventions knowledge leave_one_out max_rounds
     min_available_nodes min_parties minimum_count missing_texts missing_values model output_dir
-    precision quorum refit replicates resume round_timeout row_id scales schedule search
+    precision quorum refit replicates resume round_timeout row_id scales search
     secure_aggregation seed server_timeout signing_key small_counts sparsity standardize
-    text_columns threshold unshared_columns
+    text_columns threshold unshared_columns variant
 """
 # </options>
 

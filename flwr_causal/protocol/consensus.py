@@ -143,5 +143,5 @@ TWO_DBN = Contract(
     dimensions,
     ("sums", "relations", "series", "interventions"),
     question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
-    agreement_options=_AGREED,
+    agreement_options=(*_AGREED, "variant"),
 )

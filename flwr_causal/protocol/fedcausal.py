@@ -99,7 +99,7 @@ NORMS = Exchange(
             "mean",
         ),
     ),
-    when="in each iteration, model='mlp', averaging='norms'",
+    when="in each iteration, model='mlp'",
     remembered=True,
 )
 
@@ -115,9 +115,8 @@ LAYERS = Exchange(
     ),
     returns=(
         Disclosure("shared", "the party's first layers A", ("d", "hidden", "d"), combine="mean"),
-        NORMS.returns[1],
     ),
-    when="in each iteration, model='mlp', averaging='layers'",
+    when="in each iteration, model='mlp', variant='paper'",
     remembered=True,
 )
 
@@ -199,7 +198,7 @@ CONTRACT = Contract(
         "sparsity",
         "relative",
         "proximity",
-        "averaging",
+        "variant",
         "hidden",
         "inner-steps",
         "device",

@@ -13,6 +13,7 @@ import numpy as np
 from flwr_causal.core.fedcausal import evidence_search, group, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence import fitted_noise
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
+from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.perceptrons import Network
@@ -29,13 +30,14 @@ from flwr_causal.strategies.fedcausal_stages import (
     Stage,
 )
 from flwr_causal.strategies.interventions import InterventionStrategy
-from flwr_causal.strategies.linear import OF_PERCEPTRONS, PerceptronOptions
+from flwr_causal.strategies.linear import PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,
     direction_warning,
 )
+from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,11 +63,49 @@ AUTOMATIC_PROXIMITY = {"group": 0.0, "linear": linear.PROXIMITY, "mlp": 0.0}
 ROUNDS = {"group": 20, "linear": 16, "mlp": 16}
 BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
 SEARCH_ROUNDS = 24
-OF_PAPER = Mode("the paper's models", lambda method: method.kind != "group")
+#: Largest number with variant="paper", which gives none; it takes 28 to 30.
+PAPER_ROUNDS = 100
+OF_ALGORITHM = Mode("model='linear' or 'mlp'", lambda method: method.kind != "group")
 OF_EVIDENCE = Mode(
     "refine='evidence' or local_graphs=True",
     lambda method: method.refine == "evidence" or method.local_graphs,
 )
+
+
+def _of_yang(defaults: Mapping[str, float], **fixed: float) -> OfPaper:
+    """Return the settings of Yang et al. for a model."""
+    return OfPaper(
+        # Table S2; alpha is 0 at first.
+        constants={
+            "penalty": 1.0,
+            "growth": 10.0,
+            "progress": 0.25,
+            "h_tolerance": 1e-11,
+            "penalty_limit": 1e16,
+        },
+        fixed={
+            **USUAL,
+            "interventions": None,
+            "intervention_column": "",
+            "aggregation": "mean",
+            "refine": "none",
+            "local_graphs": False,
+            "center": "party",
+            **fixed,
+        },
+        # Algorithm 1 is that of perceptrons; eqs. (4) and (5) are the linear ones.
+        choices={"kind": ("mlp", "linear")},
+        defaults=defaults,
+    )
+
+
+#: The settings of the paper by model. It gives neither lambda_1 nor lambda_2: left out, lambda_1 is
+#: that of NOTEARS and of NOTEARS-MLP, which supplement A names for its baselines. Eq. (7) has no
+#: lambda_2.
+OF_PAPER = {
+    "linear": _of_yang({"sparsity": linear.SPARSITY, "proximity": linear.PROXIMITY}),
+    "mlp": _of_yang({"sparsity": 0.01}, proximity=0.0),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +138,7 @@ class FedCausalRun:
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
+class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalRun]):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
@@ -107,16 +147,18 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
     of five basis functions. The second, ``refine="evidence"``, adds, removes and reverses single
     edges of that graph as long as the sum of the parties' Gaussian-process evidence rises.
 
-    **What leaves a party**: d x d arrays that are averaged, with ``averaging="layers"`` first
-    layers, d x hidden x d; :mod:`flwr_causal.protocol.fedcausal` declares them.
+    **What leaves a party**: d x d arrays that are averaged, with ``variant="paper"`` and
+    ``model="mlp"`` first layers, d x hidden x d; :mod:`flwr_causal.protocol.fedcausal` declares
+    them.
 
     Parameters
     ----------
     kind : {"group", "linear", "mlp"}, default "group"
-        The option ``model`` (a strategy has a method of that name). "linear" and "mlp" are the
-        paper's Algorithm 1 with eqs. (4) and (5) or (7); "mlp" needs torch.
+        The option ``model`` (a strategy has a method of that name). "linear" and "mlp" follow the
+        paper's Algorithm 1 with eqs. (4) and (5) or (7); "mlp" needs torch. With
+        ``variant="paper"`` it is "mlp" if left out.
     refine : {"evidence", "none"} or None, default None
-        None is "evidence" for the group lasso and "none" for the paper's.
+        None is "evidence" for the group lasso and "none" for the other models.
     noise : {"own", "equal"}, default "own"
         Noise in the evidence: of any shape, with a variance for each variable and party; or
         Gaussian, with one variance for each party.
@@ -130,19 +172,21 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         In one more exchange, with any model, every party finds the graph of highest evidence on its
         own rows. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their differences
         from the common graph. The replies are kept by party, not averaged.
-    schedule : {"fast", "paper"}, default "fast"
-        For the paper's models: "paper" has the paper's penalties (table S2) and ends at h = 1e-11;
-        with "fast" the penalties grow faster, and the run ends when the graph is stable.
-    averaging : {"norms", "layers"} or None, default None
-        Arrays that are averaged with ``model="mlp"``: the norms of the first layers' blocks, or the
-        first layers, as in the paper. None is "layers" for the paper's schedule, else "norms".
+    variant : {"default", "paper"}, default "default"
+        "paper" is Algorithm 1 with the constants of table S2, to h = 1e-11: with ``model="mlp"``
+        the first layers themselves are averaged, there is no weight decay (eq. 7), and the graph
+        is that of the norms of the server's first layers; with ``model="linear"`` the loss is not
+        scaled, and parties solve eq. (5) to full precision. By default penalties grow faster with
+        "linear", the norms of the first layers' blocks are averaged with "mlp", and the run ends
+        when the graph is stable.
     sparsity : float or "auto", default "auto"
         lambda_1. "auto" is 0.2 (group, in units of the party's noise), 0.03 times the variables'
-        harmonic mean variance (linear), or 0.01 (mlp); the paper gives no value. A number is used
-        without scaling.
+        harmonic mean variance (linear), or 0.01 (mlp). The paper gives no value; with
+        ``variant="paper"`` it is 0.1 (linear, NOTEARS) or 0.01 (mlp, NOTEARS-MLP) if left out. A
+        number is used without scaling.
     proximity : float or "auto", default "auto"
-        lambda_2 of the paper's models. "auto" is 0.001 (linear) or 0 (mlp); the paper gives no
-        value.
+        lambda_2 of "linear" and "mlp". "auto" is 0.001 (linear) or 0 (mlp); the paper gives no
+        value, and its eq. (7), of perceptrons, has no such term.
     hidden, inner_steps, device, arithmetic
         See :class:`~flwr_causal.strategies.linear.PerceptronOptions`. With half of the
         steps the graphs are nearly as good in half the time.
@@ -150,7 +194,7 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         Whether the server imposes acyclicity; False is the paper's ablation NO-w/oAcy.
     max_rounds : int or None, default None
         None is 32 for group lasso and search (8 and at most 24), 20 for the group lasso alone, 16
-        for the paper's models and 100 for the paper's schedule; one more with local graphs.
+        for the other models, and 100 with ``variant="paper"``; one more with local graphs.
     center : {"party", "global"}, default "party"
         Subtract each party's own means, or the means of all rows. By default intercepts may differ
         between parties, as mechanisms do.
@@ -174,16 +218,15 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
     candidates: int = only(OF_EVIDENCE, 5)
     evidence_rows: int = only(OF_EVIDENCE, 5000)
     local_graphs: bool = False
-    schedule: Literal["fast", "paper"] = only(OF_PAPER, "fast")
-    averaging: Literal["norms", "layers"] | None = only(OF_PERCEPTRONS, None)
     sparsity: float | Literal["auto"] = "auto"
-    proximity: float | Literal["auto"] = only(OF_PAPER, "auto")
-    acyclic_server: bool = only(OF_PAPER, True)
+    proximity: float | Literal["auto"] = only(OF_ALGORITHM, "auto")
+    acyclic_server: bool = only(OF_ALGORITHM, True)
     max_rounds: int | None = None  # type: ignore[assignment]
     center: Literal["party", "global"] = "party"
 
     def validate(self) -> None:
         """Check the options' values."""
+        settle_variant(self)
         if self.refine is None:
             self.refine = "evidence" if self.kind == "group" else "none"
         if self.max_rounds is None:
@@ -215,14 +258,14 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         }
 
     @property
-    def averages(self) -> str:
-        """The arrays of perceptrons that are averaged: "norms" or "layers"."""
-        return self.averaging or ("layers" if self.schedule == "paper" else "norms")
+    def of_paper(self) -> OfPaper:
+        """The settings of Yang et al. (2024) for the model."""
+        return OF_PAPER["linear" if self.kind == "linear" else "mlp"]
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The iterations of the model, and what follows."""
-        perceptrons = NORMS if self.averages == "norms" else LAYERS
+        perceptrons = LAYERS if self.papers else NORMS
         iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.kind]
         return (iteration, *self.later_exchanges)
 
@@ -243,7 +286,7 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
             "sparsity": self.lambda_1,
             "relative": self.kind == "linear" and self.sparsity == "auto",
             "proximity": self.lambda_2,
-            "averaging": self.averages,
+            "variant": self.variant,
             **self.perceptron_options,
             "knowledge": self.knowledge_text,
         }
@@ -273,7 +316,7 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         """Default of ``max_rounds`` without local graphs."""
         if self.refine == "evidence":
             return BEFORE_SEARCH[self.kind] + SEARCH_ROUNDS
-        return linear.PAPER.max_exchanges if self.schedule == "paper" else ROUNDS[self.kind]
+        return PAPER_ROUNDS if self.papers else ROUNDS[self.kind]
 
     def _first_stage(self, agreement: Agreement, masks: EdgeMasks) -> Stage:
         """Return the model's stage.
@@ -289,16 +332,19 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
             problem = group.ServerProblem(schedule, masks, self.threshold)
             return GroupStage(problem, group.init(d))
         if self.kind == "linear":
-            settings = linear.PAPER if self.schedule == "paper" else linear.Settings()
-            settings = replace(settings, max_exchanges=rounds, acyclic=self.acyclic_server)
+            ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.acyclic_server}
+            settings = linear.Settings(**ends)
+            if self.papers:
+                settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
             paper = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
             return LinearStage(paper, linear.init(paper), masks, self.threshold)
         neural = perceptrons.Problem(
             network=Network(d, (self.hidden,)),
             masks=masks,
-            averaging=self.averages,
+            averaging="layers" if self.papers else "norms",
+            penalties=Penalties(**self.of_paper.constants),
             max_exchanges=rounds,
-            patience=0 if self.schedule == "paper" else 4,
+            patience=0 if self.papers else 4,
             threshold=self.threshold,
             acyclic=self.acyclic_server,
             seed=self.seed,
@@ -372,6 +418,8 @@ class FedCausal(PerceptronOptions, InterventionStrategy[FedCausalRun]):
         return self._plausible(state)[0]
 
     def _plausible(self, state: FedCausalRun) -> tuple[CausalGraph, list[str]]:
+        if self.papers:
+            return _causal_graph(state, state.stage.found), []
         in_units = isinstance(state.stage, LinearStage | NeuralStage)
         units = self.units(state.agreement) if in_units else 1.0
         return self.plausible(_causal_graph(state, state.stage.found), units, state.masks)

@@ -110,7 +110,7 @@ class GroupStage:
 
 @dataclass(frozen=True, eq=False)
 class LinearStage:
-    """The paper's linear algorithm, :mod:`flwr_causal.core.fedcausal.linear`."""
+    """Algorithm 1 with linear effects, :mod:`flwr_causal.core.fedcausal.linear`."""
 
     problem: linear.ServerProblem
     state: linear.State
@@ -148,7 +148,7 @@ class LinearStage:
 
 @dataclass(frozen=True, eq=False)
 class NeuralStage:
-    """The paper's perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
+    """Algorithm 1 with perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
 
     problem: perceptrons.Problem
     state: perceptrons.State
@@ -168,7 +168,8 @@ class NeuralStage:
 
     def close(self, replies: Replies) -> Step:
         """Solve eq. (4)."""
-        upload = perceptrons.Upload(replies["shared"], replies["slopes"])
+        slopes = replies["slopes"] if self.problem.averaging == "norms" else None
+        upload = perceptrons.Upload(replies["shared"], slopes)
         state, info = perceptrons.server_step(self.state, upload, self.problem)
         reason = perceptrons.finished(state, info, self.problem)
         return Step(replace(self, state=state), info._asdict(), reason)

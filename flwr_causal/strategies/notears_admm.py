@@ -13,7 +13,7 @@ from flwr_causal.core.consensus.schedules import (
     Schedule,
     Tuning,
     fast_schedule,
-    paper_schedule,
+    growing_schedule,
 )
 from flwr_causal.core.linear.order_search import (
     ROWS_FOR_ORDERS,
@@ -25,6 +25,7 @@ from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
 from flwr_causal.strategies.privacy import PrivateStrategy
+from flwr_causal.strategies.variant import OURS, USUAL, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,28 +44,63 @@ if TYPE_CHECKING:
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
 # graph before the choice.
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
-FAST = Mode("schedule='fast'", lambda method: method.schedule == "fast")
-PAPER_ROUNDS = 200
 DEFAULT_ROUNDS = 40
+#: The paper's largest number of rounds (appendix B).
+PAPER_ROUNDS = 200
+#: The answer is W of the last round (appendix B), with which there is no search either.
+OF_ADMM = {
+    **USUAL,
+    "interventions": None,
+    "intervention_column": "",
+    "aggregation": "mean",
+    "refit": False,
+}
+
+
+def _of_ng_zhang(penalty: float, sparsity: float) -> OfPaper:
+    """Return the settings of Ng & Zhang with the initial penalties and lambda of a model."""
+    return OfPaper(
+        # Appendix B: rho_2^1 = rho_1^1, gamma_2, gamma_1.
+        constants={
+            "consensus_penalty": penalty,
+            "acyclicity_penalty": penalty,
+            "consensus_growth": 1.25,
+            "acyclicity_growth": 1.75,
+        },
+        fixed={
+            **OF_ADMM,
+            "epsilon": None,
+            # Section 5.1, "Bias terms": each client centres its own rows.
+            "center": "party",
+            # Appendix B.
+            "sparsity": sparsity,
+            # Section 6, "Methods", after Zheng et al. (2018).
+            "threshold": 0.3,
+        },
+    )
+
+
+#: The settings of the paper by model (appendix B).
+OF_PAPER = {"linear": _of_ng_zhang(1e-3, 0.01), "mlp": _of_ng_zhang(0.1, 0.001)}
 
 
 @dataclass(kw_only=True, eq=False)
-class LinearADMM(InterventionStrategy[ConsensusRun]):
+class LinearADMM(PaperVariant, InterventionStrategy[ConsensusRun]):
     """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
 
     Parameters
     ----------
     max_rounds : int or None, default None
-        Exchanges after the schema exchange. None is 40 for the fast schedule and 200 for the
-        paper's. The schedule is made for this number.
-    schedule : {"fast", "paper"}, default "fast"
-        "fast": the consensus penalty falls, and both penalties and the sparsity are scaled by the
-        data's variance, dimension and rows; it makes a third of the paper's errors in a fifth of
-        its rounds (docs/figures). "paper": penalties grow from 1e-3 by the factors 1.25 and
-        1.75, sparsity 0.01, 197 rounds.
+        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``, whose
+        rounds it only cuts; the default's schedule is made for this number.
+    variant : {"default", "paper"}, default "default"
+        "default": the consensus penalty falls, and both penalties and the sparsity are scaled by
+        the data's variance, dimension and rows; it makes a third of the paper's errors in a fifth
+        of its rounds (docs/figures). "paper": the algorithm of the method's paper with the paper's
+        constants and nothing beside it: penalties that grow, no search, no refit, no early end.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the harmonic mean of the
-        variances for the fast schedule and 0.01 for the paper's. "bic" and "held-out" fit several
+        variances, and with ``variant="paper"`` the paper's value. "bic" and "held-out" fit several
         values in the same rounds (the arrays are as many times as large) and choose by the
         Gaussian BIC, or by the error on a quarter of the rows, which is held out; the parties
         return sums only.
@@ -78,16 +114,14 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
         the solution connects it before the threshold (in small dense graphs nearly all products;
         ``known_pairs`` in the history is their share). ADMM's objective takes all noise terms to
         have one variance; the search does not, and makes a fifth of the errors beyond the papers'
-        simulators (docs/figures). False gives the paper's answer. None is True for the fast
-        schedule with automatic sparsity and a refit and, for series, from 5 rows for each column of
-        the design on; False with ``aggregation="median"``.
+        simulators (docs/figures). None is True with automatic sparsity and a refit and, for
+        series, from 5 rows for each column of the design on; False with ``aggregation="median"``.
     refit : bool or None, default None
         Use the last exchange to fit the weights of the final graph by least squares and to estimate
-        noise variances. None is True for "fast" and False for "paper". Without it the weights are
-        those of the ADMM and ``run.model`` is None. With required edges it is always done.
+        noise variances. None is True. Without it the weights are those of the ADMM and
+        ``run.model`` is None. With required edges it is always done.
     early_stop : bool, default True
-        End when h is small, the parties agree and the graph has been stable for some rounds. The
-        paper's schedule never ends early.
+        End when h is small, the parties agree and the graph has been stable for some rounds.
     """
 
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED
@@ -95,18 +129,18 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
     searched_threshold: ClassVar[float] = 0.0
 
     max_rounds: int | None = None  # type: ignore[assignment]
-    schedule: Literal["fast", "paper"] = "fast"
     sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
     threshold: float | None = None  # type: ignore[assignment]
     search: bool | None = None
     refit: bool | None = None
-    early_stop: bool = only(FAST, True)
+    early_stop: bool = only(OURS, True)
 
     def validate(self) -> None:
         """Check the options' values."""
+        settle_variant(self)
         if self.max_rounds is None:
-            self.max_rounds = PAPER_ROUNDS if self.schedule == "paper" else DEFAULT_ROUNDS
-        if self.schedule == "fast":
+            self.max_rounds = PAPER_ROUNDS if self.papers else DEFAULT_ROUNDS
+        if not self.papers:
             require(self.max_rounds >= 6, "max_rounds", self.max_rounds, "6 or more")
         super().validate()
         if isinstance(self.sparsity, float):
@@ -178,6 +212,8 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
         return self._plausible(state)[0]
 
     def _plausible(self, state: ConsensusRun) -> tuple[CausalGraph, list[str]]:
+        if self.papers:
+            return state.graph, []
         masks, units = self.stacked_masks(state.agreement), self.units(state.agreement)
         return self.plausible(state.graph, units, masks)
 
@@ -212,16 +248,13 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
         """Whether one more exchange follows the last round, by ``refit`` or by need."""
         known = self.knowledge_or_none
         required = known is not None and bool(known.required or known.required_lagged)
-        default = self.schedule == "fast" or bool(self.search)
-        return (
-            (default if self.refit is None else self.refit) or self._choice is not None or required
-        )
+        return self.refit is not False or self._choice is not None or required
 
     def _searches(self, num_rows: int, num_columns: int) -> bool:
         """Whether a search over orders follows the refit, see ``search``."""
         if self.search is not None or self.nonlinear:
             return bool(self.search)
-        usual = self.schedule == "fast" and self.sparsity == "auto" and self.refit is not False
+        usual = self.sparsity == "auto" and self.refit is not False
         enough = self.lags == 0 or num_rows >= ROWS_FOR_ORDERS * num_columns
         return usual and enough and self._choice is None and self.aggregation == "mean"
 
@@ -242,8 +275,8 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule for that many rounds, with the automatic sparsity."""
-        if self.schedule == "paper":
-            return paper_schedule(rounds)
+        if self.papers:
+            return self._growing_schedule(rounds)
         return fast_schedule(
             rounds,
             num_clients=agreement.num_parties,
@@ -252,6 +285,11 @@ class LinearADMM(InterventionStrategy[ConsensusRun]):
             scale=self.noise_scale(agreement),
             tunings=self.tunings,
         )
+
+    def _growing_schedule(self, rounds: int) -> Schedule:
+        """Return the paper's schedule, up to that many rounds."""
+        assert isinstance(self.sparsity, float)
+        return growing_schedule(rounds, **self.of_paper.constants, sparsity=self.sparsity)
 
     # The parts that differ for a lagged design; TwoDBN overrides them.
 
@@ -329,10 +367,14 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
     kind : {"linear", "mlp"}, default "linear"
         The option ``model`` (a strategy has a method of that name). "mlp" needs torch; see
         :class:`~flwr_causal.strategies.linear.PerceptronOptions` for its further options.
-    max_rounds, schedule, sparsity, refit, early_stop
+    variant : {"default", "paper"}, default "default"
+        "paper": ``center="party"`` (section 5.1); penalties from 0.001 that grow by the factors
+        1.25 and 1.75 and lambda 0.01, with ``model="mlp"`` from 0.1 and 0.001 (appendix B);
+        threshold 0.3; 197 rounds, 176 with ``model="mlp"``.
+    max_rounds, sparsity, refit, early_stop
         See :class:`~flwr_causal.strategies.notears_admm.LinearADMM`. With ``model="mlp"`` the
-        paper's schedule has penalties from 0.1, sparsity 0.001 and 176 rounds, the fast one adds a
-        small weight decay, and ``sparsity`` is "auto" or a number. With ``refit`` the parties
+        default adds a small weight decay, and ``sparsity`` is "auto" or a number. With ``refit``
+        the parties
         return in the last exchange the strengths of the edges, the root mean square of df_j/dx_i;
         without it the threshold applies, as in the paper, to the norms of the first layers, which
         have no unit.
@@ -351,6 +393,11 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
     inner_steps: int = only(OF_PERCEPTRONS, 20)
 
     narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
+
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Ng & Zhang (2022) for the model."""
+        return OF_PAPER[self.kind]
 
     def validate(self) -> None:
         """Check the options' values."""
@@ -418,7 +465,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
             network=Network(len(agreement.names), (self.hidden,)),
             masks=masks,
             schedule=self._schedule(agreement),
-            decay=perceptrons.NEURAL_DECAY if self.schedule == "fast" else 0.0,
+            decay=0.0 if self.papers else perceptrons.NEURAL_DECAY,
             threshold=self.usual_threshold if self.threshold is None else self.threshold,
         )
         inner = perceptrons.init(problem, self.seed)
@@ -428,8 +475,8 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
         """Return the schedule of the model for that many rounds."""
         if self.kind == "linear":
             return super().full_schedule(agreement, rounds)
-        if self.schedule == "paper":
-            return perceptrons.paper_schedule(rounds)
+        if self.papers:
+            return self._growing_schedule(rounds)
         return perceptrons.fast_schedule(
             rounds,
             num_clients=agreement.num_parties,

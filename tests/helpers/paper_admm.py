@@ -10,6 +10,21 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
+#: Appendix B, "Hyperparameters", of the linear case and of perceptrons.
+CONSTANTS = {
+    "consensus_penalty": 1e-3,
+    "acyclicity_penalty": 1e-3,
+    "consensus_growth": 1.25,
+    "acyclicity_growth": 1.75,
+    "sparsity": 0.01,
+}
+OF_PERCEPTRONS = {
+    **CONSTANTS,
+    "consensus_penalty": 0.1,
+    "acyclicity_penalty": 0.1,
+    "sparsity": 0.001,
+}
+
 
 def h_function(W):
     """``tr exp(W * W) - d`` and its gradient."""

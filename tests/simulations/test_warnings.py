@@ -154,7 +154,7 @@ CASES = {
         )
         for method, options in {
             "moments": {},
-            "notears-admm": {"schedule": "paper", "max_rounds": 4},
+            "notears-admm": {"variant": "paper", "max_rounds": 4},
             "fedcausal": {"refine": "none", "max_rounds": 4},
             "2dbn": {"max_rounds": 8},
         }.items()

@@ -155,7 +155,7 @@ def wrapped(method, noise=1e-12, clipping=1e6):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("options", [{}, {"refit": False}, {"schedule": "paper"}])
+@pytest.mark.parametrize("options", [{}, {"refit": False}, {"variant": "paper"}])
 def test_a_privacy_wrapper_with_next_to_no_noise_changes_nothing(options):
     plain = run(admm(**options), spy(TABLES))
     method = admm(**options)

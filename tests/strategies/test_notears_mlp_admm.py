@@ -48,14 +48,15 @@ def found(tables=None, **options):
 
 
 def test_the_rounds_are_the_cores_iteration():
-    options = {"schedule": "paper", "max_rounds": 4, "center": "party", "hidden": 5}
-    outcome = found(quorum=1.0, inner_steps=15, seed=3, refit=True, **options)
+    options = {"early_stop": False, "max_rounds": 6, "center": "party", "hidden": 5}
+    outcome = found(quorum=1.0, inner_steps=15, seed=3, **options)
     parties = [table.to_numpy() - table.to_numpy().mean(axis=0) for table in TABLES]
     network, masks = Network(4, (5,)), Knowledge().masks(NAMES)
-    problem = neural_admm.ServerProblem(network, masks, neural_admm.paper_schedule(3))
+    schedule = outcome.state.problem.schedule
+    problem = neural_admm.ServerProblem(network, masks, schedule, neural_admm.NEURAL_DECAY)
     losses = [SquaredLoss(rows, network, num_rows=sum(SIZES)) for rows in parties]
     state, own = neural_admm.init(problem, 3), [None] * len(losses)
-    for k in range(3):
+    for k in range(5):
         penalty = problem.schedule.at(k).consensus_penalty
         own = [
             neural_admm.client_step(
@@ -70,7 +71,7 @@ def test_the_rounds_are_the_cores_iteration():
     np.testing.assert_allclose(outcome.scores, np.sqrt(slopes), atol=1e-8)
     strong = edges_above(np.sqrt(slopes), 0.3, np.zeros((4, 4)))
     assert np.array_equal(outcome.graph.adjacency, strong)
-    assert [record["exchange"] for record in outcome.history] == ["perceptrons"] * 3 + ["slopes"]
+    assert [record["exchange"] for record in outcome.history] == ["perceptrons"] * 5 + ["slopes"]
 
 
 @pytest.mark.slow
@@ -100,7 +101,7 @@ def test_one_party_is_the_centralised_method_and_order_does_not_matter():
 
 
 def test_the_papers_way_cuts_at_the_norms_of_the_first_layers():
-    outcome = found(schedule="paper", max_rounds=6)
+    outcome = found(variant="paper", max_rounds=6)
     assert outcome.rounds == 6
     assert {record["exchange"] for record in outcome.history} == {"perceptrons"}
     norms = np.sqrt(outcome.state.problem.network.squared_norms(outcome.state.inner.theta))
@@ -108,13 +109,11 @@ def test_the_papers_way_cuts_at_the_norms_of_the_first_layers():
     assert np.array_equal(
         outcome.graph.adjacency, edges_above(norms, 0.3, np.zeros((4, 4), dtype=bool))
     )
-    assert NotearsADMM(model="mlp", schedule="paper").max_rounds == 200
-    assert neural_admm.paper_schedule(200).rounds == 176
 
 
 def test_knowledge():
     knowledge = Knowledge(required=[("d", "a")], forbidden=[("b", "c")])
-    for options in ({"max_rounds": 30}, {"schedule": "paper", "max_rounds": 5}):
+    for options in ({"max_rounds": 30}, {"refit": False, "max_rounds": 6}):
         graph = found(knowledge=knowledge, **options).graph
         assert graph.adjacency[3, 0]
         assert not graph.adjacency[1, 2]

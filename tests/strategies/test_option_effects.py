@@ -18,7 +18,6 @@ from flwr_causal.testing.subject import Subject
 VALUES = {
     "acyclic_server": [False],
     "aggregation": ["median"],
-    "averaging": ["layers", "norms"],
     "batches": [3],
     "bins": [5],
     "candidates": [1],
@@ -73,7 +72,6 @@ VALUES = {
     "replicates": [2],
     "ridge": [3.0],
     "row_id": ["a"],
-    "schedule": ["paper"],
     "score": ["bdeu", "bic", "qnml", "equal-variance"],
     "search": [False, True],
     "secure_aggregation": [True],
@@ -89,6 +87,7 @@ VALUES = {
     "threshold": [1.2],
     "training": ["one-pass", "sums"],
     "turn": [True],
+    "variant": ["paper"],
     "weights": ["counts", "em", "classes"],
 }
 #: By option, why a value of it need not change a run on these tables.

@@ -47,15 +47,8 @@ if TYPE_CHECKING:
 NEURAL_TUNED = {40: Tuning((0.3, 0.3), (1e-2, 1e6), (0.15, 0.15), 1.0, 1.0)}
 # Noise variance as a share of the harmonic mean of the variables' variances in such data.
 NOISE_SHARE = 0.5
-# Weight decay of the fast schedule; the paper has none.
+# Weight decay of the default; the paper has none.
 NEURAL_DECAY = 1e-3
-
-
-def paper_schedule(max_rounds: int = 200) -> Schedule:
-    """Return the schedule of Ng & Zhang (2022) for perceptrons, which has 176 rounds."""
-    return schedules.paper_schedule(
-        max_rounds, consensus_penalty=0.1, acyclicity_penalty=0.1, sparsity=0.001
-    )
 
 
 def fast_schedule(

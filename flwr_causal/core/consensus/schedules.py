@@ -1,7 +1,7 @@
 """Schedules: the penalties and the sparsity of each round of consensus ADMM.
 
 ``fast_schedule(20, ...)`` is a schedule for twenty rounds, not the first twenty rounds of a longer
-schedule. ``paper_schedule`` has a fixed length, which ``max_rounds`` may cut.
+schedule. The penalties of ``growing_schedule`` grow by a factor, for as many rounds as they need.
 
 Two conventions make the fast schedule independent of the data. Both penalties and the sparsity are
 proportional to ``scale``, the variance of the data, as the loss is; data in other units therefore
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# The paper's factors gamma_2 and gamma_1 by which the penalties grow in each round, and the value
-# at which they stop growing.
-CONSENSUS_GROWTH, ACYCLICITY_GROWTH = 1.25, 1.75
+# The value at which the penalties of growing_schedule stop growing.
 PENALTY_CAP = 1e16
 # For an early end, h is at most H_TOLERANCE times d, and the consensus residual is at most
 # CONSENSUS_TOLERANCE times the norm of the solution.
@@ -103,18 +101,19 @@ class Schedule:
         )
 
 
-def paper_schedule(
-    max_rounds: int = 200,
+def growing_schedule(
+    max_rounds: int,
     *,
-    consensus_penalty: float = 1e-3,
-    acyclicity_penalty: float = 1e-3,
-    sparsity: float = 0.01,
+    consensus_penalty: float,
+    acyclicity_penalty: float,
+    consensus_growth: float,
+    acyclicity_growth: float,
+    sparsity: float,
 ) -> Schedule:
-    """Return the schedule of Ng & Zhang (2022), appendix "Hyperparameters", eqs. (8) and (9).
+    """Return the schedule of Ng & Zhang (2022), eqs. (8) and (9), and Chen et al. (2024), eq. (5).
 
     The penalties grow geometrically up to ``PENALTY_CAP``. The run ends when both have reached it,
-    whatever h and the consensus residual are, as in the authors' program. With the default
-    arguments this is after 197 rounds.
+    whatever h and the consensus residual are, as in the program of Ng & Zhang.
 
     Parameters
     ----------
@@ -122,6 +121,8 @@ def paper_schedule(
         Largest number of rounds; the schedule is cut there.
     consensus_penalty, acyclicity_penalty
         ``rho_2`` and ``rho_1`` of the first round.
+    consensus_growth, acyclicity_growth
+        The factors by which they grow in each round.
     sparsity
         ``lambda_1``.
 
@@ -137,8 +138,8 @@ def paper_schedule(
     while len(rhos_1) < max_rounds and (not rhos_1 or min(rho_1, rho_2) < PENALTY_CAP):
         rhos_1.append(rho_1)
         rhos_2.append(rho_2)
-        rho_1 *= ACYCLICITY_GROWTH if rho_1 < PENALTY_CAP else 1.0
-        rho_2 *= CONSENSUS_GROWTH if rho_2 < PENALTY_CAP else 1.0
+        rho_1 *= acyclicity_growth if rho_1 < PENALTY_CAP else 1.0
+        rho_2 *= consensus_growth if rho_2 < PENALTY_CAP else 1.0
     return Schedule(tuple(rhos_2), tuple(rhos_1), (sparsity,) * len(rhos_1))
 
 

@@ -9,9 +9,7 @@ Yang et al. (AAAI 2024), eqs. (4), (7) and Algorithm 1. theta is the flat parame
   from the received first layer and the party's own rest, which never leaves the party;
 - the server solves eq. (4) for the first layer nearest to the mean of the parties':
   ``min ||A - mean||^2 + alpha h + rho/2 h^2``;
-- the server updates the penalties by Algorithm 1: rho is multiplied by ``growth`` until h has
-  fallen to ``progress`` times H, the h at the last update of alpha; then ``alpha += rho h``, where
-  this h is that of the mean, not of the server's solution.
+- the server updates alpha and rho by Algorithm 1, :mod:`core.fedcausal.penalties`.
 
 Two ways to average:
 
@@ -23,22 +21,22 @@ differ, first layers of opposite sign cancel in the mean.
 ``norms``, the default. Only the squared norms of the blocks, ``(d, d)``, are averaged. With N the
 root of their mean, the server solves eq. (4) for the norms r nearest to N and returns the factors
 ``r / N``, by which every party multiplies its own blocks, as in a group lasso whose groups are all
-parties' blocks of one edge. Nothing cancels, and m times less is sent.
-
-A norm of a first layer has no unit, because the later layers can carry the scale. Edges are
-therefore thresholded by their strengths, the root mean square of ``df_j/dx_i`` over all parties'
-rows.
+parties' blocks of one edge. Nothing cancels, and m times less is sent. A norm of a first layer has
+no unit, because the later layers can carry the scale; the parties therefore send the mean squares
+of ``df_j/dx_i`` too, and edges are thresholded by their roots. With ``layers`` they are thresholded
+by the norms, the W that Algorithm 1 returns.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.devices import one_thread
+from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.limits import require_computable
 from flwr_causal.core.nonlinear.notears_mlp import (
@@ -56,6 +54,8 @@ if TYPE_CHECKING:
 
 
 AVERAGING = ("norms", "layers")
+# NOTEARS-MLP's weight decay.
+DECAY = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +78,13 @@ class Problem:
     proximity
         ``lambda_2``. The paper does not give it; default: none (measured: 0.1 gains nothing).
     decay
-        Weight decay of all layers. Default: NOTEARS-MLP's.
+        Weight decay of all layers, which eq. (7) does not have. Default: NOTEARS-MLP's.
     max_iterations
         Limit of a party's L-BFGS iterations in one exchange. Measured (d = 20, mixed mechanisms):
         the graph is final after 2 exchanges of 100 iterations or 4 of 50; with 25, errors remain
         that later exchanges do not remove.
-    growth, progress
-        beta and gamma of Algorithm 1. Default: the paper's (table S2).
-    penalty
-        rho of the first exchange. Default: the paper's.
-    penalty_limit, h_tolerance
-        The run ends when rho or h of the server's solution reaches these. Default: the paper's.
+    penalties
+        How alpha and rho change.
     patience
         Exchanges for which the graph must have stayed the same for an early end; 0: never end
         early.
@@ -112,13 +108,9 @@ class Problem:
     max_exchanges: int = 12
     sparsity: float = 0.01
     proximity: float = 0.0
-    decay: float = 0.01
+    decay: float = DECAY
     max_iterations: int = 100
-    growth: float = 10.0
-    progress: float = 0.25
-    penalty: float = 1.0
-    penalty_limit: float = 1e16
-    h_tolerance: float = 1e-11
+    penalties: Penalties = field(default_factory=Penalties)
     patience: int = 4
     threshold: float = 0.3
     acyclic: bool = True
@@ -174,11 +166,11 @@ class Upload(NamedTuple):
     shared
         With ``norms`` the ``(d, d)`` squared norms, with ``layers`` the ``(d, m, d)`` first layer.
     squared_slopes
-        ``(d, d)`` mean squares of ``df_j/dx_i`` over the party's rows.
+        With ``norms`` the ``(d, d)`` mean squares of ``df_j/dx_i`` over the party's rows.
     """
 
     shared: FloatArray
-    squared_slopes: FloatArray
+    squared_slopes: FloatArray | None = None
 
 
 def initial(problem: Problem) -> FloatArray:
@@ -242,9 +234,10 @@ def client_step(
         first_layer_sparsity(network, problem.masks, problem.sparsity),
         problem.max_iterations,
     ).theta
-    norms = problem.averaging == "norms"
-    shared = network.squared_norms(theta) if norms else network.first(theta).copy()
-    return ClientState(theta, broadcast.iteration), Upload(shared, loss.squared_slopes(theta))
+    upload = Upload(network.first(theta).copy())
+    if problem.averaging == "norms":
+        upload = Upload(network.squared_norms(theta), loss.squared_slopes(theta))
+    return ClientState(theta, broadcast.iteration), upload
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,8 +249,8 @@ class State:
     broadcast
         The next message.
     strengths
-        ``(d, d)`` strengths of the edges, each multiplied by the factor of its block; 0 where the
-        server's solution has no edge.
+        ``(d, d)`` strengths of the edges, 0 where the server's solution has none: the slopes, each
+        multiplied by the factor of its block, or with ``layers`` the norms.
     last_h
         H of Algorithm 1, the h at the last update of alpha; infinite before the first one.
     stable_exchanges
@@ -283,6 +276,8 @@ class Info(NamedTuple):
         Number of edges, after the threshold, that were added or removed.
     num_edges
         Edges after the threshold.
+    inner_done
+        1 if the inner loop ended with this exchange, else 0.
     iterations
         Inner iterations of the server's problem.
     """
@@ -291,6 +286,7 @@ class Info(NamedTuple):
     mean_h: float
     changed: int
     num_edges: int
+    inner_done: int
     iterations: int
 
 
@@ -300,7 +296,7 @@ def init(problem: Problem) -> State:
     start = initial(problem)
     norms = np.sqrt(network.squared_norms(start))
     shared = np.ones_like(norms) if problem.averaging == "norms" else network.first(start)
-    return State(Broadcast(shared, norms, 0.0, problem.penalty, 0), np.zeros_like(norms))
+    return State(Broadcast(shared, norms, 0.0, problem.penalties.penalty, 0), np.zeros_like(norms))
 
 
 def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, Info]:
@@ -345,33 +341,33 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
     scale = factors(weights, norms)
     h, mean_h = h_exponential(weights)[0], h_exponential(norms)[0]
 
-    accepted = h <= problem.progress * state.last_h
-    multiplier = sent.multiplier + (sent.penalty * mean_h if accepted else 0.0)
+    inner_done, multiplier, penalty, last_h = problem.penalties.after(
+        sent.multiplier, sent.penalty, state.last_h, h=h, mean_h=mean_h
+    )
     require_computable("the multipliers of the acyclicity of the parties' mean norms", multiplier)
-    penalty = sent.penalty * (1.0 if accepted else problem.growth)
 
-    strengths = scale * np.sqrt(np.maximum(mean.squared_slopes, 0.0))
+    strengths = weights
+    if mean.squared_slopes is not None:
+        strengths = scale * np.sqrt(np.maximum(mean.squared_slopes, 0.0))
     graph, graph_before = strengths > problem.threshold, state.strengths > problem.threshold
     changed = int((graph != graph_before).sum())
     shared = scale if problem.averaging == "norms" else mean.shared * problem.network.blocks(scale)
     after = State(
         Broadcast(shared, weights, multiplier, penalty, sent.iteration + 1),
         strengths,
-        h if accepted else state.last_h,
+        last_h,
         0 if changed else state.stable_exchanges + 1,
     )
-    return after, Info(h, mean_h, changed, int(graph.sum()), iterations)
+    edges = int(graph.sum())
+    return after, Info(h, mean_h, changed, edges, int(inner_done), iterations)
 
 
 def finished(state: State, info: Info, problem: Problem) -> str | None:
     """Return why the run ends after this exchange, or None."""
     sent = state.broadcast
-    if info.h <= problem.h_tolerance:
-        return f"converged after {sent.iteration} exchanges: h = {info.h:.1e}"
-    if sent.penalty >= problem.penalty_limit:
-        return (
-            f"the penalty has reached its limit after {sent.iteration} exchanges, h = {info.h:.1e}"
-        )
+    reason = problem.penalties.reason_to_end(sent.iteration, sent.penalty, info.h)
+    if info.inner_done and reason:
+        return reason
     if sent.iteration >= problem.max_exchanges:
         return f"{problem.max_exchanges} exchanges are done"
     if problem.patience and state.stable_exchanges >= problem.patience:

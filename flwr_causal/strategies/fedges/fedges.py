@@ -60,6 +60,7 @@ from flwr_causal.strategies.fedges.searches import (
     small_cells,
 )
 from flwr_causal.strategies.options import Mode, also_called, only, require
+from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -138,6 +139,31 @@ CANDIDATES = ("qnml", "bic", "bdeu")
 MIXED = "conditional-gaussian"
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
 DRIVEN = "driven rounds"
+#: The settings of Torrijos, Gamez & Puerta (2024). The paper names neither BDeu's sample size nor a
+#: number of rounds.
+OF_PAPER = OfPaper(
+    fixed={
+        **USUAL,
+        "mode": "fusion",
+        # Section 3.
+        "score": "bdeu",
+        # Algorithm 1: the server's last graph; parties send graphs only.
+        "keep": "last",
+        "parameters": False,
+        # Section 4.1; the number is l of the authors' program.
+        "max_edges": 10,
+        "max_fused_edges": None,
+        # Section 2.2: GES is FES and BES.
+        "turn": False,
+        "max_parents": None,
+    },
+    choices={
+        # Section 4.1.
+        "fusion": ("union", "c25", "c50"),
+        # Section 3.
+        "start_from": ("fuse", "overwrite"),
+    },
+)
 #: The options that select mode "fusion".
 OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
 
@@ -157,7 +183,7 @@ NOT_MIXED = Mode("other scores than 'conditional-gaussian'", lambda method: meth
 
 @also_called(start="start_from", constant="constant_columns")
 @dataclass(kw_only=True, eq=False)
-class FedGES(Algorithm, JoiningStrategy[Progress]):
+class FedGES(Algorithm, PaperVariant, JoiningStrategy[Progress]):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring
@@ -169,18 +195,23 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
       the most accurate and discloses the most. Parties may hold different columns of the same rows
       (``row_id``) if ``max_parents`` is 1, or 2 where no three columns are each at another party:
       three exchanges of masked marks of states count the joined rows, and the graph is theirs.
-    - "fusion": the paper's. Parties send graphs, which the server fuses; with ``start="driven"``
-      (the default) also their scores of the fused graphs.
+    - "fusion": Parties send graphs, which the server fuses; with ``start="driven"`` (the default)
+      also their scores of the fused graphs.
 
     Parameters
     ----------
+    variant : {"default", "paper"}, default "default"
+        "paper" is Algorithm 1: mode "fusion" with BDeu and at most 10 insertions a round, the last
+        graph, no scores and no tables. ``fusion`` is then "union" (left out), "c25" or "c50", and
+        ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
+        some networks take very long.
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
         "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges``,
         ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
         With ``mode="scores"`` these options need ``start_from="driven"``.
         Scores are more accurate than fusion (measured) and disclose less than exact.
     score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
-        "auto" is the paper's BDeu for fusion and BIC for exact. For scores the server searches by
+        "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
         qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
         found, and the last exchange chooses the graph with the highest held-out log-likelihood
         (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
@@ -196,12 +227,12 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
         graph that it has reached with known scores.
     fusion : {"union", "c25", "c50"} or float, optional
         Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
-        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K (the paper's); a number in
+        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
         (0, 1]: that share of the parties, rounded up. Default: "c50"; for "driven" several shares,
         among which the scores choose.
     start_from : {"driven", "fuse", "overwrite"}, optional
         ``start`` is another name of this option. Mode "fusion": the graph from which parties
-        search. "fuse": the fused graph fused with the party's own one (the paper's); "overwrite":
+        search. "fuse": the fused graph fused with the party's own one; "overwrite":
         the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
         "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
         With ``mode="scores"`` "driven" adds such rounds, from the graph that the search found; the
@@ -215,7 +246,7 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
         networks grow from round to round; this option limits them. Default: no limit.
     keep : {"best", "last"}, optional
         Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
-        one, for which parties send no score (the paper's). Default: "best".
+        one, for which parties send no score. Default: "best".
     patience : int, default 3
         Start "driven": number of rounds without a better graph after which the run ends.
     look_ahead : int, optional
@@ -284,6 +315,7 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
 
     def validate(self) -> None:
         """Check the options' values, and read the file of background knowledge."""
+        settle_variant(self)
         super().validate()
         require(
             not self.continues or self.fits,
@@ -314,6 +346,11 @@ class FedGES(Algorithm, JoiningStrategy[Progress]):
         if isinstance(self.knowledge, str):
             self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
         _ = self.policy
+
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Torrijos, Gamez & Puerta (2024)."""
+        return OF_PAPER
 
     @property
     def chosen_mode(self) -> str:

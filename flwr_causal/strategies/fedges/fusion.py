@@ -1,4 +1,4 @@
-"""Fusion of the parties' graphs: the paper's loop, and a loop in which their scores choose."""
+"""Fusion of the parties' graphs: the loop of Algorithm 1, and one in which their scores choose."""
 
 from __future__ import annotations
 
@@ -192,6 +192,7 @@ def fusion_loop(
     share: str | float,
     *,
     keep_best: bool,
+    endless: bool = False,
     most: int,
     standing: Standing,
 ) -> Generator[Step, Any, tuple[Found, int]]:
@@ -209,6 +210,8 @@ def fusion_loop(
         Of the parties, that keeps an edge.
     keep_best : bool
         Whether parties score the graph that they receive, and the best one is returned.
+    endless : bool, default False
+        Whether the loop goes on however large the graphs grow, as in the paper.
     most : int
         The most exchanges.
     standing : callable
@@ -233,7 +236,7 @@ def fusion_loop(
         judged = keep_best and bool(best.scores)
         if keep_best and best.beaten_by(scores):
             best = Best(current, scores)
-        if fuser.run_away(graphs):
+        if not endless and fuser.run_away(graphs):
             return fuser.found(best.candidate if keep_best else current, RUN_AWAY), taken
         # A party that failed in this round keeps its graph of the round before.
         fused = fuser.candidate(fuser.fuse(graphs), share, {**current.own, **graphs})

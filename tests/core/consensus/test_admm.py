@@ -7,7 +7,7 @@ import paper_admm
 import pytest
 
 from flwr_causal.core.consensus import admm
-from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, paper_schedule
+from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, growing_schedule
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.linear.moments import data_scale
 
@@ -184,7 +184,7 @@ def test_whole_rounds_equal_the_paper(sizes):
         max_rounds=25,
         on_round=lambda t, W, Bs, betas, alpha: expected.append((W, Bs, alpha, betas)),
     )
-    problem = admm.ServerProblem(paper_schedule(25), 6)
+    problem = admm.ServerProblem(growing_schedule(25, **paper_admm.CONSTANTS), 6)
     state, memories, locals_ = start(problem, parties)
     for t in range(25):
         state, memories, info = one_round(problem, state, memories, locals_)
@@ -201,7 +201,7 @@ def test_paper_run_takes_197_rounds_and_ends_at_the_papers_solution():
     X, _ = linear_system(4, 60, 2)
     parties = [part - part.mean(axis=0) for part in np.split(X, 3)]
     expected, rounds = paper_admm.notears_admm(parties)
-    problem = admm.ServerProblem(paper_schedule(), 4)
+    problem = admm.ServerProblem(growing_schedule(200, **paper_admm.CONSTANTS), 4)
     state, memories, locals_ = start(problem, parties)
     reason = None
     while reason is None:

@@ -1,9 +1,10 @@
-"""Schedules: the paper's numbers, and properties that the tuned one must keep."""
+"""Schedules: the growing one, and properties that the tuned one must keep."""
 
 import numpy as np
+import paper_admm
 import pytest
 
-from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, paper_schedule
+from flwr_causal.core.consensus.schedules import Schedule, fast_schedule, growing_schedule
 from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.errors import ConfigError
 
@@ -12,22 +13,27 @@ def arguments(**changes):
     return {"num_clients": 10, "num_rows": 256, "num_variables": 20, "scale": 1.0, **changes}
 
 
+def growing(max_rounds=200, **changes):
+    """The schedule of Ng & Zhang, appendix B."""
+    return growing_schedule(max_rounds, **{**paper_admm.CONSTANTS, **changes})
+
+
 def numbers(schedule):
     return np.array(
         [schedule.consensus_penalty, schedule.acyclicity_penalty, schedule.sparsity], dtype=float
     )
 
 
-def test_paper_schedule_runs_197_rounds():
-    schedule = paper_schedule()
+def test_growing_schedule_runs_197_rounds():
+    schedule = growing()
     assert schedule.rounds == 197
     assert set(schedule.sparsity) == {0.01}
     assert schedule.relaxation == 1.0
     assert schedule.patience == 0
 
 
-def test_paper_schedule_grows_and_stops_at_the_cap():
-    schedule = paper_schedule()
+def test_growing_schedule_grows_and_stops_at_the_cap():
+    schedule = growing()
     rho_2, rho_1 = schedule.consensus_penalty, schedule.acyclicity_penalty
     np.testing.assert_allclose(rho_2, 1e-3 * 1.25 ** np.arange(197), rtol=1e-12)
     np.testing.assert_allclose(rho_1[:80], 1e-3 * 1.75 ** np.arange(80), rtol=1e-12)
@@ -36,20 +42,21 @@ def test_paper_schedule_grows_and_stops_at_the_cap():
     assert rho_2[-1] < 1e16 <= 1.25 * rho_2[-1]
 
 
-def test_paper_schedule_is_cut_by_max_rounds():
-    short, whole = paper_schedule(30), paper_schedule()
+def test_growing_schedule_is_cut_by_max_rounds():
+    short, whole = growing(30), growing()
     assert short.rounds == 30
     np.testing.assert_array_equal(numbers(short), numbers(whole)[:, :30])
 
 
-def test_paper_schedule_takes_the_numbers_of_other_papers():
-    schedule = paper_schedule(
+def test_growing_schedule_takes_other_numbers():
+    schedule = growing(
         100,
         consensus_penalty=1.0,
         acyclicity_penalty=1.0,
+        acyclicity_growth=1.6,
         sparsity=0.05,
     )
-    assert schedule.at(2) == pytest.approx((1.25**2, 1.75**2, 0.05, 1.0))
+    assert schedule.at(2) == pytest.approx((1.25**2, 1.6**2, 0.05, 1.0))
 
 
 @pytest.mark.parametrize("rounds", [5, 6, 9, 14, 19, 27, 39, 40, 60, 200, 1000])
@@ -132,9 +139,9 @@ def test_fast_schedule_names_what_is_wrong(change, message):
         ({"sparsity": -0.1}, "negative"),
     ],
 )
-def test_paper_schedule_names_what_is_wrong(change, message):
+def test_growing_schedule_names_what_is_wrong(change, message):
     with pytest.raises(ConfigError, match=message):
-        paper_schedule(**change)
+        growing(**change)
 
 
 @pytest.mark.parametrize(

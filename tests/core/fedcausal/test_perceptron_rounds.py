@@ -3,14 +3,16 @@
 import dataclasses
 
 import numpy as np
+import paper_admm
 import pytest
 import scipy.optimize
 from neural_rows import NONLINEAR_TRUTH, nonlinear_rows
 
 from flwr_causal.core.consensus import perceptrons as admm
 from flwr_causal.core.consensus.admm import multiplier_after
-from flwr_causal.core.consensus.schedules import Schedule
+from flwr_causal.core.consensus.schedules import Schedule, growing_schedule
 from flwr_causal.core.fedcausal import perceptrons as rounds
+from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential, is_acyclic
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.nonlinear.notears_mlp import acyclicity, free_parameters, minimise
@@ -24,7 +26,8 @@ def problem_of(d=4, hidden=(4,), knowledge=None, **options):
 
 
 def mean_of(uploads):
-    return rounds.Upload(*(np.mean(parts, axis=0) for parts in zip(*uploads, strict=True)))
+    sent = [[part for part in upload if part is not None] for upload in uploads]
+    return rounds.Upload(*(np.mean(parts, axis=0) for parts in zip(*sent, strict=True)))
 
 
 def one_round(problem, losses, state, memories):
@@ -59,8 +62,8 @@ def random_upload(problem, seed, scale=1.0):
     theta = scale * rng.standard_normal(network.size)
     theta = np.where(free_parameters(network, problem.masks), theta, 0.0)
     layers = problem.averaging == "layers"
-    shared = network.first(theta) if layers else network.squared_norms(theta)
-    return rounds.Upload(shared, network.squared_norms(theta))
+    norms = network.squared_norms(theta)
+    return rounds.Upload(network.first(theta)) if layers else rounds.Upload(norms, norms)
 
 
 class TestParty:
@@ -186,7 +189,7 @@ class TestServer:
         np.testing.assert_allclose(results[0].strengths, results[1].strengths, rtol=1e-12)
 
     def test_penalty_and_multiplier_follow_algorithm_1(self):
-        problem = problem_of(growth=7.0, progress=0.25)
+        problem = problem_of(penalties=Penalties(growth=7.0))
         mean = random_upload(problem, 2, scale=0.5)
         first, info = rounds.server_step(rounds.init(problem), mean, problem)
         assert 0 < info.h < info.mean_h
@@ -223,6 +226,13 @@ class TestServer:
         for change, reason in (({"iteration": 5}, "5 exchanges"), ({"penalty": 1e16}, "limit")):
             last = dataclasses.replace(state, broadcast=state.broadcast._replace(**change))
             assert reason in rounds.finished(last, info, problem)
+
+    def test_the_outer_loop_ends_after_the_inner_one(self):
+        """Line 15 of Algorithm 1 follows line 13."""
+        problem = problem_of(max_exchanges=5, patience=0)
+        state, info = rounds.server_step(rounds.init(problem), random_upload(problem, 0), problem)
+        assert info.inner_done == 1
+        assert rounds.finished(state, info._replace(h=0.0, inner_done=0), problem) is None
 
     def test_what_does_not_fit_is_refused(self):
         problem = problem_of()
@@ -286,9 +296,13 @@ class TestFedCausal:
             assert (norms[~problem.masks.allowed] == 0).all()
 
 
+def paper_schedule(max_rounds):
+    return growing_schedule(max_rounds, **paper_admm.OF_PERCEPTRONS)
+
+
 def admm_problem(d=4, hidden=(4,), knowledge=None, **options):
     masks = (knowledge or Knowledge()).masks([f"x{k}" for k in range(d)])
-    options.setdefault("schedule", admm.paper_schedule(10))
+    options.setdefault("schedule", paper_schedule(10))
     return admm.ServerProblem(Network(d, hidden), masks, **options)
 
 
@@ -392,7 +406,7 @@ class TestConsensus:
         assert is_acyclic(norms)
 
     def test_finished(self):
-        problem = admm_problem(schedule=dataclasses.replace(admm.paper_schedule(9), patience=4))
+        problem = admm_problem(schedule=dataclasses.replace(paper_schedule(9), patience=4))
         state = dataclasses.replace(admm.init(problem), round=6, stable_rounds=4)
         info = admm.Info(0.0, 1e-3, 0, 3, 5)
         assert "converged after 6 of 9" in admm.finished(state, info, problem)
@@ -401,13 +415,13 @@ class TestConsensus:
         assert "9 rounds" in admm.finished(dataclasses.replace(state, round=9), info, problem)
 
     def test_schedules(self):
-        paper = admm.paper_schedule()
+        paper = paper_schedule(200)
         assert paper.rounds == 176
         assert tuple(paper.at(0)) == (0.1, 0.1, 0.001, 1.0)
         assert admm.fast_schedule(30, 4, 100, 5).rounds == 30
 
     def test_what_does_not_fit_is_refused(self):
-        problem = admm_problem(schedule=admm.paper_schedule(1))
+        problem = admm_problem(schedule=paper_schedule(1))
         state = admm.init(problem)
         with pytest.raises(ValueError, match="shape"):
             admm.server_step(state, np.zeros(3), problem, 2)

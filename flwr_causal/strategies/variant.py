@@ -1,0 +1,100 @@
+"""The option ``variant="paper"``: the algorithm of a method's paper with the paper's constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from flwr_causal.errors import ConfigError
+from flwr_causal.strategies.options import Mode, public_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OURS = Mode("variant='default'", lambda method: method.variant == "default")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfPaper:
+    """What a paper says of a method's settings.
+
+    Parameters
+    ----------
+    constants : mapping of str to number
+        The constants of the paper that are no options of the method.
+    fixed : mapping of str to object
+        Options, by field, with the value that the paper's algorithm has.
+    choices : mapping of str to tuple
+        Options, by field, of which the paper has several values. Left out, an option is the first.
+    defaults : mapping of str to object
+        Options, by field, that the paper leaves to its user, and what they are where left out.
+    """
+
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: In all of the papers: every party takes part in every exchange, arrays are averaged, and there
+#: is neither background knowledge nor an intervention.
+USUAL = {"fraction_train": 1.0, "knowledge": None}
+
+
+@dataclass(kw_only=True, eq=False)
+class PaperVariant:
+    """The option by which a method runs as in its paper.
+
+    Parameters
+    ----------
+    variant : {"default", "paper"}, default "default"
+        "paper" is the algorithm of the paper with its constants. It settles the options that the
+        paper fixes; another value of these beside it is an error.
+    """
+
+    variant: Literal["default", "paper"] = "default"
+
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of the paper; a method declares them."""
+        raise NotImplementedError
+
+    @property
+    def papers(self) -> bool:
+        """Whether the algorithm is the paper's."""
+        return self.variant == "paper"
+
+
+def settle_variant(method: PaperVariant) -> None:
+    """Give the options the values of the paper, with ``variant="paper"``.
+
+    It is called before the options' values are checked. An option that is at its default is taken
+    as left out.
+
+    Parameters
+    ----------
+    method : PaperVariant
+        A strategy.
+
+    Raises
+    ------
+    ConfigError
+        If an option that the paper fixes has another value, with the option's name.
+    """
+    if not method.papers:
+        return
+    declared = method.of_paper
+    left_out = {option.name: option.default for option in fields(method)}
+    allowed = {name: (value,) for name, value in declared.fixed.items()} | {**declared.choices}
+    values = {name: known[0] for name, known in allowed.items()} | {**declared.defaults}
+    for name, value in values.items():
+        given = getattr(method, name)
+        if given == left_out[name]:
+            setattr(method, name, value)
+        elif name in allowed and given not in allowed[name]:
+            shown = " or ".join(map(repr, allowed[name]))
+            public = public_names(type(method)).get(name, name)
+            raise ConfigError(
+                f"The option '{public}' is {given!r}, but with variant='paper' it is {shown}, as "
+                f"in the paper: leave '{public}' out, or leave variant out."
+            )

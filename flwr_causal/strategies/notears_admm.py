@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from flwr_causal.core.consensus.schedules import (
 from flwr_causal.core.linear.order_search import (
     ROWS_FOR_ORDERS,
 )
+from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.protocol import consensus
-from flwr_causal.strategies.consensus_runs import AdmmRun, Candidate, ConsensusRun, NeuralRun
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Note, Progress, Result
+from flwr_causal.strategies.admm_fit import AdmmFit, Candidate
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
@@ -28,17 +31,19 @@ from flwr_causal.strategies.privacy import PrivateStrategy
 from flwr_causal.strategies.variant import OURS, USUAL, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.protocol.replies import Replies
-    from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.algorithm import Training
 
 
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
@@ -85,7 +90,7 @@ OF_PAPER = {"linear": _of_ng_zhang(1e-3, 0.01), "mlp": _of_ng_zhang(0.1, 0.001)}
 
 
 @dataclass(kw_only=True, eq=False)
-class LinearADMM(PaperVariant, InterventionStrategy[ConsensusRun]):
+class LinearADMM(Algorithm, PaperVariant, InterventionStrategy[Progress]):
     """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
 
     Parameters
@@ -169,8 +174,18 @@ class LinearADMM(PaperVariant, InterventionStrategy[ConsensusRun]):
         """How the parties prepare their rows."""
         return {**super().client_options, "held-out": self._choice == "held-out", "seed": self.seed}
 
-    def init(self, agreement: Agreement) -> ConsensusRun:
-        """Start from W = 0."""
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Solve for W by rounds of ADMM; refit and search on moments of one more exchange.
+
+        Yields
+        ------
+        Ask
+            For the parties' arrays of each round, then for moments of the graph's families.
+
+        Returns
+        -------
+        Result
+        """
         masks, d = self.stacked_masks(agreement), len(agreement.names)
         problem = admm.ServerProblem(
             schedule=self._schedule(agreement),
@@ -181,62 +196,60 @@ class LinearADMM(PaperVariant, InterventionStrategy[ConsensusRun]):
             threshold=self.thresholds(agreement, self.usual_threshold),
             intercepts=bool(agreement.targets),
         )
-        return AdmmRun(
+        state, stopped = admm.init(problem), None  # from W = 0
+        fit = AdmmFit(
             agreement,
             self.columns(agreement),
             masks,
             self.candidates,
             self._choice,
-            self._refits,
             problem,
-            admm.init(problem),
+            state.weights,
             spread=np.sqrt(agreement.variance) / self.scale(agreement),
             searches=self._searches(agreement.n, len(masks.allowed)),
             cut=self.thresholds(agreement, self.searched_threshold),
         )
+        while stopped is None:
+            settings = problem.schedule.at(state.round)
+            values = {
+                "weights": state.weights,
+                "penalty": settings.consensus_penalty,
+                "relaxation": settings.relaxation,
+            }
+            replies = yield Ask(consensus.ROUND, values, so_far=partial(self._result, fit))
+            # Equation (5), on the mean of what the parties have solved by equation (10).
+            parties = agreement.num_parties
+            state, info = admm.server_step(state, replies["weights"], problem, parties)
+            stopped = admm.finished(state, info, problem)
+            fit = replace(fit, solved=state.weights)
+            yield Note(info._asdict())
+        if self._refits:
+            replies = yield Ask(
+                consensus.REFIT, {"moments": fit.needed}, so_far=partial(self._result, fit)
+            )
+            fit = fit.refitted(replies)
+            if fit.searches:
+                fit, found = fit.searched()
+                yield Note(found)
+        return self._result(fit, stopped)
 
-    def finished(self, state: ConsensusRun) -> str | None:
-        """Return why the run is over, None to go on; the refit may follow the last round."""
-        return state.finished
-
-    def request(self, state: ConsensusRun) -> Request:
-        """Return the request of the next exchange."""
-        return state.request
-
-    def close(self, state: ConsensusRun, replies: Replies) -> tuple[ConsensusRun, dict[str, Any]]:
-        """Perform the server's step, or keep the replies of the last exchange."""
-        return state.close(replies)
-
-    def graph(self, state: ConsensusRun) -> CausalGraph:
-        """Return the thresholded graph, a DAG."""
-        return self._plausible(state)[0]
-
-    def _plausible(self, state: ConsensusRun) -> tuple[CausalGraph, list[str]]:
-        if self.papers:
-            return state.graph, []
-        masks, units = self.stacked_masks(state.agreement), self.units(state.agreement)
-        return self.plausible(state.graph, units, masks)
-
-    def scores(self, state: ConsensusRun) -> FloatArray:
-        """Return the strengths of the edges before the threshold."""
-        return state.strengths
-
-    def model(self, state: ConsensusRun) -> Any:
-        """Return the fitted linear system in the units of the data, None before the refit."""
-        if state.total is None:
-            return None
-        return self.fitted_system(state.agreement, state.total, self.graph(state).adjacency)
-
-    def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn of edges of no strength, and where units may have decided directions."""
-        graph, left_out = self._plausible(state)
-        found = [*super().warnings(state), *left_out]
+    def _result(self, fit: AdmmFit, reason: str = "") -> Result:
+        """Return the graph of a fit, the system of its moments, and what to know of it."""
+        agreement, graph = fit.agreement, fit.graph
+        warnings: list[str] = []
+        if not self.papers:
+            graph, warnings = self.plausible(graph, self.units(agreement), fit.masks)
+        system = None if fit.total is None else self.system(agreement, fit.total, graph)
         # Interventions direct edges too.
-        if self.nonlinear or state.agreement.targets:
-            return found
-        masks, model = self.stacked_masks(state.agreement), self.model(state)
-        search = state.solution
-        return found + self.doubtful_directions(state.agreement, graph, masks, model, search)
+        if not agreement.targets:
+            warnings += self.doubtful_directions(agreement, graph, fit.masks, system, fit.solution)
+        return Result(graph, fit.strengths, system, tuple(warnings), reason=reason)
+
+    def system(
+        self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph
+    ) -> LinearModel | LaggedModel:
+        """Return the fitted system of a graph in the units of the data."""
+        return self.fitted_system(agreement, moments, graph.adjacency)
 
     @property
     def nonlinear(self) -> bool:
@@ -343,7 +356,7 @@ class LinearADMM(PaperVariant, InterventionStrategy[ConsensusRun]):
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
+class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[Progress]):
     """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
 
     The parties solve one NOTEARS problem over all rows without sending rows. In a round every party
@@ -423,18 +436,6 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
         }
 
-    def model(self, state: ConsensusRun) -> Any:
-        """Return the fitted linear system; with epsilon without what errors are computed from."""
-        model = super().model(state)
-        return replace(model, sample_moments=None) if self.private and model is not None else model
-
-    def privacy(self, state: ConsensusRun) -> dict[str, Any]:
-        """Return the guarantee: each party makes a release with all of the noise."""
-        if not self.private:
-            return {}
-        rows = state.agreement.n
-        return self.guarantee(state.agreement.names, sharing=1, effective_rows=rows)
-
     @property
     def client_options(self) -> dict[str, Scalar]:
         """How the parties prepare and fit their rows."""
@@ -456,10 +457,21 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
         last = consensus.REFIT if self.kind == "linear" else consensus.SLOPES
         return (last,) if self._refits else ()
 
-    def init(self, agreement: Agreement) -> ConsensusRun:
-        """Start from W = 0, or from perceptrons with parameters drawn by the seed."""
-        if self.kind == "linear":
-            return super().init(agreement)
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Solve for W by rounds of ADMM, or for the parameters of perceptrons."""
+        if self.kind == "mlp":
+            return (yield from self._perceptrons(agreement))
+        result = yield from super().train(agreement, replicate)
+        if not self.private:
+            return result
+        # Standard errors and tests by rows know nothing of the noise.
+        model = result.model and replace(result.model, sample_moments=None)
+        # Each party makes a release with all of the noise.
+        privacy = self.guarantee(agreement.names, sharing=1, effective_rows=agreement.n)
+        return replace(result, model=model, privacy=privacy)
+
+    def _perceptrons(self, agreement: Agreement) -> Training:
+        """Solve for the parameters of perceptrons (section 5.2); then measure the edges."""
         masks = self.masks(agreement)
         problem = perceptrons.ServerProblem(
             network=Network(len(agreement.names), (self.hidden,)),
@@ -468,8 +480,32 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[ConsensusRun]):
             decay=0.0 if self.papers else perceptrons.NEURAL_DECAY,
             threshold=self.usual_threshold if self.threshold is None else self.threshold,
         )
-        inner = perceptrons.init(problem, self.seed)
-        return NeuralRun(agreement, problem, inner, measures=self._refits)
+
+        def result(strengths: FloatArray, reason: str = "") -> Result:
+            graph = strength_graph(agreement.names, strengths, problem.threshold, masks)
+            warnings: list[str] = []
+            if not self.papers:
+                graph, warnings = self.plausible(graph, self.units(agreement), masks)
+            return Result(graph, strengths, warnings=tuple(warnings), reason=reason)
+
+        def norms() -> FloatArray:
+            return np.sqrt(problem.network.squared_norms(state.theta))
+
+        # From parameters that are drawn by the seed.
+        state, stopped = perceptrons.init(problem, self.seed), None
+        while stopped is None:
+            penalty = problem.schedule.at(state.round).consensus_penalty
+            values = {"parameters": state.theta, "penalty": penalty}
+            replies = yield Ask(consensus.PERCEPTRONS, values, so_far=lambda: result(norms()))
+            parties = agreement.num_parties
+            state, info = perceptrons.server_step(state, replies["parameters"], problem, parties)
+            stopped = perceptrons.finished(state, info, problem)
+            yield Note(info._asdict())
+        if not self._refits:
+            return result(norms(), stopped)
+        # Root mean squares of the slopes.
+        replies = yield Ask(consensus.SLOPES, {"parameters": state.theta})
+        return result(np.sqrt(replies["slopes"]), stopped)
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule of the model for that many rounds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
@@ -21,16 +21,19 @@ from flwr_causal.strategies.series import (
 from flwr_causal.strategies.variant import OfPaper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.strategies.consensus_runs import Candidate, ConsensusRun
+    from flwr_causal.runtime.algorithm import Result
+    from flwr_causal.strategies.admm_fit import AdmmFit, Candidate
 
 
 DEFAULT_ROUNDS = 25
@@ -183,15 +186,15 @@ perturbed_from, perturbed_to
         factor = self.lagged_factor(automatic=automatic)
         return by_block(1.0, factor, num_variables, self.order)
 
-    def model(self, state: ConsensusRun) -> LaggedModel | None:
-        """Return the fitted lagged system in the units of the data, None before the refit."""
-        if state.total is None:
-            return None
-        graph = self.graph(state)
-        assert graph.lagged is not None
-        return system_of_series(state.agreement, self.scale(state.agreement), state.total, graph)
+    def system(
+        self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph
+    ) -> LaggedModel:
+        """Return the fitted lagged system of a graph in the units of the data."""
+        return system_of_series(agreement, self.scale(agreement), moments, graph)
 
-    def warnings(self, state: ConsensusRun) -> list[str]:
-        """Warn where the fitted system is not stationary too."""
-        own = stationarity_warning(self.graph(state), state.agreement.n)
-        return [*super().warnings(state), *own]
+    def _result(self, fit: AdmmFit, reason: str = "") -> Result:
+        """Return the graph of a fit; warn where the system is not stationary too."""
+        result = super()._result(fit, reason)
+        assert result.graph is not None
+        own = stationarity_warning(result.graph, fit.agreement.n)
+        return replace(result, warnings=(*result.warnings, *own))

@@ -1,13 +1,12 @@
-"""The states of runs by consensus ADMM: of a linear system, and of perceptrons."""
+"""What a solution of consensus ADMM on a linear system becomes: a choice, a search, a graph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.folds import num_held_out
@@ -22,15 +21,13 @@ from flwr_causal.core.linear.order_search import (
 )
 from flwr_causal.core.linear.selection import held_out_error
 from flwr_causal.core.linear.solution import edges_above, refit_support
-from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.series.design import lagged_graph, to_square
 from flwr_causal.core.ties import as_ranked, equal_to_largest, first_smallest
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.protocol import consensus
-from flwr_causal.runtime.method import Request
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.consensus import admm
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
@@ -59,8 +56,8 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AdmmRun:
-    """The state of a NOTEARS-ADMM run on linear systems, also over a lagged design.
+class AdmmFit:
+    """A solution of ADMM, also over a lagged design, and the moments that refine it.
 
     Parameters
     ----------
@@ -76,20 +73,16 @@ class AdmmRun:
     choice : {"held-out", "bic"} or None
         How one of the candidates is chosen; None if there is only one. With "held-out" every
         candidate is fitted twice: to the rows that are not held out, and to all rows.
-    refits : bool
-        Whether one more exchange follows the last round.
     problem : ServerProblem
         Schedule, threshold and masks of the ADMM.
-    inner : State
-        State of the ADMM.
+    solved : ndarray of shape (L, m, d) or (L, m + 1, d)
+        W of each candidate, with a row of intercepts under known interventions.
     spread : ndarray of shape (d,)
         Standard deviations of the variables, in the units in which they are fitted.
     searches : bool
         Whether a search over orders follows the refit.
     cut : float or ndarray of shape (m, 1)
         Threshold on the absolute weights of the graph that the search finds.
-    stopped : str or None
-        Why the rounds are over; None while they are not.
     moments : ndarray of shape (folds, m, m) or None
         Second moments within families (each variable and its parents, with ``searches`` each column
         and its possible neighbours) from the last exchange. Under known interventions those of the
@@ -105,55 +98,31 @@ class AdmmRun:
     masks: EdgeMasks
     candidates: tuple[Candidate, ...]
     choice: Literal["held-out", "bic"] | None
-    refits: bool
     problem: admm.ServerProblem
-    inner: admm.State
+    solved: FloatArray
     spread: FloatArray
     searches: bool
     cut: float | FloatArray
-    stopped: str | None = None
     moments: FloatArray | None = None
     moments_of: tuple[str, ...] = ()
     solution: OrderSolution | None = None
 
     @property
-    def finished(self) -> str | None:
-        """Why the run is over, None to go on; the refit follows the last round."""
-        return None if self.refits and self.moments is None else self.stopped
+    def needed(self) -> FloatArray:
+        """1 for the moments that the refit needs, one array for each fold or set of targets."""
+        folds, needed = 2 if self.choice == "held-out" else 1, self._families()
+        if self.agreement.targets:
+            folds = len(self.agreement.targets)
+            needed = np.pad(needed, ((1, 0), (1, 0)), constant_values=1.0)
+        return np.stack([needed] * folds)
 
-    @property
-    def request(self) -> Request:
-        """W and the penalties of the next round, or the moments that the refit needs."""
-        if self.stopped is not None:
-            folds, needed = 2 if self.choice == "held-out" else 1, self._families()
-            if self.agreement.targets:
-                folds = len(self.agreement.targets)
-                needed = np.pad(needed, ((1, 0), (1, 0)), constant_values=1.0)
-            return Request(consensus.REFIT, {"moments": np.stack([needed] * folds)})
-        settings = self.problem.schedule.at(self.inner.round)
-        return Request(
-            consensus.ROUND,
-            {
-                "weights": self.inner.weights,
-                "penalty": settings.consensus_penalty,
-                "relaxation": settings.relaxation,
-            },
+    def refitted(self, replies: Replies) -> AdmmFit:
+        """Return the fit with the moments of the last exchange."""
+        # Parties may be missing from a secure sum.
+        agreement = self.agreement.with_rows(replies.rows)
+        return replace(
+            self, agreement=agreement, moments=replies["moments"], moments_of=replies.parties
         )
-
-    def close(self, replies: Replies) -> tuple[AdmmRun, dict[str, Any]]:
-        """Solve for the next W, or keep the moments of the refit."""
-        if self.stopped is not None:
-            # Parties may be missing from a secure sum.
-            agreement = self.agreement.with_rows(replies.rows)
-            moments = replies["moments"]
-            refitted = replace(
-                self, agreement=agreement, moments=moments, moments_of=replies.parties
-            )
-            return refitted._searched() if self.searches else (refitted, {})
-        num_clients = self.agreement.num_parties
-        inner, info = admm.server_step(self.inner, replies["weights"], self.problem, num_clients)
-        stopped = admm.finished(inner, info, self.problem)
-        return replace(self, inner=inner, stopped=stopped), info._asdict()
 
     @property
     def graph(self) -> CausalGraph:
@@ -206,7 +175,7 @@ class AdmmRun:
     @property
     def _weights(self) -> FloatArray:
         """W of each candidate without the row of intercepts, ``(L, m, d)``."""
-        return self.inner.weights[:, : len(self.columns)]
+        return self.solved[:, : len(self.columns)]
 
     @property
     def _rows(self) -> IntArray:
@@ -233,7 +202,7 @@ class AdmmRun:
         either = to_square(effect > POSSIBLE) | self.masks.required | self._adjacencies()[0]
         return np.asarray(either | either.T)
 
-    def _searched(self) -> tuple[AdmmRun, dict[str, Any]]:
+    def searched(self) -> tuple[AdmmFit, dict[str, Any]]:
         """Search over orders, from the graph of the ADMM too, on the moments that are known.
 
         The pairs that may be adjacent are the possible ones, or all whose moments are known; the
@@ -301,83 +270,3 @@ class AdmmRun:
             Moments(count, zeros, second * n / count, self.columns)
             for count, second in zip((n - held_out, held_out), moments, strict=True)
         ]
-
-
-@dataclass(frozen=True, eq=False)
-class NeuralRun:
-    """The state of a NOTEARS-ADMM run with perceptrons.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    problem : ServerProblem
-        Shapes, schedule, threshold and masks of the ADMM.
-    inner : State
-        State of the ADMM.
-    measures : bool
-        Whether the strengths of the edges are computed in one more exchange; otherwise they are the
-        norms of the first layers' blocks.
-    stopped : str or None
-        Why the rounds are over; None while they are not.
-    slopes : ndarray of shape (d, d) or None
-        Mean square of df_j/dx_i over all rows, from the last exchange.
-    """
-
-    agreement: Agreement
-    problem: perceptrons.ServerProblem
-    inner: perceptrons.State
-    measures: bool
-    stopped: str | None = None
-    slopes: FloatArray | None = None
-
-    @property
-    def finished(self) -> str | None:
-        """Why the run is over, None to go on; the strengths follow the last round."""
-        return None if self.measures and self.slopes is None else self.stopped
-
-    @property
-    def request(self) -> Request:
-        """The parameters and the penalty of the next round, or the request for the strengths."""
-        parameters = {"parameters": self.inner.theta}
-        if self.stopped is not None:
-            return Request(consensus.SLOPES, parameters)
-        penalty = self.problem.schedule.at(self.inner.round).consensus_penalty
-        return Request(consensus.PERCEPTRONS, {**parameters, "penalty": penalty})
-
-    def close(self, replies: Replies) -> tuple[NeuralRun, dict[str, Any]]:
-        """Solve for the next parameters, or keep the strengths."""
-        if self.stopped is not None:
-            return replace(self, slopes=replies["slopes"]), {}
-        num_clients = self.agreement.num_parties
-        inner, info = perceptrons.server_step(
-            self.inner, replies["parameters"], self.problem, num_clients
-        )
-        stopped = perceptrons.finished(inner, info, self.problem)
-        return replace(self, inner=inner, stopped=stopped), info._asdict()
-
-    @property
-    def total(self) -> None:
-        """None: perceptrons are not refitted from moments."""
-
-    @property
-    def solution(self) -> None:
-        """None: perceptrons are not linear."""
-
-    @property
-    def strengths(self) -> FloatArray:
-        """Root mean squares of the slopes; before the last exchange the norms, shape (d, d)."""
-        if self.slopes is not None:
-            return np.sqrt(self.slopes)
-        return np.sqrt(self.problem.network.squared_norms(self.inner.theta))
-
-    @property
-    def graph(self) -> CausalGraph:
-        """The edges whose strength exceeds the threshold, a DAG."""
-        problem = self.problem
-        return strength_graph(
-            self.agreement.names, self.strengths, problem.threshold, problem.masks
-        )
-
-
-ConsensusRun: TypeAlias = AdmmRun | NeuralRun

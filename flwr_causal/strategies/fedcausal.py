@@ -5,7 +5,8 @@ The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -20,15 +21,9 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
-from flwr_causal.runtime.method import Request
-from flwr_causal.strategies.fedcausal_stages import (
-    EvidenceStage,
-    Found,
-    GroupStage,
-    LinearStage,
-    NeuralStage,
-    Stage,
-)
+from flwr_causal.runtime.algorithm import Algorithm, Ask, Progress, Result
+from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
+from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
@@ -40,14 +35,15 @@ from flwr_causal.strategies.plausibility import (
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
-    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.protocol.records import Scalar
-    from flwr_causal.protocol.replies import Replies
+    from flwr_causal.runtime.algorithm import Step, Training
+    from flwr_causal.strategies.fedcausal_evidence import Searched
+    from flwr_causal.strategies.fedcausal_paper import Fitted, Standing
 
 
 #: lambda_1 by model, which the paper does not give: for the group lasso in units of the party's
@@ -108,37 +104,9 @@ OF_PAPER = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class FedCausalRun:
-    """The state of a FedCausal run.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    masks : EdgeMasks
-        Background knowledge.
-    stage : Stage
-        The present stage or, after the common graph was found, the last one.
-    reason : str or None
-        Why the common graph is final; None while it is not.
-    before : Found or None
-        The model's result, once the search has begun.
-    own : mapping of str to OwnGraph, or None
-        Each party's own graph, by the party's name; None before the exchange for local graphs.
-    """
-
-    agreement: Agreement
-    masks: EdgeMasks
-    stage: Stage
-    reason: str | None = None
-    before: Found | None = None
-    own: Mapping[str, OwnGraph] | None = None
-
-
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalRun]):
+class FedCausal(Algorithm, PaperVariant, PerceptronOptions, InterventionStrategy[Progress]):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
@@ -318,8 +286,53 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalR
             return BEFORE_SEARCH[self.kind] + SEARCH_ROUNDS
         return PAPER_ROUNDS if self.papers else ROUNDS[self.kind]
 
-    def _first_stage(self, agreement: Agreement, masks: EdgeMasks) -> Stage:
-        """Return the model's stage.
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Fit the model; search on the parties' evidence from its graph, if this is asked for.
+
+        Yields
+        ------
+        Ask
+            For the iterations of the model, the steps of the search, the parties' own graphs.
+
+        Returns
+        -------
+        Result
+        """
+        masks = self.masks(agreement)
+        result = partial(self._result, agreement, masks)
+        model = yield from self._model(agreement, masks, result)
+        found, reason, searched = model.found, model.reason, None
+        if self.refine == "evidence":
+            searched, reason = yield from search_on_evidence(
+                self._search(masks, model),
+                model.found,
+                np.asarray(masks.required, dtype=bool),
+                num_rows=agreement.n,
+                share=self._share(agreement),
+                standing=lambda searched: result(searched.found, searched),
+            )
+            found = searched.found
+        own = None
+        if self.local_graphs:
+            values = {
+                "graph": found.graph.astype(np.uint8),
+                "start": model.found.graph.astype(np.uint8),
+                "candidates": self.candidates,
+                "share": self._share(agreement),
+            }
+            replies = yield Ask(LOCAL, values, so_far=lambda: result(found, searched))
+            own = {
+                party: OwnGraph(
+                    arrays["own-graph"].astype(bool), arrays["support"], arrays["own-shares"]
+                )
+                for party, arrays in replies.by_party.items()
+            }
+        return result(found, searched, own, reason)
+
+    def _model(
+        self, agreement: Agreement, masks: EdgeMasks, standing: Standing
+    ) -> Generator[Step, Any, Fitted]:
+        """Fit the model.
 
         If the search follows, the share of the model in the exchanges is that of the defaults.
         """
@@ -329,15 +342,15 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalR
             rounds = max(2, self.limit * before // (before + SEARCH_ROUNDS))
         if self.kind == "group":
             schedule = group.group_schedule(rounds, sparsity=self.lambda_1)
-            problem = group.ServerProblem(schedule, masks, self.threshold)
-            return GroupStage(problem, group.init(d))
+            lasso = group.ServerProblem(schedule, masks, self.threshold)
+            return (yield from group_lasso(lasso, d, standing))
         if self.kind == "linear":
             ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.acyclic_server}
             settings = linear.Settings(**ends)
             if self.papers:
                 settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
-            paper = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
-            return LinearStage(paper, linear.init(paper), masks, self.threshold)
+            problem = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
+            return (yield from linear_effects(problem, masks, self.threshold, standing))
         neural = perceptrons.Problem(
             network=Network(d, (self.hidden,)),
             masks=masks,
@@ -349,80 +362,79 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalR
             acyclic=self.acyclic_server,
             seed=self.seed,
         )
-        return NeuralStage(neural, perceptrons.init(neural))
+        return (yield from perceptron_effects(neural, standing))
 
-    def _search_stage(self, agreement: Agreement, masks: EdgeMasks, model: Stage) -> EvidenceStage:
-        """Return the stage of the searches from a model's graph and from the required edges."""
-        found, rounds = model.found, max(1, self.limit - model.exchanges)
+    def _search(self, masks: EdgeMasks, model: Fitted) -> evidence_search.SearchProblem:
+        """Return the limits of the searches that follow a model."""
         # The model's directions are taken where the evidence leaves them open. With standardised
         # columns they mean nothing.
         sure = 0.0 if self.standardize else evidence_search.UNDECIDED
-        problem = evidence_search.SearchProblem(
-            masks, self.candidates, rounds, np.where(found.graph.T, sure, 0.0)
-        )
-        starts = (found.graph, np.asarray(masks.required, dtype=bool))
-        searches = tuple(evidence_search.init(start, found.scores, problem) for start in starts)
-        share = self._share(agreement)
-        return EvidenceStage(problem, searches, found.graph, agreement.n, share)
+        prior = np.where(model.found.graph.T, sure, 0.0)
+        rounds = max(1, self.limit - model.taken)
+        return evidence_search.SearchProblem(masks, self.candidates, rounds, prior)
 
     def _share(self, agreement: Agreement) -> float:
         """Return the share of the rows whose evidence is computed."""
         return min(1.0, self.evidence_rows / agreement.n)
 
-    def init(self, agreement: Agreement) -> FedCausalRun:
-        """Start with the model's stage."""
-        masks = self.masks(agreement)
-        return FedCausalRun(agreement, masks, self._first_stage(agreement, masks))
+    def _result(
+        self,
+        agreement: Agreement,
+        masks: EdgeMasks,
+        found: Strengths,
+        searched: Searched | None = None,
+        own: Mapping[str, OwnGraph] | None = None,
+        reason: str = "",
+    ) -> Result:
+        """Return the graph, the parties' own graphs, and where units may have decided directions.
 
-    def request(self, state: FedCausalRun) -> Request:
-        """Return the stage's request or, after the last stage, that for local graphs."""
-        if state.reason is None:
-            return state.stage.request()
-        graph = state.stage.found.graph
-        start = graph if state.before is None else state.before.graph
-        values = {
-            "graph": graph.astype(np.uint8),
-            "start": start.astype(np.uint8),
-            "candidates": self.candidates,
-            "share": self._share(state.agreement),
-        }
-        return Request(LOCAL, values)
-
-    def close(self, state: FedCausalRun, replies: Replies) -> tuple[FedCausalRun, dict[str, Any]]:
-        """Perform the stage's step, or keep the parties' own graphs.
-
-        The search begins when the model's stage is over.
+        Parameters
+        ----------
+        agreement : Agreement
+        masks : EdgeMasks
+            Background knowledge.
+        found : Strengths
+        searched : Searched, optional
+            The search that has found it; None: the model has.
+        own : mapping of str to OwnGraph, optional
+            By party.
+        reason : str
+            Why the training is over.
         """
-        if state.reason is not None:
-            own = {
-                party: OwnGraph(
-                    arrays["own-graph"].astype(bool), arrays["support"], arrays["own-shares"]
-                )
-                for party, arrays in replies.by_party.items()
+        graph, warnings = _causal_graph(agreement, masks, found), list[str]()
+        if not self.papers:
+            in_units = searched is None and self.kind != "group"
+            units = self.units(agreement) if in_units else 1.0
+            graph, warnings = self.plausible(graph, units, masks)
+        if searched is not None:
+            warnings += self._undecided(agreement, masks, searched, graph)
+        elif agreement.targets:
+            pass  # interventions direct edges too
+        elif self.kind == "linear":
+            warnings += self.doubtful_directions(agreement, graph, masks, None)
+        else:
+            variance = agreement.variance
+            warnings += direction_warning(
+                graph,
+                masks,
+                unexplained(graph.weights, variance) if self.kind == "group" else None,
+                standardized=self.standardize,
+                unequal=UNEQUAL_ADDITIVE,
+            )
+        heterogeneity = None
+        if own is not None:
+            graphs = {
+                name: _causal_graph(agreement, masks, Strengths.of_shares(one.graph, one.shares))
+                for name, one in own.items()
             }
-            return replace(state, own=own), {}
-        step = state.stage.close(replies)
-        state = replace(state, stage=step.stage, reason=step.reason)
-        if step.reason is None or self.refine == "none" or state.before is not None:
-            return state, step.info
-        search = self._search_stage(state.agreement, state.masks, step.stage)
-        return replace(state, stage=search, reason=None, before=step.stage.found), step.info
-
-    def finished(self, state: FedCausalRun) -> str | None:
-        """Return why the run is over, None to go on; local graphs follow the common graph."""
-        due = self.local_graphs and state.own is None
-        return None if due else state.reason
-
-    def graph(self, state: FedCausalRun) -> CausalGraph:
-        """Return the graph of the present state, a DAG."""
-        return self._plausible(state)[0]
-
-    def _plausible(self, state: FedCausalRun) -> tuple[CausalGraph, list[str]]:
-        if self.papers:
-            return _causal_graph(state, state.stage.found), []
-        in_units = isinstance(state.stage, LinearStage | NeuralStage)
-        units = self.units(state.agreement) if in_units else 1.0
-        return self.plausible(_causal_graph(state, state.stage.found), units, state.masks)
+            heterogeneity = Heterogeneity(graphs, edge_table(found.graph, own, agreement.names))
+        return Result(
+            graph,
+            found.scores,
+            warnings=tuple(warnings),
+            heterogeneity=heterogeneity,
+            reason=reason,
+        )
 
     @property
     def expected(self) -> Expected:
@@ -430,47 +442,14 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalR
         no_units = self.standardize or (self.refine == "evidence" and self.noise == "own")
         return Expected(raw_units=not no_units, columns=1, own_fits=True)
 
-    def heterogeneity(self, state: FedCausalRun) -> Heterogeneity | None:
-        """Return the local graphs and their differences from the common one, None without them."""
-        if state.own is None:
-            return None
-        found = {name: Found.of_shares(own.graph, own.shares) for name, own in state.own.items()}
-        graphs = {name: _causal_graph(state, one) for name, one in found.items()}
-        common = state.stage.found.graph
-        return Heterogeneity(graphs, edge_table(common, state.own, state.agreement.names))
-
-    def scores(self, state: FedCausalRun) -> FloatArray:
-        """Return the strengths of all edges before the threshold, shape (d, d)."""
-        return state.stage.found.scores
-
-    def warnings(self, state: FedCausalRun) -> list[str]:
-        """Warn of edges of no strength, and where units may have decided directions."""
-        graph, left_out = self._plausible(state)
-        found = [*super().warnings(state), *left_out]
-        if isinstance(state.stage, EvidenceStage):
-            return found + self._undecided(state, state.stage, graph)
-        # Interventions direct edges too.
-        if state.agreement.targets:
-            return found
-        if self.kind == "linear":
-            return found + self.doubtful_directions(state.agreement, graph, state.masks, None)
-        return found + direction_warning(
-            graph,
-            state.masks,
-            _unexplained(state.stage, graph, state.agreement),
-            standardized=self.standardize,
-            unequal=UNEQUAL_ADDITIVE,
-        )
-
     def _undecided(
-        self, state: FedCausalRun, stage: EvidenceStage, graph: CausalGraph
+        self, agreement: Agreement, masks: EdgeMasks, searched: Searched, graph: CausalGraph
     ) -> list[str]:
         """Warn of directions that the evidence leaves open, so that the start decides them.
 
         With ``noise="equal"`` the evidence itself depends on the columns' units.
         """
-        agreement = state.agreement
-        best = evidence_search.more_probable(stage.searches, stage.problem)
+        best = searched.best
         noise = fitted_noise(best.evidence / agreement.n, self.noise)
         undecided = None
         if self.noise == "own":
@@ -478,7 +457,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalR
             undecided = evidence_search.undecided(best)
         return direction_warning(
             graph,
-            state.masks,
+            masks,
             noise,
             standardized=self.standardize,
             unequal=UNEQUAL_IMPLIED,
@@ -486,18 +465,8 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy[FedCausalR
         )
 
 
-def _unexplained(stage: Stage, graph: CausalGraph, agreement: Agreement) -> FloatArray | None:
-    """Return rough noise variances that a group lasso implies; None for perceptrons."""
-    if not isinstance(stage, GroupStage):
-        return None
-    unit = np.quantile(agreement.variance, 0.1)  # as `prior_noise_scale`
-    left = agreement.variance - unit * (graph.weights**2).sum(axis=0)
-    # Effects of causes that depend on each other do not add up.
-    return np.asarray(np.maximum(left, 0.05 * agreement.variance))
-
-
-def _causal_graph(state: FedCausalRun, found: Found) -> CausalGraph:
+def _causal_graph(agreement: Agreement, masks: EdgeMasks, found: Strengths) -> CausalGraph:
     """Return the causal graph over the agreed columns, with the required edges."""
-    required = np.asarray(state.masks.required, dtype=bool)
+    required = np.asarray(masks.required, dtype=bool)
     weights = edge_weights(found.graph, found.weights)
-    return CausalGraph(state.agreement.names, weights, raw_weights=found.raw, required=required)
+    return CausalGraph(agreement.names, weights, raw_weights=found.raw, required=required)

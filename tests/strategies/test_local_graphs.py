@@ -1,13 +1,12 @@
 """FedCausal with ``local_graphs``: one more exchange that tells where parties differ."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 from federations import adjacency_of, disturbed, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from mixed_parties import CHAIN, differing_parties
+from server_states import states_of
 
 from flwr_causal import simulate
 from flwr_causal.clients import FedCausalClient
@@ -86,13 +85,12 @@ def test_an_own_graph_is_that_of_the_method_on_the_party_alone(outcome):
 
 @pytest.mark.parametrize("options", [{}, {"noise": "equal"}, {"standardize": True}], ids=str)
 def test_support_sums_to_what_the_search_found(options):
-    outcome = found(**options)
-    stage = outcome.state.stage
-    best = evidence_search.more_probable(stage.searches, stage.problem)
-    total = sum(own.support for own in outcome.state.own.values())
-    np.testing.assert_allclose(
-        total[best.graph], evidence_search.support(best)[best.graph], atol=1e-6
-    )
+    grid = spy(PARTIES)
+    with states_of(evidence_search) as states:
+        edges = found(grid=grid, **options).graph.adjacency
+    best = next(one for one in reversed(states) if np.array_equal(one.graph, edges))
+    total = sum(records.arrays_of(reply.content)["support"] for reply in grid.replies[-5:])
+    np.testing.assert_allclose(total[edges], evidence_search.support(best)[edges], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +122,15 @@ def test_by_flowers_own_start(outcome):
 
 
 def test_a_saved_state_goes_on_with_the_last_exchange(outcome):
-    before = replace(outcome.state, own=None)
-    grid = spy(PARTIES)
-    again = run(FedCausal(local_graphs=True, min_available_nodes=5), grid, state=before)
+    def failing(partition, config, context):
+        if config["exchange"] == "local graphs":
+            raise RuntimeError("power cut")
+
+    with pytest.raises(FederationError) as caught:
+        found(grid=disturbed(PARTIES, failing))
+    before = caught.value.outcome.state
+    method = FedCausal(local_graphs=True, min_available_nodes=5)
+    again = run(method, spy(PARTIES), state=before)
     assert again.rounds == 1
     pd.testing.assert_frame_equal(again.heterogeneity.edges, outcome.heterogeneity.edges)
 
@@ -187,8 +191,8 @@ def test_options_of_the_search_reach_the_parties():
     assert grid.of_exchange("local graphs")
     for message in grid.of_exchange("local graphs"):
         assert records.config_of(message.content)["candidates"] == 2
-    one, other = (run.state.own["party 0"].support for run in (equal, own))
-    assert not np.allclose(one, other)
+    one, other = (run.heterogeneity.edges["support"].to_numpy() for run in (equal, own))
+    assert len(one) != len(other) or not np.allclose(one, other)
 
 
 # Failures.

@@ -6,7 +6,9 @@ import numpy as np
 import paper_admm
 import pytest
 from federations import make_federation, once, spy
+from server_states import states_of
 
+from flwr_causal.core.consensus import admm as admm_core
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
@@ -51,14 +53,15 @@ def test_the_papers_variant_is_the_papers_iteration(paper):
 
 @pytest.mark.parametrize("rounds", [1, 2, 7])
 def test_single_rounds_of_the_papers_iteration(rounds, paper):
-    outcome = run(NotearsADMM(variant="paper", max_rounds=rounds), spy(TABLES))
+    with states_of(admm_core) as states:
+        run(NotearsADMM(variant="paper", max_rounds=rounds), spy(TABLES))
     seen = []
     paper(
         [table.to_numpy() for table in TABLES],
         max_rounds=rounds,
         on_round=lambda t, W, *rest: seen.append(W),
     )
-    np.testing.assert_allclose(outcome.state.inner.weights[0], seen[-1], atol=1e-6)
+    np.testing.assert_allclose(states[-1].weights[0], seen[-1], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from federations import app_of, spy
 from neural_rows import nonlinear_rows
+from server_states import states_of
 
 from flwr_causal.app.config import read_config
 from flwr_causal.clients import NotearsADMMClient
@@ -49,10 +50,11 @@ def found(tables=None, **options):
 
 def test_the_rounds_are_the_cores_iteration():
     options = {"early_stop": False, "max_rounds": 6, "center": "party", "hidden": 5}
-    outcome = found(quorum=1.0, inner_steps=15, seed=3, **options)
+    with states_of(neural_admm) as states:
+        outcome = found(quorum=1.0, inner_steps=15, seed=3, **options)
     parties = [table.to_numpy() - table.to_numpy().mean(axis=0) for table in TABLES]
     network, masks = Network(4, (5,)), Knowledge().masks(NAMES)
-    schedule = outcome.state.problem.schedule
+    schedule = method_of(**options).full_schedule(outcome.agreement, 5)
     problem = neural_admm.ServerProblem(network, masks, schedule, neural_admm.NEURAL_DECAY)
     losses = [SquaredLoss(rows, network, num_rows=sum(SIZES)) for rows in parties]
     state, own = neural_admm.init(problem, 3), [None] * len(losses)
@@ -66,7 +68,7 @@ def test_the_rounds_are_the_cores_iteration():
         ]
         mean = np.mean([one.sent for one in own], axis=0)
         state, _ = neural_admm.server_step(state, mean, problem, len(losses))
-    np.testing.assert_allclose(outcome.state.inner.theta, state.theta, atol=1e-8)
+    np.testing.assert_allclose(states[-1].theta, state.theta, atol=1e-8)
     slopes = np.average([loss.squared_slopes(state.theta) for loss in losses], 0, weights=SIZES)
     np.testing.assert_allclose(outcome.scores, np.sqrt(slopes), atol=1e-8)
     strong = edges_above(np.sqrt(slopes), 0.3, np.zeros((4, 4)))
@@ -101,10 +103,11 @@ def test_one_party_is_the_centralised_method_and_order_does_not_matter():
 
 
 def test_the_papers_way_cuts_at_the_norms_of_the_first_layers():
-    outcome = found(variant="paper", max_rounds=6)
+    with states_of(neural_admm) as states:
+        outcome = found(variant="paper", max_rounds=6)
     assert outcome.rounds == 6
     assert {record["exchange"] for record in outcome.history} == {"perceptrons"}
-    norms = np.sqrt(outcome.state.problem.network.squared_norms(outcome.state.inner.theta))
+    norms = np.sqrt(Network(4, (6,)).squared_norms(states[-1].theta))
     assert np.array_equal(outcome.scores, norms)
     assert np.array_equal(
         outcome.graph.adjacency, edges_above(norms, 0.3, np.zeros((4, 4), dtype=bool))
@@ -127,9 +130,10 @@ def test_standardising_makes_units_immaterial():
 
 
 def test_options_reach_the_parties():
-    wide, narrow = found(hidden=8, max_rounds=6), found(hidden=2, max_rounds=6)
-    assert len(wide.state.inner.theta) == Network(4, (8,)).size
-    assert len(narrow.state.inner.theta) == Network(4, (2,)).size
+    for hidden in (8, 2):
+        with states_of(neural_admm) as states:
+            found(hidden=hidden, max_rounds=6)
+        assert len(states[-1].theta) == Network(4, (hidden,)).size
     exact, rough = found(max_rounds=6), found(max_rounds=6, arithmetic="float32")
     difference = np.abs(exact.scores - rough.scores).max()
     assert 0 < difference < 0.05

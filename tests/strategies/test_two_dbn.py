@@ -7,7 +7,9 @@ import pandas as pd
 import paper_admm
 import pytest
 from federations import once, spy
+from server_states import states_of
 
+from flwr_causal.core.consensus import admm
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.metrics import compare
@@ -24,9 +26,9 @@ NOW = TRUTH.weights != 0
 
 
 @once
-def dbn(parties=PARTIES, **options):
+def dbn(parties=PARTIES, grid=None, **options):
     method = TwoDBN(min_available_nodes=len(parties), **options)
-    return run(method, spy([read_table(party) for party in parties]))
+    return run(method, grid or spy([read_table(party) for party in parties]))
 
 
 def same(one, other, atol=1e-9):
@@ -101,9 +103,10 @@ def test_the_papers_variant_is_the_papers_iteration(p, center):
     parties, _ = federated_dynamic(3, 90, 3, order=p, series_per_party=2, lagged_degree=2.0, seed=2)
     uneven = [[parties[0][0] + 3.0], [parties[1][0].iloc[:9], parties[1][1]], parties[2]]
     options = {"variant": "paper", "sparsity": 0.05, "max_rounds": 25}
-    outcome = dbn(uneven, order=p, center=center, **options)
+    with states_of(admm) as states:
+        outcome = dbn(uneven, order=p, center=center, **options)
     expected = paper_two_dbn(centred(uneven, p, center), 3, 25, 0.05)
-    found = outcome.state.inner.weights
+    found = states[-1].weights
     assert outcome.rounds == 25
     assert found.shape == (1, 3 * (1 + p), 3)
     assert np.abs(expected[3:]).max() > 0.1
@@ -188,14 +191,15 @@ def test_fewer_rounds_and_more_rounds():
 
 def test_three_lags():
     parties, truth = federated_dynamic(5, 900, 4, order=3, seed=2)
-    outcome = dbn(parties, order=3)
+    with states_of(admm) as states:
+        outcome = dbn(parties, order=3)
     assert outcome.graph.lagged.shape == (3, 5, 5)
     assert (truth.lagged != 0).any(axis=(1, 2)).all()
     # 5 when measured.
     assert distance(outcome.graph, truth) <= 6
     d = 5
     assert [p.num_rows for p in outcome.parties] == [225] * 4
-    assert outcome.state.inner.weights.shape == (1, 4 * d, d)
+    assert states[-1].weights.shape == (1, 4 * d, d)
 
 
 # Options.
@@ -223,12 +227,15 @@ def test_sparsity_of_the_lags():
 
 @pytest.mark.parametrize("sparsity", ["bic", "held-out"])
 def test_chosen_sparsity(sparsity):
-    outcome = dbn(sparsity=sparsity)
+    grid = spy([read_table(party) for party in PARTIES])
+    with states_of(admm) as states:
+        outcome = dbn(grid=grid, sparsity=sparsity)
     assert distance(outcome.graph) <= 2
     assert outcome.rounds <= 25
     sets = 6 if sparsity == "bic" else 12
-    assert outcome.state.inner.weights.shape == (sets, 10, 5)
-    assert outcome.state.moments.shape == (1 if sparsity == "bic" else 2, 10, 10)
+    assert states[-1].weights.shape == (sets, 10, 5)
+    sent = grid.replies[-1].content["arrays"].to_numpy_ndarrays()[0]
+    assert sent.shape == (1 if sparsity == "bic" else 2, 10, 10)
 
 
 def test_sparsity_by_number():
@@ -416,15 +423,16 @@ def test_lagged_knowledge_from_a_file(tmp_path):
 )
 def test_the_order_is_chosen(sparsity):
     parties, truth = federated_dynamic(4, 900, 3, order=2, seed=3)
-    outcome = dbn(parties, order=3, select_order=True, sparsity=sparsity)
+    with states_of(admm) as states:
+        outcome = dbn(parties, order=3, select_order=True, sparsity=sparsity)
     assert outcome.graph.lagged.shape == (2, 4, 4)
     assert outcome.graph.raw_lagged.shape == (2, 4, 4)
     assert distance(outcome.graph, truth) <= 2
     assert outcome.model.lagged.shape == (2, 4, 4)
     sets = {"auto": 3 * 2, "bic": 3 * 6, "held-out": 3 * 6 * 2}[sparsity]
-    assert outcome.state.inner.weights.shape == (sets, 16, 4)
+    assert states[-1].weights.shape == (sets, 16, 4)
     # the candidate of one lag has nothing beyond
-    one = outcome.state.inner.weights[sets // 3 * 3 - 1]
+    one = states[-1].weights[sets // 3 * 3 - 1]
     assert not one[8:].any()
     # a required edge at lag 3 leaves order 3 only
     known = Knowledge(required_lagged=[(truth.names[0], truth.names[1], 3)])

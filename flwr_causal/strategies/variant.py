@@ -36,9 +36,10 @@ class OfPaper:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: In all of the papers: every party takes part in every exchange, arrays are averaged, and there
-#: is neither background knowledge nor an intervention.
+#: In all of the papers every party takes part in every exchange, without background knowledge.
 USUAL = {"fraction_train": 1.0, "knowledge": None}
+#: In the papers on arrays these are averaged, and there are no interventions.
+AVERAGED = {**USUAL, "interventions": None, "intervention_column": "", "aggregation": "mean"}
 
 
 @dataclass(kw_only=True, eq=False)

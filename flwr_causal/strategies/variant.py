@@ -69,7 +69,7 @@ class PaperVariant:
 def settle_variant(method: PaperVariant) -> None:
     """Give the options the values of the paper, with ``variant="paper"``.
 
-    It is called before the options' values are checked. An option that is at its default is taken
+    It is called before the options' values are checked. An option that is at its default, or an empty text, is taken
     as left out.
 
     Parameters
@@ -90,7 +90,7 @@ def settle_variant(method: PaperVariant) -> None:
     values = {name: known[0] for name, known in allowed.items()} | {**declared.defaults}
     for name, value in values.items():
         given = getattr(method, name)
-        if given == left_out[name]:
+        if given in (left_out[name], ""):
             setattr(method, name, value)
         elif name in allowed and given not in allowed[name]:
             shown = " or ".join(map(repr, allowed[name]))

@@ -69,8 +69,8 @@ class PaperVariant:
 def settle_variant(method: PaperVariant) -> None:
     """Give the options the values of the paper, with ``variant="paper"``.
 
-    It is called before the options' values are checked. An option that is at its default, or an empty text, is taken
-    as left out.
+    It is called before the options' values are checked. An option that is at its default, or an
+    empty text, is taken as left out.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ from flwr_causal.strategies.plausibility import (
     UNEQUAL_IMPLIED,
     direction_warning,
 )
-from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, settle_variant
+from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -80,10 +80,7 @@ def _of_yang(defaults: Mapping[str, float], **fixed: float) -> OfPaper:
             "penalty_limit": 1e16,
         },
         fixed={
-            **USUAL,
-            "interventions": None,
-            "intervention_column": "",
-            "aggregation": "mean",
+            **AVERAGED,
             "refine": "none",
             "local_graphs": False,
             "center": "party",

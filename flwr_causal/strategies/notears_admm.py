@@ -28,7 +28,7 @@ from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
 from flwr_causal.strategies.privacy import PrivateStrategy
-from flwr_causal.strategies.variant import OURS, USUAL, OfPaper, PaperVariant, settle_variant
+from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,13 +53,7 @@ DEFAULT_ROUNDS = 40
 #: The paper's largest number of rounds (appendix B).
 PAPER_ROUNDS = 200
 #: The answer is W of the last round (appendix B), with which there is no search either.
-OF_ADMM = {
-    **USUAL,
-    "interventions": None,
-    "intervention_column": "",
-    "aggregation": "mean",
-    "refit": False,
-}
+OF_ADMM = {**AVERAGED, "refit": False}
 
 
 def _of_ng_zhang(penalty: float, sparsity: float) -> OfPaper:

@@ -36,9 +36,10 @@ class OfPaper:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: In all of the papers: every party takes part in every exchange, arrays are averaged, and there
-#: is neither background knowledge nor an intervention.
+#: In all of the papers every party takes part in every exchange, without background knowledge.
 USUAL = {"fraction_train": 1.0, "knowledge": None}
+#: In the papers on arrays these are averaged, and there are no interventions.
+AVERAGED = {**USUAL, "interventions": None, "intervention_column": "", "aggregation": "mean"}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -68,8 +69,8 @@ class PaperVariant:
 def settle_variant(method: PaperVariant) -> None:
     """Give the options the values of the paper, with ``variant="paper"``.
 
-    It is called before the options' values are checked. An option that is at its default is taken
-    as left out.
+    It is called before the options' values are checked. An option that is at its default, or an
+    empty text, is taken as left out.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def settle_variant(method: PaperVariant) -> None:
     values = {name: known[0] for name, known in allowed.items()} | {**declared.defaults}
     for name, value in values.items():
         given = getattr(method, name)
-        if given == left_out[name]:
+        if given in (left_out[name], ""):
             setattr(method, name, value)
         elif name in allowed and given not in allowed[name]:
             shown = " or ".join(map(repr, allowed[name]))

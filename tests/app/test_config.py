@@ -100,7 +100,7 @@ def test_a_shared_option_may_stand_behind_the_id():
         ({"standardize": 1}, "The option 'standardize' is 1; it must be true or false."),
         ({"max-rounds": 20.5}, "The option 'max-rounds' is 20.5; it must be a whole number"),
         ({"compare": "yes"}, "The option 'compare' is 'yes'; it must be true or false."),
-        ({"notears-admm.schedule": "quick"}, "The option 'notears-admm.schedule' is 'quick'; it"),
+        ({"notears-admm.variant": "quick"}, "The option 'notears-admm.variant' is 'quick'; it"),
         (
             {"method": "moments", "moments.model": "additive", "moments.polish": True},
             "The option 'moments.polish' is True, which is for moments.model='linear': leave it "

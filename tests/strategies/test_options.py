@@ -103,7 +103,7 @@ def test_wrong_values(strategy, options, name, allowed):
 @pytest.mark.parametrize(
     ("strategy", "options", "name"),
     [
-        (NotearsADMM, {"schedule": "slow"}, "schedule"),
+        (NotearsADMM, {"variant": "slow"}, "variant"),
         (NotearsADMM, {"max_rounds": 5}, "max_rounds"),
         (NotearsADMM, {"refit": "yes"}, "refit"),
         (NotearsADMM, {"early_stop": None}, "early_stop"),

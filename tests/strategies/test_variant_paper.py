@@ -247,3 +247,7 @@ def test_no_option_but_variant_has_the_value_paper():
         for option, annotation in strategy.__dataclass_fields__.items():
             named = "paper" in str(annotation.type)
             assert not named or (option == "variant" and issubclass(strategy, PaperVariant))
+
+
+def test_an_empty_text_is_left_out():
+    assert of("notears-admm", knowledge="").knowledge is None

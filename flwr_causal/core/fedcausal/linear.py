@@ -253,7 +253,7 @@ class Settings(Penalties):
         only at a large rho: with the paper's 10, or with 30, the graph may stay the same for six
         exchanges at h = 1e-6 before it changes to its final form.
     max_exchanges
-        Largest number of exchanges. Default: 16, as many as the baselines of the paper have.
+        Largest number of exchanges. Default: 16, the number of supplement B.
     patience
         Number of exchanges for which the thresholded graph must have stayed the same for an early
         end; 0: never end early.

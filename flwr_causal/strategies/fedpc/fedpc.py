@@ -1124,7 +1124,7 @@ def _learner(method: FedPC, agreement: Agreement, holdings: Holdings, target: st
     if method.learner == "decision-tree" and not holdings.presence.all():
         raise ConfigError(
             "learner='decision-tree' is for parties that hold the same columns. The paper defines "
-            "FC[DT] as the average of trees (section 3.1), and reports results for different "
+            "FC[DT] as the average of trees (section 3.2), and reports results for different "
             "columns (table 6) but neither who knows the class there nor what a product of trees "
             "predicts. Take the columns that all parties have (unshared_columns='drop'), or "
             "another learner"

@@ -284,7 +284,7 @@ def learning(setup):
                 frame, target = world.pooled, world.options["target"]
                 domain = Domain.from_frame(frame)
                 train, test = domain.encode(frame), domain.encode(world.test)
-                options = {"min_rows": least, **({} if blocks else {"blocks": False})}
+                options = {"split_rows": least, **({} if blocks else {"blocks": False})}
                 learn_spn(train, domain=domain, **options)  # compiles
                 circuit, seconds = cpu(learn_spn, train, domain=domain, **options)
                 own = circuit.log_likelihood(world.test).mean()

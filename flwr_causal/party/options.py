@@ -36,12 +36,13 @@ fedges:
     precision quorum replicates resume round_timeout row_id score secure_aggregation seed
     server_timeout signing_key small_counts start text_columns turn unshared_columns variant
 fedpc:
-    batches bins categories changed_tables clusters components constant_columns decision depth
-    duplicate_columns epochs expected_parties fraction_train groups head image learner
-    leave_one_out max_rounds min_available_nodes min_parties minimum_count missing_texts
-    missing_values numbers output_dir precision products queries quorum replicas replicates
-    resume round_timeout row_id secure_aggregation seed server_timeout signing_key small_counts
-    sums target text_columns trained training unshared_columns weights
+    batches bins blocks categories changed_tables class_root clusters components
+    constant_columns correlation decision depth duplicate_columns epochs expected_parties
+    fraction_train groups head image learner leave_one_out max_rounds min_available_nodes
+    min_parties minimum_count missing_texts missing_values numbers output_dir precision
+    products queries quorum replicas replicates resume round_timeout row_id secure_aggregation
+    seed server_timeout signing_key small_counts split_rows sums target text_columns trained
+    training unshared_columns variant weights
 lingam:
     aggregation center changed_tables constant_columns duplicate_columns expected_parties
     fraction_train gaps groups knowledge lagged_sparsity lagged_threshold leave_one_out

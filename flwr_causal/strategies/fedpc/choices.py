@@ -201,9 +201,16 @@ def _check_rows(agreement: Agreement, minimum_count: int) -> None:
 
 
 def _learner(method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str) -> str:
-    if method.learner == "decision-tree" and not (target and holdings.presence.all()):
+    if method.learner == "decision-tree" and not target:
         raise ConfigError(
-            "learner='decision-tree' needs a target, and parties that hold the same columns: take "
+            "learner='decision-tree' needs a target: name it, or take another learner"
+        )
+    if method.learner == "decision-tree" and not holdings.presence.all():
+        raise ConfigError(
+            "learner='decision-tree' is for parties that hold the same columns. The paper defines "
+            "FC[DT] as the average of trees (section 3.2), and reports results for different "
+            "columns (table 6) but neither who knows the class there nor what a product of trees "
+            "predicts. Take the columns that all parties have (unshared_columns='drop'), or "
             "another learner"
         )
     if method.learner != "auto":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
@@ -15,7 +15,7 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import (
     coordinates_of,
 )
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
-from flwr_causal.core.circuits.learners.options import LearnerOptions, to_plain
+from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.data.kinds import DataKind
@@ -68,6 +68,7 @@ from flwr_causal.strategies.fedpc.one_pass import (
 )
 from flwr_causal.strategies.options import MOST, Mode, check_modes, only, require
 from flwr_causal.strategies.plausibility import majority_warning
+from flwr_causal.strategies.variant import OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -96,6 +97,28 @@ NO_IDS = (
 )
 #: Learners of which parties with different columns can train components together.
 TRAINED_TOGETHER = ("trees", "class-conditional")
+
+#: The settings of Seng et al. (2025) for tables.
+OF_PAPER = OfPaper(
+    # Appendix D.3, table 4: glueing is "combinatorial", all combinations of clusters.
+    constants={"products": MOST},
+    fixed={
+        # Section 3.3, Algorithm 1: one pass, and weights from numbers of rows.
+        "training": "one-pass",
+        "weights": "counts",
+        # Section 4, Q1: MSPNs, which LearnSPN learns; their leaves are over one column each, and
+        # the class is one of the columns.
+        "learner": "spn",
+        "blocks": False,
+        "class_root": False,
+    },
+    choices={
+        # Appendix D.3, table 4. Left out, those of breast cancer: the only row that is the same in
+        # all three settings.
+        "correlation": (0.4, 0.3, 0.5),
+        "split_rows": (300.0, 200.0, 100.0, 50.0),
+    },
+)
 
 
 def _begins(holds: Callable[[CircuitPlan], bool]) -> Callable[[Any], bool]:
@@ -142,6 +165,7 @@ OF_PRODUCTS = Mode(
     ),
 )
 OF_EINSUM = Mode("learner='einsum'", lambda method: method.learner == "einsum")
+OF_SPN = Mode("learner='spn'", lambda method: method.learner == "spn")
 OF_EINSUM_BY_SUMS = Mode(
     "learner='einsum' with training='sums'",
     lambda method: method.learner == "einsum" and method.training != "one-pass",
@@ -173,7 +197,7 @@ OF_HEAD = Mode(OF_A_HEAD.text, lambda method: method.head is False or OF_A_HEAD.
 
 
 @dataclass(kw_only=True, eq=False)
-class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
+class FedPC(Algorithm, PaperVariant, CircuitOptions, CausalStrategy[Progress]):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same
@@ -194,6 +218,15 @@ class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
 
     Parameters
     ----------
+    variant : {"default", "paper"}, default "default"
+        "paper" is Algorithm 1 for tables: one pass, weights by counts, and LearnSPN with leaves
+        over one column each, without a sum over the classes at the root. The paper chooses the
+        thresholds for each table and setting (appendix D.3, table 4): ``correlation`` is 0.4 (left
+        out), 0.3 or 0.5, and ``split_rows`` is 300 (left out), 200, 100 or 50. Those left out are
+        the ones of breast cancer, the only table with the same ones in all three settings.
+        ``products`` left out are all combinations of clusters ("combinatorial"); a number is as in
+        Algorithm 1. The paper gives no number of clusters. Its thresholds are on RDC, here on the
+        maximal correlation of intervals.
     target : str, default ""
         The class, a column of few different values. Empty: the column ``target``, if there is one.
     training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
@@ -222,11 +255,12 @@ class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
         One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
     products : int, optional
         Weights "counts": combinations of clusters (the paper's P). Default: as few as hold every
-        cluster.
+        cluster, with ``variant="paper"`` all.
     queries : {"federated", "central"}, default "federated"
         One pass: whether circuits stay with the parties, to which the server sends queries, or are
         sent to the server.
-    components, depth, replicas, sums, epochs, batches, image, head, decision
+    components, depth, replicas, sums, epochs, batches, image, blocks, correlation, split_rows, \
+    class_root, head, decision
         See :class:`~flwr_causal.core.circuits.learners.options.LearnerOptions`.
     bins : int, optional
         Learner "trees": number of intervals of about equally many rows into which columns of
@@ -298,6 +332,7 @@ class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
     narrowed: ClassVar[Mapping[str, Mode]] = {
         **dict.fromkeys(("replicates", "leave_one_out"), OF_GRAPHS),
         **dict.fromkeys(("depth", "replicas", "sums", "epochs", "image"), OF_EINSUM),
+        **dict.fromkeys((one.name for one in fields(SpnOptions)), OF_SPN),
         "batches": OF_EINSUM_BY_SUMS,
         "components": OF_COMPONENTS,
         "head": OF_HEAD,
@@ -306,8 +341,10 @@ class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
 
     def validate(self) -> None:
         """Check the options' values."""
+        settle_variant(self)
         super().validate()
         _ = self.image_shape
+        self.check_structure()
         sizes = ("depth", "replicas", "sums", "epochs", "batches")
         for name in ("minimum_count", "clusters", *sizes):
             value = getattr(self, name)
@@ -327,6 +364,18 @@ class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
         require(self.precision == "float64", "precision", self.precision, "'float64'")
         whole = self.fraction_train == 1
         require(whole, "fraction_train", self.fraction_train, "1: every party has a part of it")
+
+    @property
+    def of_paper(self) -> OfPaper:
+        """The settings of Seng et al. (2025)."""
+        return OF_PAPER
+
+    @property
+    def num_products(self) -> int | None:
+        """Combinations of clusters, with weights "counts"; None for as few as hold every one."""
+        if self.products is None and self.papers:
+            return int(self.of_paper.constants["products"])
+        return self.products
 
     @property
     def started(self) -> CircuitPlan | None:
@@ -571,7 +620,7 @@ class FedPC(Algorithm, CircuitOptions, CausalStrategy[Progress]):
             local_circuits(
                 plan,
                 common if aligned else None,
-                num_products=self.products,
+                num_products=self.num_products,
                 central=central,
                 seed=self.seed,
             ),

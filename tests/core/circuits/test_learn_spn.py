@@ -42,7 +42,7 @@ def assert_same(first, second):
 
 def independent(frame, **options):
     """Columns that are independent of each other, with the same leaves."""
-    return learn_spn(frame, min_rows=float("inf"), blocks=False, **options)
+    return learn_spn(frame, split_rows=float("inf"), blocks=False, **options)
 
 
 def test_independent_groups_are_the_factors_of_the_root():
@@ -70,7 +70,7 @@ def test_worlds_sum_to_one_and_marginals_are_sums(options):
     sizes = (2, 3, 2, 2)
     values = worlds(sizes)[rng.choice(24, 800, p=rng.dirichlet(np.ones(24)))]
     domain = domain_of(sizes)
-    circuit = LearnSPN(**options, min_rows=30).learn(domain, values)
+    circuit = LearnSPN(**options, split_rows=30).learn(domain, values)
     densities = np.exp(circuit.log_likelihood(worlds(sizes)))
 
     assert circuit.num_nodes > 20
@@ -182,7 +182,7 @@ def test_constant_columns_and_few_rows_make_leaves():
     one = learn_spn(frame.iloc[:1], em_steps=2)
     assert isinstance(one.root, Product)
     assert np.isfinite(one.log_likelihood(frame.iloc[:1])).all()
-    many = learn_spn(frame.iloc[:7], clusters=20, min_rows=2)
+    many = learn_spn(frame.iloc[:7], clusters=20, split_rows=2)
     assert np.isfinite(many.log_likelihood(frame.iloc[:7])).all()
     alone = learn_spn(frame[["size"]])
     assert np.isfinite(alone.log_likelihood(frame)).all()
@@ -229,12 +229,12 @@ def test_leaves_follow_the_shape_of_a_number_and_what_is_asked_for():
     frame.loc[:100, "zero"] = rng.normal(size=101)
 
     def kinds(**options):
-        return [type(leaf) for leaf in learn_spn(frame, min_rows=1e9, **options).layers.leaves]
+        return [type(leaf) for leaf in learn_spn(frame, split_rows=1e9, **options).layers.leaves]
 
     def by_column(circuit):
         return {leaf.column: leaf for leaf in circuit.layers.leaves}
 
-    leaves = by_column(learn_spn(frame, min_rows=1e9))
+    leaves = by_column(learn_spn(frame, split_rows=1e9))
     assert [type(leaves[j]) for j in range(3)] == [Gaussian, Histogram, Histogram]
     assert leaves[0].mean == pytest.approx(frame["bell"].mean(), abs=1e-9)
     assert leaves[0].sd == pytest.approx(frame["bell"].std(), rel=2e-3)

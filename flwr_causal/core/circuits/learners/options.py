@@ -103,7 +103,40 @@ class EinsumOptions:
 
 
 @dataclass(kw_only=True, eq=False)
-class LearnerOptions(EinsumOptions, TreesOptions, HeadOptions):
+class SpnOptions:
+    """How LearnSPN finds the structure of a circuit.
+
+    Parameters
+    ----------
+    blocks : bool, default True
+        Learner "spn": whether to try leaves over several correlated numbers. The paper's leaves are
+        over one column each.
+    correlation : float, optional
+        Learner "spn": threshold on the maximal correlation, above which columns are dependent. In
+        the paper 0.3 to 0.5, of randomized dependence coefficients (RDC). Default: a test of
+        independence.
+    split_rows : float, default 60
+        Learner "spn": nodes with fewer rows become leaves. In the paper 50 to 300.
+    class_root : bool, default True
+        Learner "spn": whether the root is a sum over the classes, which separates these better. In
+        the paper the class is a column like the others.
+    """
+
+    blocks: bool = True
+    correlation: float | None = None
+    split_rows: float = 60.0
+    class_root: bool = True
+
+    def check_structure(self) -> None:
+        """Raise a ConfigError if a value is out of range."""
+        if not self.split_rows > 0:
+            raise ConfigError(f"split_rows must be above 0, got {self.split_rows}")
+        if self.correlation is not None and not 0 <= self.correlation < 1:
+            raise ConfigError(f"correlation must be from 0 to below 1, got {self.correlation}")
+
+
+@dataclass(kw_only=True, eq=False)
+class LearnerOptions(SpnOptions, EinsumOptions, TreesOptions, HeadOptions):
     """The options of all learners, of which each learner takes its own."""
 
 

@@ -32,6 +32,7 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.layers import Layers
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+from flwr_causal.core.circuits.learners.options import SpnOptions
 from flwr_causal.core.circuits.learners.spn.em import checked_weights, expectation_maximisation
 from flwr_causal.core.circuits.learners.spn.leaves import LeafFit, NumericLeaf
 from flwr_causal.core.circuits.learners.spn.splits import (
@@ -92,33 +93,28 @@ FOLDS = 5
 LEAST_ROWS = 50
 
 
-@dataclass(frozen=True)
-class LearnSPN:
+@dataclass(kw_only=True, eq=False)
+class LearnSPN(SpnOptions):
     """Learner of circuits from mixed tables.
 
     Parameters
     ----------
-    min_rows : float, default 60
-        Nodes with fewer rows become leaves. The FedPC paper uses 50 to 300.
+    blocks, correlation, split_rows, class_root
+        See :class:`~flwr_causal.core.circuits.learners.options.SpnOptions`.
     clusters : int, default 2
         Number of children of a sum.
     significance : float, default 1e-4
         Level of the test of independence: probability that independent columns are taken for
         dependent; see `splits`.
-    correlation : float, optional
-        Threshold on the maximal correlation above which columns are dependent, in place of the
-        test: the threshold on RDC, in the paper 0.3 to 0.5.
     bins : int, default 6
         Bins of a number, for the test and the clusters.
     smoothing : float, default 2
         Pseudo rows of each leaf; see `leaves`.
     leaves : {"auto", "gaussian", "histogram"}, default "auto"
         Leaves of numbers; ``"auto"`` chooses by the leave-one-out log-likelihood.
-    blocks : bool, default True
-        Whether to try multivariate leaves, see above.
     target : str, optional
-        A category. The root is then a sum over its states, which separates classes better, and
-        rows in which it is missing are left out.
+        A category. The root is then a sum over its states, and rows in which it is missing are left
+        out, unless ``class_root`` is False.
     em_steps : int, default 0
         Steps of EM on the learned circuit; see `em`.
 
@@ -128,14 +124,11 @@ class LearnSPN:
         If a value is out of range.
     """
 
-    min_rows: float = 60.0
     clusters: int = 2
     significance: float = 1e-4
-    correlation: float | None = None
     bins: int = 6
     smoothing: float = 2.0
     leaves: NumericLeaf = "auto"
-    blocks: bool = True
     target: str | None = None
     em_steps: int = 0
 
@@ -146,14 +139,11 @@ class LearnSPN:
         for name, least in (("clusters", 2), ("bins", 2), ("em_steps", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not self.smoothing > 0 or not self.min_rows > 0:
-            raise ConfigError(
-                f"smoothing and min_rows must be above 0, got {self.smoothing} and {self.min_rows}"
-            )
+        if not self.smoothing > 0:
+            raise ConfigError(f"smoothing must be above 0, got {self.smoothing}")
         if not 0 < self.significance < 1:
             raise ConfigError(f"significance must lie between 0 and 1, got {self.significance}")
-        if self.correlation is not None and not 0 <= self.correlation < 1:
-            raise ConfigError(f"correlation must be from 0 to below 1, got {self.correlation}")
+        self.check_structure()
 
     def learn(
         self,
@@ -183,7 +173,8 @@ class LearnSPN:
         """
         weights = checked_weights(row_weights, len(values))
         values, weights = distinct_rows(values, weights, seed)
-        target = None if self.target is None else domain.index(self.target)
+        by_class = self.target is not None and self.class_root
+        target = domain.index(str(self.target)) if by_class else None
         if target is not None:
             if domain.num_states[target] == 0:
                 raise ConfigError(f"the target {self.target!r} is a number: make it a category")
@@ -381,7 +372,7 @@ class Growth:
     ) -> Node:
         options = self.options
         weights = self.row_weights[rows]
-        if len(scope) == 1 or weights.sum() < options.min_rows or depth > MOST_SUMS:
+        if len(scope) == 1 or weights.sum() < options.split_rows or depth > MOST_SUMS:
             return self._leaves(rows, scope)
         everything = np.arange(len(rows))
         if split_columns:

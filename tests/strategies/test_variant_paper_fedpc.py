@@ -1,0 +1,172 @@
+"""FedPC's ``variant="paper"``: the constants by section of Seng et al. (2025), and its circuit."""
+
+import numpy as np
+import pytest
+from federations import spy
+
+from flwr_causal import simulate
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.composed.composition import one_pass, tasks_of
+from flwr_causal.core.circuits.composed.party_clusters import train_party
+from flwr_causal.core.circuits.domain import Domain
+from flwr_causal.core.circuits.learners.spn.learn_spn import LearnSPN
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.nodes import Product, Sum, ascending
+from flwr_causal.data.partition import hold_out, split, split_columns
+from flwr_causal.data.read.example_tables import breast_cancer
+from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.strategies import FedPC, run
+
+COLUMNS = ["mean radius", "mean perimeter", "mean texture", "worst concavity", "area error"]
+#: Thresholds of the paper's tables that split rows and columns of so few rows.
+FINE = {"correlation": 0.3, "split_rows": 50.0}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return breast_cancer()[[*COLUMNS, "target"]]
+
+
+@pytest.fixture(scope="module")
+def parts(table):
+    tables, test = hold_out(split(table, 3, "even", seed=1), 0.25)
+    return {
+        "horizontal": (tables, test),
+        "vertical": hold_out(split_columns(table, 2, "vertical", target="target", seed=1), 0.25),
+    }
+
+
+def central(tables, **options):
+    found = simulate("fedpc", tables, **({"variant": "paper", "queries": "central"} | options))
+    assert isinstance(found.model.density, Circuit)
+    return found.model
+
+
+def leaves(circuit):
+    return [node for node in ascending(circuit.root) if not isinstance(node, Sum | Product)]
+
+
+def explicit(tables, domain, clusters, num_products, **options):
+    """Algorithm 1 by the functions of the core, with the paper's LearnSPN."""
+    presence = np.array([[name in table.columns for name in domain.names] for table in tables])
+    parties = []
+    for table, tasks in zip(tables, tasks_of(presence), strict=True):
+        own = Domain(tuple(one for one in domain.variables if one.name in table.columns))
+        places = [
+            task._replace(columns=tuple(own.index(domain.names[j]) for j in task.columns))
+            for task in tasks
+        ]
+        learner = LearnSPN(blocks=False, class_root=False, **options)
+        values = own.encode(table)
+        parties.append(
+            train_party(
+                own, values, places, num_clusters=clusters, learner=learner, minimum_count=2
+            )
+        )
+    composition = one_pass(domain, presence, [one.rows for one in parties], num_products)
+    return composition.circuit([one.circuits for one in parties])
+
+
+class TestSettings:
+    def test_section_3_3_algorithm_1(self):
+        """One pass; the weight of a child is its share of the rows."""
+        method = FedPC(variant="paper")
+        assert (method.training, method.weights) == ("one-pass", "counts")
+
+    def test_section_4_q1_mspn(self):
+        """MSPNs by LearnSPN: leaves over one column, and the class is a column like the others."""
+        method = FedPC(variant="paper")
+        assert (method.learner, method.blocks, method.class_root) == ("spn", False, False)
+
+    def test_appendix_d_3_table_4(self):
+        """Cancer .4 and 300 in all settings; thresholds .3, .4, .5, instances 50 to 300."""
+        method = FedPC(variant="paper")
+        assert (method.correlation, method.split_rows) == (0.4, 300)
+        rows = [(0.3, 200), (0.5, 200), (0.4, 300), (0.4, 100), (0.5, 50)]
+        for threshold, instances in rows:
+            method = FedPC(variant="paper", correlation=threshold, split_rows=instances)
+            assert (method.correlation, method.split_rows) == (threshold, instances)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"training": "sums"},
+            {"weights": "em"},
+            {"learner": "trees"},
+            {"correlation": 0.2},
+            {"split_rows": 40.0},
+        ],
+        ids=str,
+    )
+    def test_another_value_is_refused_by_name(self, options):
+        (name,) = options
+        with pytest.raises(ConfigError, match=rf"option '{name}' is .*variant='paper'"):
+            FedPC(variant="paper", **options)
+
+    def test_the_papers_values_may_be_given(self):
+        settled = FedPC(variant="paper")
+        assert FedPC(**settled.options).options == settled.options
+
+
+@pytest.mark.parametrize("pattern", ["horizontal", "vertical"])
+def test_leaves_are_over_one_column(parts, pattern):
+    tables, _ = parts[pattern]
+    own = leaves(central(tables, **FINE).density)
+    assert {len(leaf.scope) for leaf in own} == {1}
+    ours = simulate("fedpc", tables, training="one-pass", queries="central", learner="spn")
+    assert max(len(leaf.scope) for leaf in leaves(ours.model.density)) > 1
+
+
+def test_the_root_is_no_sum_over_classes(parts):
+    """A class that no split separates has a distribution over the states in a leaf."""
+    tables, _ = parts["horizontal"]
+    circuit = central(tables).density
+    place = circuit.domain.index("target")
+    shares = [leaf.probabilities for leaf in leaves(circuit) if leaf.scope == (place,)]
+    assert all(isinstance(leaf, Categorical) for leaf in leaves(circuit) if leaf.scope == (place,))
+    assert all(share.min() > 0 for share in shares)
+
+
+@pytest.mark.parametrize("pattern", ["horizontal", "vertical"])
+def test_equals_algorithm_1_by_the_core(parts, pattern):
+    """With all combinations of clusters, which table 4 calls combinatorial."""
+    tables, test = parts[pattern]
+    clusters = {"clusters": 3} if pattern == "vertical" else {}
+    model = central(tables, **clusters, **FINE)
+    expected = explicit(tables, model.density.domain, 3, 1000, **FINE)
+    values = expected.domain.encode(test[list(expected.domain.names)])
+    np.testing.assert_allclose(
+        model.density.log_densities(values), expected.log_densities(values), rtol=1e-9
+    )
+
+
+def test_products_are_a_number_of_random_combinations(parts):
+    tables, test = parts["vertical"]
+    several, every = (central(tables, clusters=3, **FINE, **p) for p in ({"products": 3}, {}))
+    assert several.log_likelihood(test).mean() != every.log_likelihood(test).mean()
+    expected = explicit(tables, several.density.domain, 3, 3, **FINE)
+    values = expected.domain.encode(test[list(expected.domain.names)])
+    np.testing.assert_allclose(
+        several.density.log_densities(values), expected.log_densities(values), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", ["blocks", "class_root", "correlation", "split_rows"])
+def test_options_of_learn_spn_are_for_no_other_learner(parts, name):
+    values = {"blocks": False, "class_root": False, "correlation": 0.4, "split_rows": 9.0}
+    tables, _ = parts["horizontal"]
+    with pytest.raises(CausalError, match=rf"'?{name}'?.*learner='spn'"):
+        run(FedPC(training="one-pass", learner="trees", **{name: values[name]}), spy(tables))
+
+
+@pytest.mark.parametrize(("name", "value"), [("split_rows", 0.0), ("correlation", 1.0)])
+def test_values_out_of_range(name, value):
+    with pytest.raises(ConfigError, match=name):
+        FedPC(learner="spn", **{name: value})
+
+
+def test_decision_trees_over_different_columns_say_what_the_paper_leaves_open(parts):
+    tables, _ = parts["vertical"]
+    method = FedPC(target="target", training="one-pass", learner="decision-tree")
+    with pytest.raises(ConfigError, match="nor what a product of trees predicts"):
+        run(method, spy(tables))

@@ -1,0 +1,213 @@
+"""The single checks of a party's door, and the file of its releases, without a run."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from flwr.app import RecordDict
+
+from flwr_causal.core.privacy.calibration import rho_of
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.report import ColumnReport, TableReport
+from flwr_causal.errors import (
+    AskedOtherwiseError,
+    ConfigError,
+    DataError,
+    FederationError,
+    PolicyError,
+)
+from flwr_causal.party import door
+from flwr_causal.party.door import PartyDoor
+from flwr_causal.party.node_config import NodeConfig
+from flwr_causal.party.policy import Columns, PartyPolicy
+from flwr_causal.party.record import PartyRecord, RecordError
+from flwr_causal.party.releases import ReleaseFile
+
+
+def door_of(directory=None, guarded=True, **rules):
+    record = None if directory is None else PartyRecord(directory / "record.jsonl")
+    return PartyDoor(7, PartyPolicy(**rules), record, guarded)
+
+
+def lost(epsilon):
+    return {"epsilon": epsilon, "delta": 1e-5, "rho": rho_of(epsilon, 1e-5)}
+
+
+def rule_of(check, *args, **options):
+    """The rule by which a check refuses; none where it does not."""
+    try:
+        check(*args, **options)
+    except PolicyError as error:
+        return error.rule
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("node", "has_policy", "guarded"),
+    [
+        ({"name": "a", "data-path": "/a.csv"}, False, True),
+        ({"partition-id": 0, "num-partitions": 3}, False, False),
+        ({"partition-id": 0, "num-partitions": 3}, True, True),
+    ],
+)
+def test_all_but_simulated_parties_without_a_policy_are_guarded(
+    tmp_path, node, has_policy, guarded
+):
+    if has_policy:
+        (tmp_path / "policy.toml").write_text("least-rows = 2")
+        node = {**node, "policy": str(tmp_path / "policy.toml")}
+    own = PartyDoor.of(SimpleNamespace(node_config=node, run_id=7))
+    assert own.guarded is guarded
+    assert own.policy.least_rows == (2 if has_policy else 0)
+
+
+def test_keys_and_policies_that_cannot_be_used_open_no_door(tmp_path, monkeypatch):
+    logged = []
+    monkeypatch.setattr(door, "log", lambda level, text, *rest: logged.append(text % rest))
+    node = {"name": "a", "data-path": "/a.csv"}
+
+    def of(*further, **more):
+        return PartyDoor.of(SimpleNamespace(node_config={**node, **more}, run_id=7), further)
+
+    with pytest.raises(ConfigError, match="polcy"):
+        of(polcy="/p.toml")
+    assert of("polcy", polcy="/p.toml").policy == PartyPolicy()
+    (tmp_path / "policy.toml").write_text("least-rows = 1.5")
+    with pytest.raises(ConfigError, match="the log of its node says why"):
+        of(policy=str(tmp_path / "policy.toml"))
+    (text,) = logged
+    assert "least-rows is 1.5" in text
+
+
+def test_the_fewest_rows_are_enough_and_one_less_is_refused():
+    own = door_of(least_rows=30)
+    assert rule_of(own.check_used, 30, list) == ""
+    assert rule_of(own.check_used, 29, list) == "least-rows"
+    assert rule_of(own.check_used, None, list) == ""
+
+
+def test_identifiers_are_refused_at_guarded_nodes_unless_they_are_known():
+    def alike():
+        return ["PatientID", "PersonID"]
+
+    assert rule_of(door_of().check_used, 9, alike) == "columns.identifiers"
+    assert rule_of(door_of(guarded=False).check_used, 9, alike) == ""
+    some = door_of(columns=Columns(identifiers=("PatientID",)))
+    with pytest.raises(PolicyError) as caught:
+        some.check_used(9, alike)
+    assert caught.value.details.startswith("PersonID look")
+    both = door_of(columns=Columns(identifiers=("P*ID",)))
+    assert rule_of(both.check_used, 9, alike) == ""
+
+
+def test_columns_count_as_used_by_kind_and_where_they_are_in_the_table():
+    ids = [f"{1000 + 7 * row}@example.org" for row in range(60)]
+    table = pd.DataFrame({"x": np.random.default_rng(0).normal(size=60), "contact": ids})
+
+    def report_of(*kinds):
+        columns = (ColumnReport(name, kind, 0, 0, False, 0, None) for name, kind in kinds)
+        return TableReport(60, 0, tuple(columns), has_sums=False)
+
+    check, whole = door_of().check_report, report_of(("x", "numeric"), ("contact", "category"))
+    drops, keeps = Policy(text_columns="drop"), Policy(text_columns="keep")
+    assert rule_of(check, whole, table, keeps) == "columns.identifiers"
+    assert rule_of(check, whole, table, drops) == ""
+    assert rule_of(check, whole, table[["x"]], keeps) == ""
+    # Under differential privacy neither values nor the number of rows are looked at.
+    private = {"private": True}
+    assert rule_of(door_of(least_rows=61).check_report, whole, table, keeps, **private) == ""
+    assert rule_of(door_of(least_rows=61).check_report, whole, table, drops) == "least-rows"
+    named = table.rename(columns={"x": "PatientID"})
+    for kind in ("numeric", "boolean"):
+        one = report_of(("PatientID", kind))
+        assert rule_of(check, one, named, drops, **private) == "columns.identifiers"
+
+
+def test_withheld_columns_are_not_in_the_table():
+    table = pd.DataFrame({"x": [1], "y": [2], "secret": [3]})
+    assert list(door_of(columns=Columns(never=("secret",))).shown(table).columns) == ["x", "y"]
+    assert list(door_of(columns=Columns(allowed=("y",))).shown(table).columns) == ["y"]
+    assert door_of().shown(table) is table
+
+
+def test_as_many_replies_leave_in_a_day_as_the_policy_says(tmp_path):
+    own = door_of(tmp_path, most_exchanges_a_day=2)
+    rules = [rule_of(own.note, RecordDict(), exchange="sums", number=k) for k in range(3)]
+    assert rules == ["", "", "most-exchanges-a-day"]
+    assert len(own.record.lines()) == 2
+    # A repeated check draws nothing from the limit, and another rule has no limit of replies.
+    free = door_of(tmp_path, epsilon=1.0)
+    assert rule_of(free.note, RecordDict(), exchange="sums", number=4) == ""
+
+
+def test_one_run_may_have_all_of_epsilon_and_no_more(tmp_path):
+    own = door_of(tmp_path, epsilon=1.0)
+    assert rule_of(own.check_budget, {"release": "a", **lost(1.0)}) == ""
+    assert rule_of(own.check_budget, {"release": "a", **lost(1.01)}) == "epsilon"
+    assert not own.record.lines()
+    assert rule_of(own.note, RecordDict(), release="a", **lost(1.0)) == ""
+    assert rule_of(own.check_budget, {"release": "b", **lost(0.1)}) == "epsilon"
+    assert rule_of(own.note, RecordDict(), release="b", **lost(0.1)) == "epsilon"
+    # The same release again loses nothing further.
+    assert rule_of(own.note, RecordDict(), release="a", **lost(1.0)) == ""
+    (tmp_path / "free").mkdir()
+    assert rule_of(door_of(tmp_path / "free").check_budget, lost(9.0)) == ""
+    assert rule_of(door_of(epsilon=1.0).check_budget, lost(9.0)) == ""
+
+
+def test_errors_are_written_down_by_their_kind(tmp_path):
+    own = door_of(tmp_path)
+    given = [DataError("3 rows"), AskedOtherwiseError("other"), PolicyError("epsilon", "all spent")]
+    assert [own.noted(error, exchange="sums") for error in given] == given
+    lines = own.record.lines()
+    assert [line["event"] for line in lines] == ["failed", "refused", "refused"]
+    assert [line["reason"] for line in lines] == ["DataError", "AskedOtherwiseError", "epsilon"]
+    assert {(line["run"], line["exchange"]) for line in lines} == {(7, "sums")}
+    assert door_of().noted(given[0]) is given[0]
+
+
+def test_an_error_without_a_release_is_sent_whatever_is_spent(tmp_path):
+    door_of(tmp_path).note(RecordDict(), release="a", **lost(2.0))
+    own, error = door_of(tmp_path, epsilon=1.0), DataError("3 rows")
+    assert own.noted(error, exchange="sums") is error
+    refused = PolicyError("epsilon", "all spent")
+    assert own.noted(refused, release="b", **lost(0.5)) is refused
+
+
+def test_an_error_that_cannot_be_written_down_is_not_sent(tmp_path):
+    (tmp_path / "record.jsonl").mkdir()
+    assert isinstance(door_of(tmp_path).noted(DataError("3 rows")), RecordError)
+
+
+def test_each_run_and_party_has_a_file_of_its_own(tmp_path):
+    node = NodeConfig(releases=tmp_path / "kept")
+    names = [("a", "b"), ("a", "c"), ("d", "b"), ("b", "a")]
+    files = [ReleaseFile.of(node, run, party).path for run, party in names]
+    assert len(set(files)) == len(names)
+    assert {file.parent for file in files} == {tmp_path / "kept"}
+    assert ReleaseFile.of(node, "a", "b").path == files[0]
+    nowhere = ReleaseFile.of(NodeConfig(), "a", "b")
+    assert (nowhere.path, nowhere.read()) == (None, {})
+    assert nowhere.add({"x": {"drawn": 1}}) == {"x": {"drawn": 1}}
+
+
+def test_what_was_drawn_first_stays(tmp_path):
+    file = ReleaseFile(tmp_path / "kept" / "one.json")
+    assert file.read() == {}
+    assert file.add({"x": {"drawn": 1}}) == {"x": {"drawn": 1}}
+    both = {"x": {"drawn": 1}, "y": {"drawn": 3}}
+    assert file.add({"x": {"drawn": 2}, "y": {"drawn": 3}}) == both
+    assert file.read() == both
+    assert file.path.stat().st_mode & 0o77 == 0
+    assert file.path.parent.stat().st_mode & 0o77 == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"x": ', b"\xff"])
+def test_a_damaged_file_is_no_permission_to_draw_again(tmp_path, content):
+    file = ReleaseFile(tmp_path / "one.json")
+    file.path.write_bytes(content)
+    for ask in (file.read, lambda: file.add({"x": {"drawn": 2}})):
+        with pytest.raises(FederationError, match="makes no second one"):
+            ask()
+    assert file.path.read_bytes() == content

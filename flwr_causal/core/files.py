@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from errno import EINVAL, ENOTDIR
+from functools import partial
 from typing import TYPE_CHECKING
 
 try:
@@ -13,7 +14,7 @@ except ImportError:  # Windows: two processes at one node are then not kept apar
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 #: Of files and directories that others cannot read.
@@ -69,6 +70,27 @@ def lock(handle: int) -> None:
     """Wait until nobody else holds the lock of an open file; hold it until the file is closed."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def hold(directory: Path) -> Callable[[], None]:
+    """Hold a directory for one owner; return the function that lets it go.
+
+    It is let go, too, when the process ends.
+
+    Raises
+    ------
+    BlockingIOError
+        If somebody else holds it.
+    """
+    if fcntl is None:
+        return lambda: None
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise
+    return partial(os.close, handle)
 
 
 @contextmanager

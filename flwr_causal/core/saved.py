@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import contextmanager
+from errno import EINVAL
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 from zipfile import BadZipFile
 
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: What is raised where a damaged file is read, by json, zipfile, numpy, pandas, and by what uses
 #: values of another form than those that were written. No error of this package is among it.
@@ -17,6 +22,44 @@ DAMAGE: tuple[type[Exception], ...] = (
     *(OSError, EOFError, BadZipFile, zlib.error, RuntimeError, MemoryError),
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
 )
+
+
+class UnwritableError(ConfigError):
+    """A file that cannot be written.
+
+    Parameters
+    ----------
+    kind : str
+        What was to be written.
+    path : Path
+    reason : str
+    """
+
+    def __init__(self, kind: str, path: Path, reason: str) -> None:
+        super().__init__(
+            f"The {kind} cannot be written to '{path}' ({reason}): give another file, or free the "
+            "disk."
+        )
+        self.reason = reason
+
+
+@contextmanager
+def writing(path: str | Path, kind: str) -> Iterator[Path]:
+    """Write a file of a ``kind`` of objects, in a folder that is made if needed.
+
+    Raises
+    ------
+    UnwritableError
+        If it cannot be written.
+    """
+    place = Path(path)
+    try:
+        if "\0" in str(place):
+            raise OSError(EINVAL, "its name holds a zero byte")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        yield place
+    except OSError as error:
+        raise UnwritableError(kind, place, error.strerror or str(error)) from error
 
 
 def read_json(path: str | Path, kind: str) -> dict[str, Any]:

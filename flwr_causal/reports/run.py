@@ -20,7 +20,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.saved import DAMAGE, has_form
+from flwr_causal.core.saved import DAMAGE, UnwritableError, has_form
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
@@ -228,10 +228,11 @@ class Run(RunRecord):
             self._write(part, influence=influence)
             protect(part)
             self._replace(target, part)
-        except OSError as error:
+        except (OSError, UnwritableError) as error:
+            reason = error.reason if isinstance(error, UnwritableError) else error.strerror or error
             raise ConfigError(
-                f"The results cannot be written to '{target}' ({error.strerror or error}): free "
-                "the disk, or give another directory."
+                f"The results cannot be written to '{target}' ({reason}): free the disk, or give "
+                "another directory."
             ) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.files import DIRECTORY, append, new_directory, write
+from flwr_causal.core.files import DIRECTORY, append, hold, new_directory, write
 from flwr_causal.core.saved import DAMAGE, has_form
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError
@@ -56,7 +56,7 @@ from flwr_causal.runtime.run_directory import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.setup import Setup
@@ -216,11 +216,13 @@ class Checkpoint:
         The records of its exchanges before its last agreement.
     failures : list of Failure
         Of these exchanges.
+    close : callable
+        Lets go of the directory, which one run at a time can use.
 
     Raises
     ------
     CheckpointError
-        If the directory cannot be used, or the run in it had other options.
+        If the directory cannot be used, another run uses it, or the run in it had other options.
     """
 
     def __init__(self, directory: str | Path, config: Mapping[str, Any], *, resume: bool) -> None:
@@ -240,8 +242,17 @@ class Checkpoint:
         with _writable(self.directory):
             check_own(self.directory)
             new_directory(self.directory)
+            self.close = _held(self.directory)
+        try:
+            self._begin(resume=resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, *, resume: bool) -> None:
+        with _writable(self.directory):
             if resume:
-                check_options(self.directory, config)
+                check_options(self.directory, self._config)
             else:
                 remove(self.directory, [EXCHANGES])
             new_directory(self._exchanges)
@@ -415,6 +426,17 @@ def _writable(directory: Path) -> Iterator[None]:
             f"The output directory (option 'output_dir') '{directory}' cannot be written "
             f"({error.strerror or error}): give another one, or free its disk."
         ) from error
+
+
+def _held(directory: Path) -> Callable[[], None]:
+    """Hold a directory for one run; return the function that lets it go."""
+    try:
+        return hold(directory)
+    except BlockingIOError:
+        raise CheckpointError(
+            f"Another run uses the output directory (option 'output_dir') '{directory}': wait "
+            "until it has ended, or give another one."
+        ) from None
 
 
 def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:

@@ -159,6 +159,8 @@ class _Session(Generic[StateT]):
         Further plain values for the clients.
     checkpoint : Checkpoint, optional
         Where the run is kept on disk.
+    let_go : callable
+        Lets go of that directory.
     resuming : bool
         Whether the run resumes an interrupted one and has not agreed with the parties yet; until
         then the directory is not changed.
@@ -177,6 +179,7 @@ class _Session(Generic[StateT]):
     outcome: Outcome[StateT]
     config: dict[str, records.Value]
     checkpoint: Checkpoint | None = None
+    let_go: Callable[[], None] = lambda: None
     resuming: bool = False
     remembered: list[_Remembered] = field(default_factory=list)
     remembered_bytes: int = 0
@@ -206,6 +209,7 @@ class _Session(Generic[StateT]):
                 )
             options = plain_options(method)
             checkpoint = Checkpoint(method.output_dir, options, resume=method.resume)
+            self.let_go = checkpoint.close
             self.resuming = checkpoint.interrupted
             if not self.resuming:
                 self.checkpoint = checkpoint
@@ -683,6 +687,7 @@ class _Session(Generic[StateT]):
         if method.federation is not None:
             self.outcome.note_failures(method.federation)
         self._keep()
+        self.let_go()
         method.state = method.federation = method.grid = method.asked = None
         method.release = ""
 

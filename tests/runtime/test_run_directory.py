@@ -298,3 +298,33 @@ def test_what_a_link_in_the_place_of_a_result_names_stays(tmp_path, finished):
     assert contents(other) == {Path("notes.txt"): b"my own"}
     assert stat.S_IMODE((other / "notes.txt").stat().st_mode) == 0o644
     assert stat.S_IMODE(other.stat().st_mode) == 0o755
+
+
+# One run at a time.
+
+
+def test_a_second_run_in_a_directory_is_refused_while_the_first_goes_on(tmp_path):
+    refused = []
+
+    class Second(Relay):
+        def before(self, messages):
+            for resume in (False, True):
+                with pytest.raises(ConfigError, match=r"Another run uses .*output_dir"):
+                    simulate("lingam", PARTIES, output_dir=tmp_path, resume=resume)
+                refused.append(resume)
+            return messages
+
+    plain = simulate("moments", PARTIES)
+    first = simulate("moments", PARTIES, output_dir=tmp_path, wrap_grid=Second)
+    assert len(refused) == 4
+    assert first.graph.equals(plain.graph)
+    assert Run.load(tmp_path).graph.equals(plain.graph)
+    assert simulate("lingam", PARTIES, output_dir=tmp_path).graph is not None
+
+
+def test_a_run_that_ends_early_lets_its_directory_go(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        simulate("moments", PARTIES, output_dir=tmp_path, wrap_grid=Interrupted)
+    with pytest.raises(ConfigError, match="seed"):
+        simulate("moments", PARTIES, seed=5, output_dir=tmp_path, resume=True)
+    assert simulate("moments", PARTIES, output_dir=tmp_path, resume=True).graph is not None

@@ -25,7 +25,7 @@ from flwr_causal.core.circuits.distribution import chosen_classes
 from flwr_causal.core.circuits.domain import Domain, without_unseen
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
-from flwr_causal.core.saved import DAMAGE
+from flwr_causal.core.saved import DAMAGE, writing
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -165,9 +165,10 @@ class CircuitModel:
         kinds = {name: type(part).__name__ for name, part in parts.items() if part is not None}
         own = {"target": self.target, "threshold": self.threshold, "row_id": self.row_id}
         plain = {"format": MODEL_FORMAT, **own, **kinds}
-        for name in kinds:
-            parts[name].save(place.with_suffix("") / name)  # type: ignore[union-attr]
-        place.write_text(json.dumps(plain), encoding="utf-8")
+        with writing(place, "model"):
+            for name in kinds:
+                parts[name].save(place.with_suffix("") / name)  # type: ignore[union-attr]
+            place.write_text(json.dumps(plain), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> CircuitModel:

@@ -18,7 +18,6 @@ import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,12 +55,13 @@ from flwr_causal.core.graphs.adjustment import (
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, frozen_booleans, pair_of
-from flwr_causal.core.saved import DAMAGE, read_record
+from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
@@ -798,7 +798,8 @@ class BayesianNetwork:
             content["marks"] = self.marks.tolist()
         if self.cuts:
             content["cuts"] = {name: own.tolist() for name, own in self.cuts.items()}
-        Path(path).write_text(json.dumps(content), encoding="utf-8")
+        with writing(path, "model") as file:
+            file.write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> BayesianNetwork:

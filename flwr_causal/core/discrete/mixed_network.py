@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +20,12 @@ from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
 from flwr_causal.core.discrete.probabilities import check_parents, parent_matrix
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.saved import DAMAGE, read_record
+from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -211,7 +211,8 @@ class MixedNetwork:
             "location": self.location.tolist(),
             "scale": self.scale.tolist(),
         }
-        Path(path).write_text(json.dumps(content), encoding="utf-8")
+        with writing(path, "model") as file:
+            file.write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> MixedNetwork:

@@ -6,17 +6,17 @@ import json
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
-from flwr_causal.core.saved import DAMAGE, read_json
+from flwr_causal.core.saved import DAMAGE, read_json, writing
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
     from types import ModuleType
 
     import networkx as nx
@@ -920,10 +920,16 @@ class CausalGraph:
         return cls(**fields)
 
     def save(self, path: str | Path) -> None:
-        """Write all fields to a JSON file, without loss; create its folder if needed."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n", encoding="utf-8")
+        """Write all fields to a JSON file, without loss; create its folder if needed.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), allow_nan=False) + "\n"
+        with writing(path, "graph") as file:
+            file.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

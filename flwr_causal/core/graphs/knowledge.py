@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.saved import writing
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ class Knowledge:
         Raises
         ------
         ConfigError
-            If the file has another suffix.
+            If the file has another suffix, or cannot be written.
         """
         path = Path(path)
         record = self.to_dict()
@@ -339,7 +340,8 @@ class Knowledge:
             text = "".join(f"{key} = {_toml(value)}\n" for key, value in record.items())
         else:
             raise ConfigError(f"knowledge file {path} is neither .toml nor .json: rename it")
-        path.write_text(text, encoding="utf-8")
+        with writing(path, "knowledge") as file:
+            file.write_text(text, encoding="utf-8")
 
 
 def in_words(knowledge: Knowledge) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import cached_property
 from numbers import Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -16,11 +15,12 @@ from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
-from flwr_causal.core.saved import DAMAGE, read_record
+from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
 
@@ -129,7 +129,8 @@ class LinearSystem:
             content["marks"] = self.marks.tolist()
         if self._held_out is not None:
             content["held_out_log_likelihood"] = self._held_out
-        Path(path).write_text(json.dumps(content), encoding="utf-8")
+        with writing(path, "model") as file:
+            file.write_text(json.dumps(content), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

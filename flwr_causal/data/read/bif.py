@@ -31,6 +31,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.saved import writing
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ def write_bif(network: BayesianNetwork, path: str | Path) -> None:
     path : str or Path
         The file, which is compressed by gzip if the name ends in ``.gz``.
     """
-    path = Path(path)
     content = ("\n".join(_lines(network)) + "\n").encode()
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    with writing(path, "network") as file:
+        file.write_bytes(gzip.compress(content, mtime=0) if file.suffix == ".gz" else content)
 
 
 def _lines(network: BayesianNetwork) -> Iterator[str]:

@@ -173,6 +173,13 @@ class PartyDoor:
         together = min([setup.num_clients, *setup.present.values()])
         if together < self.policy.least_parties:
             raise PolicyError("least-parties", f"the agreement is of {together} parties")
+        # Parties that do not answer leave a sum of fewer.
+        fewest = min(setup.least_parties, default=together)
+        if fewest < self.policy.least_parties:
+            raise PolicyError(
+                "least-parties",
+                f"a sum may be of {fewest} parties; the coordinator raises it by the option 'quorum'",
+            )
         asked = [
             one
             for exchange, content in requests

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import Losing, app_of, disturbed, losing, make_federation, raising, spy
+from tampering import guarded, recorded
 
 from flwr_causal.errors import CausalError, FederationError
 from flwr_causal.protocol import records
@@ -383,3 +384,19 @@ def test_a_group_without_a_sum_is_lost_with_all_its_parties():
     first = int(group[0].split()[1])
     found = simulate("notears-admm", tables, wrap_grid=losing({(2, False): [first]}), **grouped)
     assert set(found.lost) == set(group)
+
+
+@pytest.mark.parametrize(
+    ("least", "quorum", "allowed"), [(3, 0.5, True), (4, 0.5, False), (4, 0.8, True), (5, 1, True)]
+)
+def test_a_policy_limits_each_sum_without_those_that_do_not_answer(
+    least, quorum, allowed, tmp_path
+):
+    grid = guarded(TABLES, tmp_path, f"least-parties = {least}", **{"secure-aggregation": True})
+    method = NotearsADMM(min_available_nodes=5, quorum=quorum, **ADMM)
+    outcome = run(method, grid)
+    refused = [one.reason for one in outcome.failures if one.party == "party 0"]
+    assert bool(refused) == (not allowed)
+    assert all("'least-parties'" in reason for reason in refused)
+    reasons = [line["reason"] for line in recorded(tmp_path) if line.get("reason")]
+    assert ("least-parties" in reasons) == (not allowed)

@@ -178,7 +178,7 @@ class PartyDoor:
         if fewest < self.policy.least_parties:
             raise PolicyError(
                 "least-parties",
-                f"a sum may be of {fewest} parties; the coordinator raises it by the option 'quorum'",
+                f"a sum may be of {fewest} parties; the coordinator raises it by 'quorum'",
             )
         asked = [
             one

@@ -202,3 +202,38 @@ def test_what_cannot_be_used_is_refused(method, options, error, message):
     solver = {"solver": "ges"} if method == "ges" else {}
     with pytest.raises(error, match=message):
         simulate("moments" if solver else method, PARTIES, **solver, **options)
+
+
+def test_possible_effects_are_those_of_the_dags_that_the_interventions_leave_open():
+    """a -> b -> c -> d with rows in which d was set: c -> d is decided, a - b - c is open."""
+    names, size = list("abcd"), 4000
+    weights = np.zeros((4, 4))
+    weights[0, 1], weights[1, 2], weights[2, 3] = 0.9, -0.8, 0.7
+
+    def table(seed, target=None):
+        own = weights.copy()
+        if target is not None:
+            own[:, target] = 0.0
+        noise = np.random.default_rng(seed).normal(size=(size, 4))
+        return pd.DataFrame(noise @ np.linalg.inv(np.eye(4) - own), columns=names)
+
+    parties = [table(0), table(1, 3), table(2)]
+    model = simulate("moments", parties, solver="class", interventions={1: ["d"]}).model
+    open_edges = model.marks & model.marks.T
+    assert open_edges.sum() == 4
+    total = np.linalg.inv(np.eye(4) - weights)
+    found = {}
+    for cause, effect in (("a", "c"), ("a", "d"), ("c", "a"), ("c", "d"), ("d", "a")):
+        effects = model.total_effect(cause, effect)
+        assert effects == model.possible_effects(cause, effect)
+        found[cause, effect] = [one.value for one in effects]
+    # a has no parent, or b; c has d for no parent.
+    np.testing.assert_allclose(found["a", "c"], [total[0, 2], 0.0], atol=0.05)
+    np.testing.assert_allclose(found["a", "d"], [total[0, 3], 0.0], atol=0.05)
+    assert sorted(np.round(found["c", "d"], 1)) == [0.7, 0.7]
+    assert found["d", "a"] == [0.0]
+    intervals = model.possible_effects("a", "d")[0].interval
+    assert intervals[0] < total[0, 3] < intervals[1]
+    assert model.possible_effects("c", "a")[0].value == pytest.approx(
+        np.cov(parties[0]["a"], parties[0]["c"])[0, 1] / parties[0]["c"].var(), abs=0.06
+    )

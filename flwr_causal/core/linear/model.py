@@ -13,7 +13,9 @@ import numpy as np
 
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.equivalence import undirected_part
+from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_parents
+from flwr_causal.core.graphs.effect import NO_EFFECT
+from flwr_causal.core.graphs.equivalence import consistent_extension, undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
@@ -298,6 +300,32 @@ class LinearModel(LinearSystem):
             gradient = np.outer(total[i], total[:, j])
             found = effects.along_paths(rows, float(total[i, j]), gradient, edges, level, parties)
         return found if self.marks is None else [found]
+
+    def _effects_along_paths(
+        self,
+        rows: Sequence[Moments],
+        marks: BoolArray,
+        cause: int,
+        effect: int,
+        level: float,
+        parties: effects.Parties,
+    ) -> list[Effect]:
+        """Return an effect for each set of parents that the cause may have.
+
+        No single regression gives it: it is the sum over directed paths in a DAG with these
+        parents, each coefficient from the rows of its own variable.
+        """
+        found = []
+        for _, members in possible_parents(marks, cause):
+            dag = consistent_extension(members)
+            assert dag is not None
+            if not is_possible_cause(dag, cause, effect):
+                found.append(NO_EFFECT)
+                continue
+            total = np.linalg.inv(np.eye(len(dag)) - least_squares(rows, dag)[0])
+            value, gradient = float(total[cause, effect]), np.outer(total[cause], total[:, effect])
+            found.append(effects.along_paths(rows, value, gradient, dag, level, parties))
+        return found
 
     def fit_check(self, rows: Any = None) -> FitCheck:
         """Test the independencies that the graph implies, on second moments.

@@ -107,6 +107,9 @@ class BayesianNetwork:
     cuts : mapping of str to ndarray, optional
         Ascending cut points of the variables whose states are intervals of numbers. Numbers of rows
         and evidence are put into their intervals, those out of range into the outer ones.
+    conditioned : bool, default False
+        Whether this is the distribution of rows with states that other variables cause, see
+        :meth:`conditional`: its edges are then not causal, and effects are refused.
 
     Raises
     ------
@@ -124,6 +127,7 @@ class BayesianNetwork:
     further_counts: Mapping[tuple[int, ...], IntArray] = field(default_factory=dict)
     marks: BoolArray | None = None
     cuts: Mapping[str, FloatArray] = field(default_factory=dict)
+    conditioned: bool = False
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -258,7 +262,8 @@ class BayesianNetwork:
 
         This is what is seen in rows with these states; see `do` for what happens if the states are
         set. Variables that are no ancestors of the evidence keep their parents. Ancestors get as
-        parents those on which they depend given the evidence: their edges are not causal.
+        parents those on which they depend given the evidence: their edges are not causal, and a
+        network with ancestors refuses `do`, `total_effect`, `possible_effects` and `contrast`.
 
         Parameters
         ----------
@@ -300,7 +305,17 @@ class BayesianNetwork:
             tuple(tuple(new[k] for k in found[v][0]) for v in rest),
             tuple(found[v][1] for v in rest),
             cuts={name: own for name, own in self.cuts.items() if name not in evidence},
+            conditioned=self.conditioned or any(set(self.parents[j]) - codes.keys() for j in codes),
         )
+
+    def _require_causal(self) -> None:
+        """Raise a ConfigError if edges are not causal."""
+        if self.conditioned:
+            raise ConfigError(
+                "this network describes rows with given states (conditional), and among the causes "
+                "of these states its edges are not causal: ask the network that was conditioned, "
+                "or condition it after do"
+            )
 
     def do(self, states: Mapping[str, Any]) -> BayesianNetwork:
         """Return the network under an intervention that sets variables to states.
@@ -321,8 +336,10 @@ class BayesianNetwork:
             If a variable or a state is unknown.
         ConfigError
             If the network stands for an equivalence class (`marks`) that leaves open whether a
-            variable that is set causes another one: see :meth:`possible_effects`.
+            variable that is set causes another one: see :meth:`possible_effects`; or if the
+            network is `conditioned`.
         """
+        self._require_causal()
         codes = self._codes(states)
         return self._set(codes, after_intervention(self.marks, list(codes), self.names))
 
@@ -359,8 +376,9 @@ class BayesianNetwork:
         DataError
             If a variable is unknown, or a sum needs a table of more than 2^28 cells.
         ConfigError
-            If the two variables are the same.
+            If the two variables are the same, or the network is `conditioned`.
         """
+        self._require_causal()
         i, j = pair_of(self.names, cause, effect)
         if self._is_open(i, j):
             return self.possible_effects(cause, effect)
@@ -391,8 +409,9 @@ class BayesianNetwork:
         DataError
             If a variable is unknown, or a sum needs a table of more than 2^28 cells.
         ConfigError
-            If the two variables are the same.
+            If the two variables are the same, or the network is `conditioned`.
         """
+        self._require_causal()
         i, j = pair_of(self.names, cause, effect)
         found = []
         marks = cpdag(parent_matrix(self.parents)) if self.marks is None else self.marks
@@ -445,9 +464,10 @@ class BayesianNetwork:
         DataError
             If a variable or a state is unknown, or a sum needs a table of more than 2^28 cells.
         ConfigError
-            If the two variables are the same, the level is not between 0 and 1, or the network was
-            not fitted to counts: `total_effect` needs none.
+            If the two variables are the same, the level is not between 0 and 1, the network was
+            not fitted to counts (`total_effect` needs none), or is `conditioned`.
         """
+        self._require_causal()
         i, j = pair_of(self.names, cause, effect)
         code = self._codes({effect: outcome})[j]
         set_to, instead = (self._codes({cause: value})[i] for value in (state, reference))
@@ -796,6 +816,8 @@ class BayesianNetwork:
             ]
         if self.marks is not None:
             content["marks"] = self.marks.tolist()
+        if self.conditioned:
+            content["conditioned"] = True
         if self.cuts:
             content["cuts"] = {name: own.tolist() for name, own in self.cuts.items()}
         with writing(path, "model") as file:
@@ -841,6 +863,7 @@ class BayesianNetwork:
             further,
             content.get("marks"),
             content.get("cuts", {}),
+            content.get("conditioned", False) is True,
         )
 
 
@@ -926,7 +949,8 @@ def _spread(change: FloatArray, table: FloatArray, sizes: FloatArray) -> float:
     table : ndarray of the same shape
         The means of the entries.
     sizes : ndarray of shape (states of the parents...)
-        The weights of the rows of the table.
+        The weights of the rows of the table. They take the place of the Dirichlet's, which are
+        larger by 1: the variance is then the same for all DAGs of a class.
     """
     squares = np.divide(change**2, table, out=np.zeros_like(change), where=table > 0)
-    return float(((squares.sum(axis=-1) - change.sum(axis=-1) ** 2) / (sizes + 1)).sum())
+    return float(((squares.sum(axis=-1) - change.sum(axis=-1) ** 2) / np.maximum(sizes, 1.0)).sum())

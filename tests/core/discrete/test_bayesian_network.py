@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_graphs import members
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork, fit
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
@@ -393,3 +394,63 @@ def test_tables_are_coded_by_labels_as_by_their_names():
     np.testing.assert_array_equal(coded.codes, as_discrete(frame, ("a", "b"), names).codes)
     assert as_discrete(coded, ("b",), (states[1],)).states == names[1:]
     assert DiscreteTable(("a", "b"), states, coded.codes).states == names
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contrasts_are_the_same_for_all_dags_of_a_class(seed):
+    """Values and errors, from the same rows: which member stands for the class does not matter."""
+    rng = np.random.default_rng(seed)
+    sizes = (2, 3, 2, 3)
+    whole = rng.integers(1, 60, size=sizes)
+    marks = cpdag(parent_matrix(((), (0,), (0, 1), (1, 2))))
+    found = []
+    for dag in members(marks):
+        parents = tuple(tuple(np.flatnonzero(dag[:, j]).tolist()) for j in range(4))
+        counts = [np.einsum(whole, range(4), [*own, j]) for j, own in enumerate(parents)]
+        network = BayesianNetwork.from_counts(
+            tuple("zxwy"),
+            [tuple(range(size)) for size in sizes],
+            parents,
+            counts,
+            equivalent_sample_size=1.0,
+            marks=marks,
+        )
+        effects = [
+            network.contrast(a, b, 1, state=1, reference=0) for a, b in permutations("zxwy", 2)
+        ]
+        flat = [one for each in effects for one in (each if isinstance(each, list) else [each])]
+        found.append([(one.value, one.standard_error) for one in flat])
+    assert len(found) > 1
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-12)
+
+
+def test_effects_given_what_other_variables_cause_are_refused(tmp_path):
+    network = fitted_chain()
+    given_root, given_end = network.conditional({"a": 1}), network.conditional({"c": 1})
+    assert not given_root.conditioned
+    given_root.total_effect("b", "c")
+    given_end.save(tmp_path / "model.json")
+    for one in (given_end, BayesianNetwork.load(tmp_path / "model.json")):
+        asked = (
+            (one.do, ({"a": 1},), {}),
+            (one.total_effect, ("a", "b"), {}),
+            (one.possible_effects, ("a", "b"), {}),
+            (one.contrast, ("a", "b", 1), {"state": 1, "reference": 0}),
+        )
+        for ask, given, named in asked:
+            with pytest.raises(ConfigError, match="condition it after do"):
+                ask(*given, **named)
+    after = network.do({"a": 1}).conditional({"c": 1})
+    assert after.conditioned
+    assert after.conditional({"a": 1}).conditioned
+
+
+def fitted_chain():
+    """The network a -> b -> c, fitted to counts."""
+    rng = np.random.default_rng(0)
+    counts = [rng.integers(5, 50, size=size) for size in ((2,), (2, 2), (2, 2))]
+    parents = ((), (0,), (1,))
+    return BayesianNetwork.from_counts(
+        tuple("abc"), [(0, 1)] * 3, parents, counts, equivalent_sample_size=1.0
+    )

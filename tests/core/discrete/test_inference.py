@@ -203,7 +203,7 @@ def test_one_edge_has_the_errors_of_two_proportions():
     )
     found = network.contrast("x", "y", 1, state=1, reference=0)
     assert found.value == pytest.approx(0.5)
-    assert found.standard_error == pytest.approx(np.sqrt(0.16 / 200 + 0.21 / 202))
+    assert found.standard_error == pytest.approx(np.sqrt(0.16 / 199 + 0.21 / 201))
     assert network.contrast("y", "x", 1, state=1, reference=0) == (0, 0, (0, 0), None)
 
 

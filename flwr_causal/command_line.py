@@ -63,6 +63,8 @@ SMALL = DataConfig(variables=4, rows=105)
 NOT_ALL_PARTIES, INTERRUPTED = 3, 130
 #: Lines are not broken there.
 NO_BREAK = "\xa0"
+#: Characters of a line in which a table is measured; wider ones fit no terminal.
+WIDEST = 10_000
 #: Of mixed tables it takes so many rows of each party, so many columns and the last one.
 SMALL_ROWS, SMALL_COLUMNS = 40, 3
 
@@ -757,13 +759,20 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
     """Print rows as a table, or each as a paragraph where the table is wider than the terminal."""
     if not rows:
         return
+    from rich.console import Console
+    from rich.table import Table as Grid
+
     cells = [[*rows[0]], *([_shown(value) for value in row.values()] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     columns = get_terminal_size().columns
-    if sum(widths) + 2 * len(widths) <= columns:
-        for row in cells:
-            line = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            typer.echo("  ".join(line).rstrip())
+    console = Console(width=WIDEST, markup=False, highlight=False, emoji=False)
+    grid = Grid.grid(padding=(0, 2, 0, 0))
+    for row in cells:
+        grid.add_row(*row)
+    if console.measure(grid).maximum <= columns:
+        with console.capture() as shown:
+            console.print(grid)
+        for line in shown.get().splitlines():
+            typer.echo(line.rstrip())
         return
     for row in cells[1:]:
         pairs = [(name, f"{cell};") for name, cell in zip(cells[0], row, strict=True) if cell]

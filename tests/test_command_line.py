@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import losing
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 import flwr_causal
@@ -396,6 +397,19 @@ def test_tables_are_readable_at_the_width_of_the_terminal(tmp_path, monkeypatch,
     shown = call("check", "t.csv", "-m", "moments").stdout.splitlines()
     assert shown[0].split()[:2] == ["table", "column"]
     assert shown[1].split()[:2] == ["t.csv", "x"]
+
+
+def test_columns_of_a_table_stand_below_each_other(tmp_path, monkeypatch):
+    """Also behind wide characters, and names in brackets or colons are printed as they are."""
+    monkeypatch.setenv("COLUMNS", "200")
+    names = ["[bold]", ":smile:", "年齢", "x"]
+    path = tmp_path / "t.csv"
+    pd.DataFrame(np.arange(36.0).reshape(9, 4) ** 2, columns=names).to_csv(path, index=False)
+    monkeypatch.chdir(tmp_path)
+    lines = call("check", "t.csv", "-m", "moments").stdout.splitlines()[:5]
+    assert [line.split()[1] for line in lines] == ["column", *names]
+    starts = {cell_len(line[: line.index(kind)]) for line in lines for kind in line.split()[2:3]}
+    assert len(starts) == 1
 
 
 def test_the_keys_of_a_run_config_are_checked():

@@ -243,20 +243,9 @@ def source_of(context: Context) -> Source:
     if index is not None and num is not None:
         config, strategy = data_config(context.run_config), strategy_of(context.run_config)
         made = partial(simulation, config, num, strategy.data, Roles.of(strategy))
-        return Source(
-            party_name(context),
-            lambda: made().tables[index],
-            read_by_cell=lambda: made(by_cell=True).tables[index],
-            read_as=lambda reading: made(reading=reading).tables[index],
-        )
+        return Source.opening(party_name(context), lambda **how: made(**how).tables[index])
     name = party_name(context)
     wanted = data_config(context.run_config).data
     path = table_path(node, wanted)
     # Not the file's name, which may disclose more than the party wants.
-    return Source(
-        name,
-        partial(open_table_cached, path),
-        wanted,
-        partial(open_table_cached, path, by_cell=True),
-        lambda reading: open_table_cached(path, reading=reading),
-    )
+    return Source.opening(name, partial(open_table_cached, path), wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -83,6 +83,15 @@ class Source:
     table: str = ""
     read_by_cell: Callable[[], Table] | None = None
     read_as: Callable[[Reading], Table] | None = None
+
+    @classmethod
+    def opening(cls, name: str, opens: Callable[..., Table], table: str = "") -> Source:
+        """Return the source of a table that ``opens(by_cell=..., reading=...)`` returns.
+
+        Both arguments may be absent, as those of ``open_table``.
+        """
+        by_cell = partial(opens, by_cell=True)
+        return cls(name, opens, table, by_cell, lambda reading: opens(reading=reading))
 
     def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
         """Return the table for a run without or with epsilon."""

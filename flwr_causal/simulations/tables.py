@@ -53,7 +53,7 @@ class Tables:
         """Return the table of a node's party."""
         index = int(context.node_config["partition-id"])
         if self._directory is None:
-            return _source(context, self._opens[index])
+            return Source.opening(party_name(context), self._opens[index])
         path = _stored(self._directory, index)
 
         def opened(*, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
@@ -62,16 +62,7 @@ class Tables:
                 return open_table_cached(kept, by_cell=by_cell, reading=reading)
             return open_table(kept, by_cell=by_cell, reading=reading)
 
-        return _source(context, opened)
-
-
-def _source(context: Context, opened: Callable[..., Table]) -> Source:
-    return Source(
-        party_name(context),
-        opened,
-        read_by_cell=partial(opened, by_cell=True),
-        read_as=lambda reading: opened(reading=reading),
-    )
+        return Source.opening(party_name(context), opened)
 
 
 def _stored(directory: str, index: int) -> Path:

@@ -86,10 +86,7 @@ class Ends:
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         if not len(values):
             return
-        ascending = sample if len(sample) else values
-        last = len(ascending) - 1
-        # The median; numpy's own sorts again.
-        self._middles.append(float((ascending[last // 2] + ascending[last - last // 2]) / 2))
+        self._middles.append(_median(sample if len(sample) else values))
         if len(self._values):
             values, inverse = np.unique(np.append(self._values, values), return_inverse=True)
             counts = np.bincount(inverse, np.append(self._counts, counts)).astype(np.int64)
@@ -100,7 +97,9 @@ class Ends:
 
     def far(self) -> FarValues | None:
         """Return the values far outside all others; None if there are none."""
-        distances = np.abs(self._values - np.median(self._middles or [0.0]))
+        if not len(self._values):
+            return None
+        distances = np.abs(self._values - _median(sorted(self._middles)))
         outward = np.argsort(-distances, kind="stable")
         values, counts, distances = self._values[outward], self._counts[outward], distances[outward]
         negative = values < 0
@@ -119,6 +118,12 @@ class Ends:
         if not far.any() or (~far).sum() < 2:
             return None
         return FarValues(tuple(np.sort(values[far]).tolist()), int(counts[far].sum()))
+
+
+def _median(ascending: FloatArray | list[float]) -> float:
+    """Return the median of sorted values; numpy's own sorts again."""
+    last = len(ascending) - 1
+    return float((ascending[last // 2] + ascending[last - last // 2]) / 2)
 
 
 def _is_code(values: FloatArray, rows: int) -> bool:

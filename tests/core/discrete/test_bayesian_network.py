@@ -438,9 +438,9 @@ def test_effects_given_what_other_variables_cause_are_refused(tmp_path):
             (one.possible_effects, ("a", "b"), {}),
             (one.contrast, ("a", "b", 1), {"state": 1, "reference": 0}),
         )
-        for ask, given, named in asked:
+        for ask, words, named in asked:
             with pytest.raises(ConfigError, match="condition it after do"):
-                ask(*given, **named)
+                ask(*words, **named)
     after = network.do({"a": 1}).conditional({"c": 1})
     assert after.conditioned
     assert after.conditional({"a": 1}).conditioned

@@ -1,6 +1,6 @@
 """The checks of a method: our six pass them, careless ones fail the check that is meant for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import ClassVar
 
@@ -11,8 +11,7 @@ from method_modes import MODES, NETWORKS
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import Asked, CausalClient, answers
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, bundle
-from flwr_causal.runtime.method import Request
-from flwr_causal.strategies import CausalStrategy
+from flwr_causal.strategies import Ask, CausalStrategy, Result
 from flwr_causal.testing import check_method, method_checks, parametrize_with_checks
 from flwr_causal.testing.faults import FAULTS
 from flwr_causal.testing.report import fault_table, report_of
@@ -158,25 +157,16 @@ class Means(CausalStrategy):
     def pools_rows(self) -> bool:
         return self.pools
 
-    def init(self, agreement):
-        return agreement.names, None
-
-    def request(self, state):
-        return Request(self.contract.exchanges[0])
-
-    def close(self, state, replies):
+    def train(self, agreement, replicate=0):
+        d = len(agreement.names)
+        weights = np.zeros((d, d))
+        empty = CausalGraph(agreement.names, weights)
+        replies = yield Ask(self.contract.exchanges[0], so_far=lambda: Result(empty))
         squares = replies.list("squares")
         chosen = squares[:1] if self.first_party_only else squares
-        return (state[0], float(np.mean([one.mean() for one in chosen]))), {}
-
-    def finished(self, state):
-        return None if state[1] is None else "done"
-
-    def graph(self, state):
-        d = len(state[0])
-        weights = np.zeros((d, d))
-        weights[0, 1] = 0.0 if state[1] is None else state[1]
-        return CausalGraph(state[0], weights)
+        weights = weights.copy()
+        weights[0, 1] = float(np.mean([one.mean() for one in chosen]))
+        return Result(CausalGraph(agreement.names, weights), reason="done")
 
 
 class FreeMeans(Means):
@@ -271,22 +261,16 @@ class Careless(Means):
 
     contract: ClassVar[Contract] = Contract("careless", (PARTS,))
 
-    def init(self, agreement):
-        return agreement.names, ()
-
-    def close(self, state, replies):
-        if not state[1]:
-            assert replies.of("list")["party 2"].ndim
-        return (state[0], (*state[1], replies["squares"][2])), {}
-
-    def finished(self, state):
-        return "done" if len(state[1]) == 2 else None
-
-    def graph(self, state):
+    def train(self, agreement, replicate=0):
         weights = np.zeros((3, 3))
-        if len(state[1]) == 2:
-            weights[0, 1] = 1.0 + 1000.0 * abs(state[1][1] / state[1][0] - 1.0)
-        return CausalGraph(state[0], weights)
+        empty = CausalGraph(agreement.names, weights)
+        replies = yield Ask(PARTS, so_far=lambda: Result(empty))
+        assert replies.of("list")["party 2"].ndim
+        first = replies["squares"][2]
+        replies = yield Ask(PARTS)
+        weights = weights.copy()
+        weights[0, 1] = 1.0 + 1000.0 * abs(replies["squares"][2] / first - 1.0)
+        return Result(CausalGraph(agreement.names, weights), reason="done")
 
 
 def test_a_careless_method_fails_with_a_readable_table():
@@ -344,24 +328,19 @@ class Powers(Means):
     contract: ClassVar[Contract] = Contract("powers", (SUMS,))
     max_rounds: int = 2
 
-    def init(self, agreement):
-        return agreement.names, agreement.n, ()
+    def train(self, agreement, replicate=0):
+        found = []
+        for highest in (2, 3):
+            replies = yield Ask(SUMS, {"highest": highest}, so_far=lambda: self.drawn(found))
+            assert replies["sums"].shape == (highest, 3)
+            found.append(replies["sums"][-1] / agreement.n)
+        return replace(self.drawn(found), reason="done")
 
-    def request(self, state):
-        return Request(SUMS, {"highest": 2 + len(state[2])})
-
-    def close(self, state, replies):
-        assert replies["sums"].shape == (2 + len(state[2]), 3)
-        return (*state[:2], (*state[2], replies["sums"][-1] / state[1])), {}
-
-    def finished(self, state):
-        return "done" if len(state[2]) == 2 else None
-
-    def graph(self, state):
+    def drawn(self, found):
         weights = np.zeros((3, 3))
-        if state[2]:
-            weights[0, 1], weights[0, 2] = state[2][0][0], state[2][-1][1]
-        return CausalGraph(state[0], weights)
+        if found:
+            weights[0, 1], weights[0, 2] = found[0][0], found[-1][1]
+        return Result(CausalGraph(("x0", "x1", "x2"), weights))
 
 
 def test_sizes_that_are_derived_are_known_to_secure_sums_of_several_trainings():

@@ -48,7 +48,7 @@ def judged(found: Any, truth: CausalGraph | None, test: pd.DataFrame | None) -> 
 
 
 def baselines(
-    strategy: CausalStrategy[Any],
+    strategy: CausalStrategy,
     client: type[CausalClient],
     tables: Sequence[pd.DataFrame],
     names: tuple[str, ...] = (),

@@ -166,7 +166,7 @@ def data_config(run_config: Mapping[str, Any]) -> DataConfig:
     return _section(DataConfig, _given(run_config))
 
 
-def strategy_of(run_config: Mapping[str, Any]) -> CausalStrategy[Any]:
+def strategy_of(run_config: Mapping[str, Any]) -> CausalStrategy:
     """Return the method of a run config with its options; other keys are not checked.
 
     Raises
@@ -177,7 +177,7 @@ def strategy_of(run_config: Mapping[str, Any]) -> CausalStrategy[Any]:
     return _strategy(_section(JobConfig, _given(run_config)).method, _given(run_config))
 
 
-def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, CausalStrategy[Any]]:
+def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, CausalStrategy]:
     """Turn a run config into a job, its data and the method with its options, and check all of it.
 
     Raises
@@ -253,7 +253,7 @@ def _section(owner: type[ConfigT], given: Mapping[str, Any]) -> ConfigT:
     )
 
 
-def _strategy(method: str, given: Mapping[str, Any]) -> CausalStrategy[Any]:
+def _strategy(method: str, given: Mapping[str, Any]) -> CausalStrategy:
     strategy, names = methods.find(method).strategy, options_by_key(method)
     options: dict[str, Any] = {}
     for key in names.keys() & given.keys():

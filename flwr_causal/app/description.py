@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
 
 
-def described(strategy: CausalStrategy[Any]) -> dict[str, Any]:
+def described(strategy: CausalStrategy) -> dict[str, Any]:
     """Return what a method is for, what it reads, and what leaves a party.
 
     Returns

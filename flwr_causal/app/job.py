@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def execute(
-    method: CausalStrategy[Any],
+    method: CausalStrategy,
     grid: Grid,
     *,
     config: Mapping[str, Any] | None = None,
@@ -66,9 +66,7 @@ def execute(
     return _finished_run(outcome, method, settings)
 
 
-def _finished_run(
-    outcome: Outcome[Any], method: CausalStrategy[Any], settings: dict[str, Any]
-) -> Run:
+def _finished_run(outcome: Outcome[Any], method: CausalStrategy, settings: dict[str, Any]) -> Run:
     parties = outcome.parties
     return Run(
         **outcome.summary(),

@@ -52,7 +52,7 @@ class Method(NamedTuple):
     client : type of CausalClient
     """
 
-    strategy: type[CausalStrategy[Any]]
+    strategy: type[CausalStrategy]
     client: type[CausalClient]
 
 
@@ -172,7 +172,7 @@ METHODS: Mapping[str, Method] = _Table(find)
 CLIENTS: Mapping[str, type[CausalClient]] = _Table(client_of)
 
 
-def build(method: str, options: Mapping[str, Any]) -> CausalStrategy[Any]:
+def build(method: str, options: Mapping[str, Any]) -> CausalStrategy:
     """Return the strategy of a method with the given options.
 
     Raises

@@ -71,7 +71,7 @@ def server_app() -> ServerApp:
     return app
 
 
-def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> Run:
+def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy) -> Run:
     """Run the method and fill in the metrics; an error's ``outcome`` is the run up to it."""
     run = execute(
         strategy,
@@ -93,7 +93,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
     return run
 
 
-def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[Any]) -> None:
+def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy) -> None:
     """Fill in the metrics of the result, and in a simulation the metrics of the baselines."""
     names = () if run.graph is None else run.graph.names
     truth = read_edges(job.truth, names) if job.truth and names else None
@@ -114,7 +114,7 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy[
         run.metrics |= baselines(strategy, client, tables, names, truth, test)
 
 
-def _answer(run: Run, job: JobConfig, strategy: CausalStrategy[Any]) -> None:
+def _answer(run: Run, job: JobConfig, strategy: CausalStrategy) -> None:
     """Evaluate a fitted circuit on the rows of the query while its parties are connected."""
     if job.query:
         row_id = Roles.of(strategy).row_id
@@ -123,7 +123,7 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy[Any]) -> None:
         run.metrics["query"] = circuit_scores(run.model, rows, run.answers)
 
 
-def _round_line(record: dict[str, Any], method: CausalStrategy[Any]) -> str:
+def _round_line(record: dict[str, Any], method: CausalStrategy) -> str:
     shown = ("h", "consensus", "changed", "num_edges")
     values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
     head = f"Exchange {record['round']} of at most {method.max_rounds} ({record['exchange']})"

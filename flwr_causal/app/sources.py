@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -62,7 +62,7 @@ class Roles(NamedTuple):
     row_id: str = ROW_ID
 
     @classmethod
-    def of(cls, strategy: CausalStrategy[Any]) -> Roles:
+    def of(cls, strategy: CausalStrategy) -> Roles:
         """Return the columns that a strategy's options name, the defaults where it names none."""
         given = {name: getattr(strategy, name, "") for name in cls._fields}
         return cls(**{name: value for name, value in given.items() if value})

@@ -323,4 +323,4 @@ class Algorithm(Method[Progress]):
 
     def warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the run."""
-        return [*super().warnings(state), *state.result.warnings]
+        return list(state.result.warnings)

@@ -318,8 +318,6 @@ class Method(Generic[StateT]):
     def replicated(self, state: StateT, agreement: Agreement, number: int) -> StateT | None:
         """Return the state in which a replicate begins, given the main training's state.
 
-        Called on the method with what the main training has chosen (:meth:`settled`).
-
         Parameters
         ----------
         state : StateT
@@ -335,19 +333,6 @@ class Method(Generic[StateT]):
             replicates begin after that exchange. Default: the first state.
         """
         return self.init(agreement)
-
-    def settled(self, state: StateT) -> Mapping[str, Any]:
-        """Return the options that replicates take over from the main training.
-
-        Penalties, numbers of lags and the like that a method chooses by the data are chosen once,
-        in the main training. Called after each of its exchanges.
-
-        Returns
-        -------
-        dict
-            Option to value. Default: none; each replicate makes its own choices.
-        """
-        return {}
 
     def num_rows(self, state: StateT) -> int | None:
         """Return how many rows the parties have together; None for the sum of their numbers.

@@ -7,7 +7,6 @@ waits for the others. The other method, and its client, need nothing of their ow
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -131,11 +130,10 @@ class Trainings(Generic[StateT]):
         states, failed = dict(state.states), dict(state.failed)
         if any(training.replicate for training in (*states, *failed)):
             return state
-        fixed = self._fixed(state.main)
         for number in range(1, 1 + self.replicates):
             # Each has a state of its own, which may hold a cache.
             try:
-                own = fixed.replicated(state.main, state.agreement, number)
+                own = self.inner.replicated(state.main, state.agreement, number)
             except DeadlineError:
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
@@ -178,51 +176,34 @@ class Trainings(Generic[StateT]):
     def _requests(self, state: TrainingsState[StateT]) -> dict[Training, Request]:
         """Return by training the requests of those that have not finished."""
         if self._latest[0] is not state:
-            fixed = self._fixed(state.main)
             requests = {
-                training: _among(training, self._of(training, fixed).request(own), state.rows)
-                for training, own in self._running(state, fixed).items()
+                training: _among(training, self.inner.request(own), state.rows)
+                for training, own in self._running(state).items()
             }
             self._latest = (state, requests)
         return self._latest[1]
 
-    def _running(
-        self, state: TrainingsState[StateT], fixed: Method[StateT]
-    ) -> dict[Training, StateT]:
+    def _running(self, state: TrainingsState[StateT]) -> dict[Training, StateT]:
         return {
             training: own
             for training, own in state.states.items()
-            if training not in state.failed and self._of(training, fixed).finished(own) is None
+            if training not in state.failed and self.inner.finished(own) is None
         }
-
-    def _of(self, training: Training, fixed: Method[StateT]) -> Method[StateT]:
-        return fixed if training.replicate else self.inner
-
-    def _fixed(self, main: StateT) -> Method[StateT]:
-        """Return the method with what the main training has chosen by the data."""
-        settled = self.inner.settled(main)
-        if not settled:
-            return self.inner
-        fixed = copy.copy(self.inner)
-        for name, value in settled.items():
-            setattr(fixed, name, value)
-        return fixed
 
     def close(
         self, state: TrainingsState[StateT], replies: Replies
     ) -> tuple[TrainingsState[StateT], dict[str, Any]]:
         """Return the states after an exchange; the main training is the first to be closed."""
         states, failed = dict(state.states), dict(state.failed)
-        requests, info, fixed = self._requests(state), dict[str, Any](), None
+        requests, info = self._requests(state), dict[str, Any]()
         for training, request in requests.items():
             part = Part(training, request.exchange)
             own = part.replies(replies, [party for party in state.rows if request.asks(party)])
             if training == MAIN:
                 states[MAIN], info = self.inner.close(state.main, own)
                 continue
-            fixed = fixed or self._fixed(states[MAIN])
             try:
-                states[training], _ = self._of(training, fixed).close(states[training], own)
+                states[training], _ = self.inner.close(states[training], own)
             except DeadlineError:
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
@@ -232,18 +213,17 @@ class Trainings(Generic[StateT]):
     def finished(self, state: TrainingsState[StateT]) -> str | None:
         """Return why the main training is over, once all are."""
         reason = self.inner.finished(state.main)
-        return None if reason is None or self._running(state, self._fixed(state.main)) else reason
+        return None if reason is None or self._running(state) else reason
 
     def graph(self, state: TrainingsState[StateT]) -> CausalGraph | None:
         """Return the main training's graph with the replicates' shares of edges."""
         graph = self.inner.graph(state.main)
-        fixed = self._fixed(state.main)
         found = [
             replicate
             for training, own in state.states.items()
             if training.replicate
             and training not in state.failed
-            and (replicate := fixed.graph(own)) is not None
+            and (replicate := self.inner.graph(own)) is not None
         ]
         return graph if graph is None or not found else graph.with_confidence(found)
 

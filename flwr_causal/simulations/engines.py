@@ -49,7 +49,7 @@ _ray = Lock()
 
 
 def simulate(
-    method: str | CausalStrategy[Any],
+    method: str | CausalStrategy,
     parties: Iterable[Any],
     *,
     engine: Literal["local", "ray"] = "local",
@@ -242,8 +242,8 @@ def _listed(parties: Any) -> list[Any]:
 
 
 def _strategy(
-    method: str | CausalStrategy[Any], seed: int, num_parties: int, options: dict[str, Any]
-) -> CausalStrategy[Any]:
+    method: str | CausalStrategy, seed: int, num_parties: int, options: dict[str, Any]
+) -> CausalStrategy:
     if isinstance(method, CausalStrategy):
         if options:
             raise ConfigError(
@@ -268,7 +268,7 @@ def _strategy(
     return strategy
 
 
-def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy[Any]) -> CausalGraph:
+def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy) -> CausalGraph:
     """Return a true graph whose variables are the first party's columns.
 
     Raises
@@ -317,7 +317,7 @@ def _run_on_engine(
     run_on: Callable[[Grid, float], Run],
     client: type[CausalClient],
     parties: Sequence[Any],
-    strategy: CausalStrategy[Any],
+    strategy: CausalStrategy,
 ) -> Run:
     if engine == "ray":
         with _alone_on_ray(), tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
+    from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
     from flwr_causal.runtime.loop import run
     from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.outcome import Outcome
@@ -19,21 +20,29 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.two_dbn import TwoDBN
 
 __all__ = [
+    "Ask",
     "CausalStrategy",
+    "Choice",
     "FedCausal",
     "FedGES",
     "FedPC",
     "LinearStrategy",
     "Lingam",
     "Moments",
+    "Note",
     "NotearsADMM",
     "Outcome",
     "Request",
+    "Result",
     "TwoDBN",
     "run",
 ]
 
 _HOMES = {
+    "Ask": "flwr_causal.runtime.algorithm",
+    "Choice": "flwr_causal.runtime.algorithm",
+    "Note": "flwr_causal.runtime.algorithm",
+    "Result": "flwr_causal.runtime.algorithm",
     "CausalStrategy": "flwr_causal.strategies.base",
     "FedCausal": "flwr_causal.strategies.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges.fedges",

@@ -25,7 +25,7 @@ from flwr_causal.protocol.bundle import MOST_REPLICATES
 from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
-from flwr_causal.runtime.method import Method, StateT
+from flwr_causal.runtime.algorithm import Algorithm, Progress
 from flwr_causal.runtime.outcome import CausalResult
 from flwr_causal.strategies.options import (
     MOST,
@@ -98,15 +98,14 @@ class Baselines(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class CausalStrategy(FedAvg, Method[StateT]):
+class CausalStrategy(FedAvg, Algorithm):
     """Base of all methods.
 
-    A subclass is a dataclass whose fields are its options. It sets ``contract`` and implements what
-    :class:`~flwr_causal.runtime.method.Method` asks for: ``init``, ``request``, ``close``,
-    ``finished`` and ``graph``. Everything else, from the schema exchange to the record of each
-    exchange, is done by :func:`flwr_causal.strategies.run`. Where the contract averages,
-    ``aggregate_train`` is FedAvg's own, so that Flower's differential-privacy wrappers add their
-    noise to the mean before the method's step.
+    A subclass is a dataclass whose fields are its options. It sets ``contract`` and implements
+    :meth:`train`, a generator that reads as the paper's algorithm. Everything else, from the schema
+    exchange to the record of each exchange, is done by :func:`flwr_causal.strategies.run`. Where
+    the contract averages, ``aggregate_train`` is FedAvg's own, so that Flower's
+    differential-privacy wrappers add their noise to the mean before the method's step.
 
     Parameters
     ----------
@@ -241,7 +240,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     duplicate_columns: FailDrop = "fail"
     federation: Federation | None = field(default=None, init=False, repr=False)
     grid: Grid | None = field(default=None, init=False, repr=False)
-    state: StateT | None = field(default=None, init=False, repr=False)
+    state: Progress | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -398,14 +397,14 @@ class CausalStrategy(FedAvg, Method[StateT]):
         """The background knowledge, None for methods without."""
         return None
 
-    def annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
+    def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
         knowledge = self.knowledge_or_none
         return graph.with_knowledge(knowledge) if knowledge else graph
 
-    def warnings(self, state: StateT) -> list[str]:
+    def warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the finished run; subclasses add to it."""
-        return tier_warning(self.graph(state))
+        return [*tier_warning(self.graph(state)), *super().warnings(state)]
 
     def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Return what the user should know of the metrics, of test rows and of a query."""
@@ -443,7 +442,7 @@ class CausalStrategy(FedAvg, Method[StateT]):
     # Flower's side.
 
     @property
-    def _running(self) -> StateT:
+    def _running(self) -> Progress:
         if self.state is None:
             raise FederationError(
                 f"{type(self).__name__} has not been started. Call its start(grid=...), or "

@@ -21,7 +21,6 @@ from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting
@@ -333,7 +332,7 @@ def _check_all(holders: Holders, replies: Replies) -> None:
 
 
 @dataclass(kw_only=True, eq=False)
-class JoiningStrategy(CausalStrategy[StateT]):
+class JoiningStrategy(CausalStrategy):
     """Base of the methods whose parties may hold different columns of the same rows.
 
     Its client is a :class:`~flwr_causal.clients.columns.ColumnsClient`, and the contract has the
@@ -406,7 +405,7 @@ class JoiningStrategy(CausalStrategy[StateT]):
 
 
 @dataclass(kw_only=True, eq=False)
-class ColumnsStrategy(JoiningStrategy[StateT], LinearStrategy[StateT]):
+class ColumnsStrategy(JoiningStrategy, LinearStrategy):
     """Base of the methods that work on second moments of parties with different columns."""
 
     @property

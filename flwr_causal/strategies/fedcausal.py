@@ -21,7 +21,7 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Progress, Result
+from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
 from flwr_causal.strategies.interventions import InterventionStrategy
@@ -103,7 +103,7 @@ OF_PAPER = {
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class FedCausal(Algorithm, PaperVariant, PerceptronOptions, InterventionStrategy[Progress]):
+class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.data.interventions import by_party
 from flwr_causal.errors import ConfigError
-from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting, require_fitting
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False)
-class InterventionStrategy(LinearStrategy[StateT]):
+class InterventionStrategy(LinearStrategy):
     """Base of the linear methods that use known interventions.
 
     The client is an :class:`~flwr_causal.clients.interventions.InterventionClient`, and the

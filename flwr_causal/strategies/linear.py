@@ -22,7 +22,6 @@ from flwr_causal.data.check.plausibility import SAME_UNITS, Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
-from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.options import MOST, Mode, only, require
 from flwr_causal.strategies.plausibility import (
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.records import Scalar
+    from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
 
 
@@ -55,7 +55,7 @@ OWN_LEVELS = {"party": "party", "series": "series"}
 
 
 @dataclass(kw_only=True, eq=False)
-class LinearStrategy(CausalStrategy[StateT]):
+class LinearStrategy(CausalStrategy):
     """Base of the methods whose model is a linear system over the agreed columns.
 
     Parameters
@@ -253,7 +253,7 @@ class LinearStrategy(CausalStrategy[StateT]):
         spread = np.sqrt(agreement.variance) / self.scale(agreement)
         return spread[:, None] / spread
 
-    def annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
+    def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with background knowledge, and the columns' standard deviations."""
         graph = super().annotated(state, graph)
         agreement: Agreement | None = getattr(state, "agreement", None)

@@ -15,7 +15,7 @@ from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Note, Progress, Result
+from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.options import Mode, require
 from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, eq=False)
-class Lingam(Algorithm, RowsOrSeries[Progress]):
+class Lingam(RowsOrSeries):
     """The linear graph whose noise terms are independent and not Gaussian, with all directions.
 
     The first exchange sums second moments. From them follow the parents of each variable in any

@@ -43,7 +43,7 @@ from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Choice, Note, Progress, Result
+from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
@@ -132,11 +132,10 @@ class Outcome(NamedTuple):
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class Moments(
-    Algorithm,
-    ColumnsStrategy[Progress],
-    InterventionStrategy[Progress],
-    PrivateStrategy[Progress],
-    RowsOrSeries[Progress],
+    ColumnsStrategy,
+    InterventionStrategy,
+    PrivateStrategy,
+    RowsOrSeries,
 ):
     """Federated linear structure learning from summed second moments, in one exchange.
 
@@ -459,19 +458,19 @@ class Moments(
         """Find the graph; a replicate takes over penalties and the like from the main training."""
 
         def first() -> tuple[Outcome, dict[str, Any]]:
-            outcome = self._solve(agreement, masks, products)
+            outcome = self.solve(agreement, masks, products)
             return outcome, self._settled(agreement, outcome)
 
         def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
             fixed = copy.copy(self)
             for name, value in main[1].items():
                 setattr(fixed, name, value)
-            return fixed._solve(agreement, masks, products), main[1]
+            return fixed.solve(agreement, masks, products), main[1]
 
         found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
         return found[0]
 
-    def _solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
+    def solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
         """Find the graph from products of the rows, by the solver of these options."""
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.kind == "additive" else solve
@@ -553,7 +552,7 @@ class Moments(
             total=round(released.effective_rows),
         )
         scale = self.scale(own)
-        outcome = self._solve(own, masks, (released.second / np.outer(scale, scale))[None])
+        outcome = self.solve(own, masks, (released.second / np.outer(scale, scale))[None])
         model = outcome.model
         if model is not None:
             # Standard errors and tests by rows know nothing of the noise.

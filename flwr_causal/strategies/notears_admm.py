@@ -22,7 +22,7 @@ from flwr_causal.core.linear.order_search import (
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.protocol import consensus
-from flwr_causal.runtime.algorithm import Algorithm, Ask, Note, Progress, Result
+from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, Candidate
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
@@ -84,7 +84,7 @@ OF_PAPER = {"linear": _of_ng_zhang(1e-3, 0.01), "mlp": _of_ng_zhang(0.1, 0.001)}
 
 
 @dataclass(kw_only=True, eq=False)
-class LinearADMM(Algorithm, PaperVariant, InterventionStrategy[Progress]):
+class LinearADMM(PaperVariant, InterventionStrategy):
     """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
 
     Parameters
@@ -215,6 +215,7 @@ class LinearADMM(Algorithm, PaperVariant, InterventionStrategy[Progress]):
             parties = agreement.num_parties
             state, info = admm.server_step(state, replies["weights"], problem, parties)
             stopped = admm.finished(state, info, problem)
+            problem = self.next_problem(problem, state)
             fit = replace(fit, solved=state.weights)
             yield Note(info._asdict())
         if self._refits:
@@ -226,6 +227,18 @@ class LinearADMM(Algorithm, PaperVariant, InterventionStrategy[Progress]):
                 fit, found = fit.searched()
                 yield Note(found)
         return self._result(fit, stopped)
+
+    def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
+        """Return the server's problem of the next round; a subclass may change it.
+
+        Parameters
+        ----------
+        problem : ServerProblem
+            Of the last round.
+        state : State
+            After it, with W as ``weights``, shape (1, d, d).
+        """
+        return problem
 
     def _result(self, fit: AdmmFit, reason: str = "") -> Result:
         """Return the graph of a fit, the system of its moments, and what to know of it."""
@@ -350,7 +363,7 @@ class LinearADMM(Algorithm, PaperVariant, InterventionStrategy[Progress]):
 
 @also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
-class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy[Progress]):
+class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
 
     The parties solve one NOTEARS problem over all rows without sending rows. In a round every party

@@ -14,7 +14,6 @@ from flwr_causal.core.privacy.release import clipping_norm, sensitivity
 from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.data.check.checks import some
 from flwr_causal.errors import ConfigError
-from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import Mode, only, require, require_fitting
 
@@ -40,7 +39,7 @@ FAR, LEAST_SPREAD = 2.0, 0.25
 
 
 @dataclass(kw_only=True, eq=False)
-class PrivateStrategy(LinearStrategy[StateT]):
+class PrivateStrategy(LinearStrategy):
     """Base of the linear methods with differential privacy of rows; docs/differential_privacy.md.
 
     A subclass states in :attr:`with_privacy` what its options must be.

@@ -18,7 +18,6 @@ from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import Layout
-from flwr_causal.runtime.method import StateT
 from flwr_causal.strategies.linear import LinearStrategy, in_units
 from flwr_causal.strategies.options import Mode, only, require
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.records import Scalar
+    from flwr_causal.runtime.algorithm import Progress
 
 
 # Values of ``center`` without lags, and with them.
@@ -166,7 +166,7 @@ def expected_of_series(expected: Expected, order: int) -> Expected:
 
 
 @dataclass(kw_only=True, eq=False)
-class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
+class RowsOrSeries(SeriesOptions, LinearStrategy):
     """Base of the methods on rows without time or, with an ``order``, on time series.
 
     Parameters
@@ -207,7 +207,7 @@ class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
 
     def with_parties(
         self,
-        state: StateT,
+        state: Progress,
         model: Any,
         replies: Mapping[str, Arrays],
         reports: Mapping[str, TableReport],
@@ -216,7 +216,7 @@ class RowsOrSeries(SeriesOptions, LinearStrategy[StateT]):
 
         Not where the number of lags was chosen, whose moments are of other rows.
         """
-        agreement: Agreement = state.agreement  # type: ignore[attr-defined]
+        agreement = state.agreement
         if model is None or not replies or not isinstance(model.sample_moments, Moments):
             return model
         columns = lagged_names(agreement.names, self.order)

@@ -147,7 +147,7 @@ def check_secure_sums(subject: Subject) -> None:
     _expect_same(subject, whole, replace(subject, strategy=grouped).simulate())
 
 
-def _check_replicates(subject: Subject, secure: CausalStrategy[Any]) -> None:
+def _check_replicates(subject: Subject, secure: CausalStrategy) -> None:
     """Check that secure sums of several trainings give the result of plain ones."""
     runs = []
     for strategy in (subject.strategy, secure):

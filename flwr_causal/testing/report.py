@@ -106,7 +106,7 @@ def fault_table(reports: Mapping[str, Report]) -> str:
 
 
 def check_method(
-    method: str | CausalStrategy[Any],
+    method: str | CausalStrategy,
     parties: Sequence[Any],
     client: type[CausalClient] | None = None,
     *,
@@ -161,7 +161,7 @@ def report_of(
 
 
 def method_checks(
-    method: str | CausalStrategy[Any],
+    method: str | CausalStrategy,
     parties: Sequence[Any],
     client: type[CausalClient] | None = None,
     **options: Any,
@@ -209,5 +209,5 @@ def parametrize_with_checks(
     return pytest.mark.parametrize("check", cases)
 
 
-def _strategy(method: str | CausalStrategy[Any], options: Mapping[str, Any]) -> CausalStrategy[Any]:
+def _strategy(method: str | CausalStrategy, options: Mapping[str, Any]) -> CausalStrategy:
     return methods.build(method, options) if isinstance(method, str) else method

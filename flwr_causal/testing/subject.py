@@ -65,7 +65,7 @@ class Subject:
         Of a method that is not registered.
     """
 
-    strategy: CausalStrategy[Any]
+    strategy: CausalStrategy
     parties: Sequence[Any]
     client: type[CausalClient] | None = None
     _kept: list[tuple[Run, Spy]] = field(default_factory=list)

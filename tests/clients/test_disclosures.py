@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 from federations import SpyGrid, make_federation, spy
 from flwr.app import ArrayRecord
+from server_states import states_of
 
 from flwr_causal.app.methods import METHODS, build
+from flwr_causal.core.consensus import admm
 from flwr_causal.data.partition import split
 from flwr_causal.protocol import fedges, records
 from flwr_causal.protocol.exchange import RESERVED
@@ -359,9 +361,10 @@ def test_admm_reveals_only_families_in_the_last_exchange():
 
 def test_before_a_search_admm_reveals_the_possible_families():
     grid = spy(tables_of())
-    state = run(build("notears-admm", {"max_rounds": 8}), grid).state
-    spread = np.sqrt(state.agreement.variance)
-    effects = np.abs(state.inner.weights[0]) * spread[:, None] / spread
+    with states_of(admm) as states:
+        outcome = run(build("notears-admm", {"max_rounds": 8}), grid)
+    spread = np.sqrt(outcome.agreement.variance)
+    effects = np.abs(states[-1].weights[0]) * spread[:, None] / spread
     near = (effects > 0.005) | (effects.T > 0.005) | np.eye(D, dtype=bool)
     together = np.einsum("ij,kj->ik", near.astype(int), near.astype(int)) > 0
     for reply in grid.replies[-3:]:

@@ -113,12 +113,12 @@ def test_the_second_page_remembers():
         ('("d", "d"), combine="sum"', '("d", "d"), combine="each"'),
         ('"non-negative", "sum"', '"non-negative"'),
         ("rest.T @ moments @ rest", "rest @ moments @ rest.T"),
-        ('Request(FIT, {"weights": state.weights})', 'Request(FIT, {"weights": -state.weights})'),
+        ('Ask(FIT, {"weights": weights}', 'Ask(FIT, {"weights": -weights}'),
         ("moments[:j, :j], moments[:j, j]", "moments[:j, :j], moments[j, j:]"),
         ("shares < 0.5", "shares > 0.5"),
         ('return {"moments": moments}', 'return {"moments": moments, "rows": self.rows()}'),
         ('self.remember({"moments": moments})', 'self.remember({"moments": 2 * moments})'),
-        ("if isinstance(state, Done) else None", "if isinstance(state, Weighted) else None"),
+        ('"errors"] / rows', '"errors"]'),
     ],
 )
 def test_a_wrong_step_of_the_second_page_is_noticed(right, wrong):
@@ -192,10 +192,14 @@ def test_a_changed_step_does_what_the_page_says(promise):
     ("right", "wrong", "promise"),
     [
         ("self.threshold / np.maximum", "1.0 * np.maximum", adaptive),
-        ("graph=graph, model=model, scores=scores", "graph=graph, model=model", adaptive),
+        (
+            "graph=graph, model=model, scores=np.abs(graph.raw_weights)",
+            "graph=graph, model=model",
+            adaptive,
+        ),
         ('info["sparsity"] * factors', 'info["sparsity"]', adaptive),
         ("1.0 / (1.0 + np.abs", "1.0 * (1.0 + np.abs", reweighted),
-        ("if state.stopped is None", "if state.stopped is not None", reweighted),
+        ("return replace(problem, relative_sparsity=factors)", "return problem", reweighted),
         ("table.clip(middle - most, middle + most, axis=1)", "table", clipped),
     ],
 )
@@ -210,8 +214,8 @@ def test_a_wrong_change_is_noticed(right, wrong, promise):
 
 def test_a_subclass_may_have_an_id_of_its_own():
     named = STEPS.replace(
-        "    def close(self",
-        '    contract = replace(Moments.contract, method="adaptive-moments")\n\n    def close(self',
+        "    def solve(self",
+        '    contract = replace(Moments.contract, method="adaptive-moments")\n\n    def solve(self',
         1,
     ).replace(
         "    def table(self",

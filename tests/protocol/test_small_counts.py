@@ -17,9 +17,8 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
-from flwr_causal.runtime.method import Request
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import CausalStrategy
+from flwr_causal.strategies import Ask, CausalStrategy, Result
 from flwr_causal.testing.subject import Spy
 
 TABLES, _ = federated_discrete(5, 300, 3, seed=1)
@@ -161,20 +160,9 @@ class Histogram(CausalStrategy):
 
     contract: ClassVar[Contract] = HistogramClient.contract
 
-    def init(self, agreement):
-        return ()
-
-    def request(self, state):
-        return Request(HISTOGRAM)
-
-    def close(self, state, replies):
-        return (replies["counts"],), {}
-
-    def finished(self, state):
-        return "counted" if state else None
-
-    def graph(self, state):
-        return None
+    def train(self, agreement, replicate=0):
+        yield Ask(HISTOGRAM)
+        return Result(reason="counted")
 
 
 def test_a_method_that_declares_counts_has_the_option():

@@ -23,10 +23,9 @@ from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import Part, Training, bundle_of, exchange_of, parts_of
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
-from flwr_causal.runtime.method import Request
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
-from flwr_causal.strategies import CausalStrategy
+from flwr_causal.strategies import Ask, CausalStrategy, Result
 from flwr_causal.testing import check_method
 from flwr_causal.testing.checks import CHECKS
 from flwr_causal.testing.subject import CheckSkippedError, Spy, Subject
@@ -244,13 +243,6 @@ _STEP = Exchange(
 )
 
 
-@dataclass(frozen=True)
-class _State:
-    names: tuple[str, ...]
-    steps: int = 0
-    products: object = None
-
-
 class StrangersClient(CausalClient):
     """Remembers how often it was asked."""
 
@@ -275,24 +267,14 @@ class Strangers(CausalStrategy):
     contract: ClassVar[Contract] = StrangersClient.contract
     max_rounds: int = 3
 
-    def init(self, agreement):
-        return _State(agreement.names)
-
-    def request(self, state):
-        return Request(_STEP, {"scale": np.full(2 + state.steps, 2.0)})
-
-    def close(self, state, replies):
-        return _State(state.names, state.steps + 1, replies["products"]), {}
-
-    def finished(self, state):
-        return "all steps are done" if state.steps == 3 else None
-
-    def graph(self, state):
-        if state.products is None:
-            return None
-        size = np.sqrt(np.diag(state.products))
-        strong = np.abs(state.products / size / size[:, None]) > 0.5
-        return CausalGraph(state.names, np.triu(np.where(strong, state.products, 0.0), 1))
+    def train(self, agreement, replicate=0):
+        for step in range(3):
+            replies = yield Ask(_STEP, {"scale": np.full(2 + step, 2.0)})
+        products = replies["products"]
+        size = np.sqrt(np.diag(products))
+        strong = np.abs(products / size / size[:, None]) > 0.5
+        graph = CausalGraph(agreement.names, np.triu(np.where(strong, products, 0.0), 1))
+        return Result(graph, reason="all steps are done")
 
 
 def test_a_strangers_method_needs_nothing_for_replicates():

@@ -6,6 +6,7 @@ data are mixed, one column is constant at one party, and nothing is centred: no 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import CausalStrategy, Request, run
+from flwr_causal.strategies import Ask, CausalStrategy, Note, Request, Result, run
 
 VALUES = ["high", "low", "none"]
 
@@ -83,19 +84,8 @@ class RingClient(CausalClient):
         return {"shares": counts[[VALUES.index(v) for v in asked["asked"]]] / counts.sum()}
 
 
-@dataclass(frozen=True)
-class RingState:
-    """The latest graph of each party, and what is known of this round and in the end."""
-
-    names: tuple[str, ...]
-    graphs: dict[str, np.ndarray]
-    added: int | None = None
-    counts: np.ndarray | None = None
-    shares: dict[str, float] | None = None
-
-
 @dataclass(kw_only=True, eq=False)
-class Ring(CausalStrategy[RingState]):
+class Ring(CausalStrategy):
     """Sends each party its neighbour's graph until none grows."""
 
     contract: ClassVar[Contract] = RING
@@ -105,41 +95,31 @@ class Ring(CausalStrategy[RingState]):
     def policy(self):
         return Policy(text_columns="keep", constant_columns="keep", missing_values="drop")
 
-    def init(self, agreement):
-        d = len(agreement.names)
-        return RingState(agreement.names, dict.fromkeys(agreement.rows, np.zeros((d, d), int)))
-
-    def request(self, state):
-        if state.added == 0:
-            return Request(COUNT)
-        names = list(state.graphs)
-        own = {
-            name: {
-                "edges": state.graphs[names[position - 1]],
-                "position": position,
-                "neighbour": names[position - 1],
+    def train(self, agreement, replicate=0):
+        d, names = len(agreement.names), list(agreement.rows)
+        graphs, added = dict.fromkeys(names, np.zeros((d, d), int)), None
+        while added != 0:
+            own = {
+                name: {
+                    "edges": graphs[names[position - 1]],
+                    "position": position,
+                    "neighbour": names[position - 1],
+                }
+                for position, name in enumerate(names)
             }
-            for position, name in enumerate(names)
-        }
-        return Request(GROW, own=own)
+            so_far = partial(Result, self.drawn(agreement, graphs))
+            replies = yield Ask(GROW, own=own, so_far=so_far)
+            added = sum(int(one) for one in replies.list("added"))
+            graphs = {**graphs, **replies.of("edges")}
+            yield Note({"added": added, "order": ",".join(replies.parties)})
+        graph = self.drawn(agreement, graphs)
+        replies = yield Ask(COUNT, so_far=partial(Result, graph))
+        yield Note({"added": 0, "order": ",".join(replies.parties)})
+        counts = dict(zip(VALUES, replies["counts"], strict=True))
+        return Result(graph, model=counts, reason="the ring is closed")
 
-    def close(self, state, replies):
-        info = {"order": ",".join(replies.parties)}
-        if "counts" in replies:
-            return replace(state, counts=replies["counts"]), {"added": 0, **info}
-        added = sum(int(one) for one in replies.list("added"))
-        graphs = {**state.graphs, **replies.of("edges")}
-        return replace(state, graphs=graphs, added=added), {"added": added, **info}
-
-    def finished(self, state):
-        return None if state.counts is None else "the ring is closed"
-
-    def graph(self, state):
-        first = next(iter(state.graphs.values()))
-        return CausalGraph(state.names, first.astype(float))
-
-    def model(self, state):
-        return None if state.counts is None else dict(zip(VALUES, state.counts, strict=True))
+    def drawn(self, agreement, graphs):
+        return CausalGraph(agreement.names, next(iter(graphs.values())).astype(float))
 
 
 def make_tables(num_parties=4, rows=12):
@@ -231,23 +211,17 @@ def test_the_nodes_answer_queries_after_the_run():
 class AskingRing(Ring):
     """Asks the nodes for shares in a last round of queries."""
 
-    def request(self, state):
-        asked = state.counts is not None
-        return Request(ASK, {"asked": ["low"]}) if asked else super().request(state)
-
-    def close(self, state, replies):
-        if state.counts is None:
-            return super().close(state, replies)
-        return replace(state, shares={k: float(v[0]) for k, v in replies.of("shares").items()}), {}
-
-    def finished(self, state):
-        return None if state.shares is None else "all have answered"
+    def train(self, agreement, replicate=0):
+        result = yield from super().train(agreement)
+        replies = yield Ask(ASK, {"asked": ["low"]})
+        shares = {party: float(own[0]) for party, own in replies.of("shares").items()}
+        return replace(result, model=shares, reason="all have answered")
 
 
 def test_an_exchange_may_be_a_query():
     outcome = run(AskingRing(), spy(TABLES, RingClient))
     assert outcome.history[-1]["exchange"] == "ask"
-    assert outcome.state.shares == {
+    assert outcome.model == {
         f"party {index}": pytest.approx((table["level"] == "low").mean())
         for index, table in enumerate(TABLES)
     }
@@ -290,8 +264,7 @@ def test_flowers_way_in_and_simulate():
 
 def test_sampling_asks_some_parties_only():
     grid = spy(TABLES, RingClient)
-    state = RingState((*"abcde", "level"), {f"party {i}": np.zeros((6, 6), int) for i in range(4)})
-    outcome: Any = run(Ring(fraction_train=0.5, seed=2), grid, state=state)
+    outcome: Any = run(Ring(fraction_train=0.5, seed=2), grid)
     assert {record["parties"] for record in outcome.history} == {2}
 
 
@@ -317,10 +290,13 @@ def test_what_a_party_alone_is_sent_goes_before_what_all_are_sent():
 class Some(Ring):
     """Asks some parties for counts, once."""
 
-    asked: str = "party 1,party 3"
+    chosen: str = "party 1,party 3"
 
-    def request(self, state):
-        return Request(COUNT, parties=self.asked.split(","))
+    def train(self, agreement, replicate=0):
+        replies = yield Ask(COUNT, parties=self.chosen.split(","))
+        yield Note({"order": ",".join(replies.parties)})
+        counts = dict(zip(VALUES, replies["counts"], strict=True))
+        return Result(model=counts, reason="counted")
 
 
 @pytest.mark.parametrize("asked", [[1, 3], [2]])
@@ -328,7 +304,7 @@ def test_only_the_parties_of_a_request_are_asked(asked):
     """However few, all of them may reply: the quorum is no reason to fail."""
     grid = spy(TABLES, RingClient)
     names = [f"party {k}" for k in asked]
-    outcome = run(Some(asked=",".join(names)), grid)
+    outcome = run(Some(chosen=",".join(names)), grid)
     assert [m.metadata.dst_node_id - 2 for m in grid.training_messages] == asked
     assert outcome.history[0]["order"] == ",".join(names)
     assert sum(outcome.model.values()) == sum(len(TABLES[k]) for k in asked)

@@ -40,7 +40,7 @@ from flwr_causal.protocol.fedges import (
     SCORES,
 )
 from flwr_causal.protocol.row_ids import ALIGN
-from flwr_causal.runtime.algorithm import Algorithm, Note, Progress, Result, relayed
+from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
@@ -183,7 +183,7 @@ NOT_MIXED = Mode("other scores than 'conditional-gaussian'", lambda method: meth
 
 @also_called(start="start_from", constant="constant_columns")
 @dataclass(kw_only=True, eq=False)
-class FedGES(Algorithm, PaperVariant, JoiningStrategy[Progress]):
+class FedGES(PaperVariant, JoiningStrategy):
     """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
 
     docs/fedges.md says why the defaults are what they are, and the client's docstring

@@ -24,7 +24,6 @@ from flwr_causal.errors import DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import CONTRACT, SUMS
 from flwr_causal.runtime.algorithm import (
-    Algorithm,
     Ask,
     Note,
     Progress,
@@ -197,7 +196,7 @@ OF_HEAD = Mode(OF_A_HEAD.text, lambda method: method.head is False or OF_A_HEAD.
 
 
 @dataclass(kw_only=True, eq=False)
-class FedPC(Algorithm, PaperVariant, CircuitOptions, CausalStrategy[Progress]):
+class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
     """A joint distribution of all columns, a probabilistic circuit (Seng et al. 2025).
 
     Parties may hold the same columns of different rows (horizontal), different columns of the same

@@ -38,11 +38,11 @@ fedges:
 fedpc:
     batches bins blocks categories changed_tables class_root clusters components
     constant_columns correlation decision depth duplicate_columns epochs expected_parties
-    fraction_train groups head image learner leave_one_out max_rounds min_available_nodes
-    min_parties minimum_count missing_texts missing_values numbers output_dir precision
-    products queries quorum replicas replicates resume round_timeout row_id secure_aggregation
-    seed server_timeout signing_key small_counts split_rows sums target text_columns trained
-    training unshared_columns variant weights
+    fraction_train groups head image learner leave_one_out max_rounds max_states
+    min_available_nodes min_parties minimum_count missing_texts missing_values numbers
+    output_dir precision products queries quorum replicas replicates resume round_timeout
+    row_id secure_aggregation seed server_timeout signing_key small_counts split_rows sums
+    target text_columns trained training unshared_columns variant weights
 lingam:
     aggregation center changed_tables constant_columns duplicate_columns expected_parties
     fraction_train gaps groups knowledge lagged_sparsity lagged_threshold leave_one_out

@@ -309,3 +309,17 @@ def test_numbers_of_two_values_have_probabilities(kind):
     np.testing.assert_allclose(model.log_likelihood(frame), expected, atol=1e-12)
     cells = frame.drop_duplicates()
     assert np.exp(model.log_likelihood(cells)).sum() <= 1 + 1e-9
+
+
+def test_the_largest_number_of_states_is_an_option():
+    rng = np.random.default_rng(0)
+    parties = [
+        pd.DataFrame(
+            {"code": [f"v{k}" for k in rng.integers(0, 70, 200)], "b": rng.choice(["x", "y"], 200)}
+        )
+        for _ in range(2)
+    ]
+    with pytest.raises(DataError, match=r"column 'code': .*max_states=64.*raise max_states"):
+        simulate("fedpc", parties)
+    run = simulate("fedpc", parties, max_states=80)
+    assert np.isfinite(run.model.log_likelihood(parties[0])).all()

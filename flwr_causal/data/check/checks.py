@@ -531,7 +531,7 @@ def _remedy(numeric: bool, count: int, fractions: bool) -> str:
         ways.append(
             f"discretize it with the option discretize={SUGGESTED_BINS} (equal frequency, cut "
             "points agreed by all parties), take it as numbers with mode='exact' and "
-            "score='conditional-gaussian'"
+            "score='conditional-gaussian' (without the options of other modes)"
         )
     else:
         ways.append("join values that belong together")

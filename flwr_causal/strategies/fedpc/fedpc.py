@@ -292,6 +292,8 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         spelling of their cells, such as the codes "250.0" and "250.00".
     numbers : str, default ""
         Columns that are numbers, separated by commas, also where they have few different values.
+    max_states : int, default 64
+        Largest number of states of a category.
     text_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
@@ -323,6 +325,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
     constant_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
+    max_states: int = 64
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     unshared_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from flwr_causal.clients.fedpc import FedPCClient
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.model import HeadPosterior
-from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import run

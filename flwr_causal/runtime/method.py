@@ -1,9 +1,9 @@
 """The protocol of every method: what the loop calls between the exchanges of a contract.
 
-A method is a state machine on the server. Before each exchange :meth:`Method.request` returns what
-the parties are sent. Their replies are combined as the contract declares. :meth:`Method.close`
-turns the combined replies into the next state, and :meth:`Method.finished` says when the run is
-over. A state is a frozen dataclass that holds everything that the rest of the run needs.
+Before each exchange :meth:`Method.request` returns what the parties are sent. Their replies are
+combined as the contract declares. :meth:`Method.close` turns the combined replies into the next
+state, and :meth:`Method.finished` says when the run is over. All methods implement these through
+:class:`flwr_causal.runtime.algorithm.Algorithm`, whose generator reads as the algorithm.
 """
 
 from __future__ import annotations

@@ -510,7 +510,8 @@ class FedGES(PaperVariant, JoiningStrategy):
         taken = 0
         if agreement.continuous and self.score != MIXED:
             present = self._present(agreement)
-            agreed, taken = yield from agreed_cuts(agreement, self.discretize, present)
+            agreed = yield from agreed_cuts(agreement, self.discretize, present)
+            taken = agreed.taken
             cuts = dict(zip(agreement.continuous, agreed.cuts, strict=True))
             agreement = with_cuts(agreement, cuts)
         small: Counter[str] = Counter()

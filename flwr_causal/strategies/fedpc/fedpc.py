@@ -564,8 +564,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         if plan.learner != "trees" or not plan.agreement.continuous:
             return plan
         present = None if self.secure_aggregation else plan.present
-        cuts = agreed_cuts(plan.agreement, self.num_bins, present, spreading=True)
-        agreed, _ = yield from cuts
+        agreed = yield from agreed_cuts(plan.agreement, self.num_bins, present, spreading=True)
         numbers = plan.agreement.continuous
         points = dict(zip(numbers, agreed.cuts, strict=True))
         inside = dict(zip(numbers, agreed.inside, strict=True))

@@ -11,14 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 
+from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.metrics import aligned
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.metrics import GraphLike
+
+#: The most DAGs of a component that are compared one by one.
+MOST_DAGS = 20_000
 
 
 def sid(truth: GraphLike, estimate: GraphLike) -> int:
@@ -44,18 +52,102 @@ def sid(truth: GraphLike, estimate: GraphLike) -> int:
         If a graph is no DAG, or the variables differ.
     """
     true, found = aligned(truth, estimate)
-    for graph, role in ((true, "truth"), (found, "estimate")):
-        if graph.kind == "cpdag":
-            raise DataError(f"the {role} is a CPDAG: SID needs a DAG, call to_dag() first")
-        if not graph.is_acyclic():
-            raise DataError(f"the {role} has cycles: SID needs a DAG, call threshold() first")
-    adjacency, estimated = true.adjacency, found.adjacency
+    _check(true, "truth")
+    _check(found, "estimate")
+    wrong = _counter(true.adjacency)
+    return sum(wrong(cause, found.adjacency[:, cause]) for cause in range(len(true.names)))
+
+
+def sid_bounds(truth: GraphLike, estimate: GraphLike) -> tuple[int, int]:
+    """Return the least and the largest `sid` of a DAG of the estimated class.
+
+    The parents that a variable has in a DAG of the class follow from the directions within its
+    chain component, and these do not depend on those in others: each component gives a least and a
+    largest number (Peters & Buhlmann 2015, section 2.4.3).
+
+    Parameters
+    ----------
+    truth : CausalGraph or array_like, shape (d, d)
+        A DAG.
+    estimate : CausalGraph or array_like, shape (d, d)
+        A CPDAG, also with edges that background knowledge has directed; a DAG is a class of one.
+
+    Raises
+    ------
+    DataError
+        If the truth is no DAG, the estimate has directed cycles, the variables differ, or a
+        component has more than 20,000 DAGs.
+    """
+    true, found = aligned(truth, estimate)
+    _check(true, "truth")
+    if found.kind != "cpdag":
+        _check(found, "estimate")
+    wrong, marks = _counter(true.adjacency), found.adjacency
+    least = most = 0
+    for component in _components(equivalence.undirected_part(marks)):
+        sums = {
+            sum(wrong(cause, dag[:, cause]) for cause in component)
+            for dag in _directed(marks, component)
+        }
+        if not sums:
+            raise DataError("the estimate is the class of no DAG: give a CPDAG")
+        least, most = least + min(sums), most + max(sums)
+    return least, most
+
+
+def _check(graph: CausalGraph, role: str) -> None:
+    if graph.kind == "cpdag":
+        raise DataError(f"the {role} is a CPDAG: SID needs a DAG, call to_dag() first")
+    if not graph.is_acyclic():
+        raise DataError(f"the {role} has cycles: SID needs a DAG, call threshold() first")
+
+
+def _counter(adjacency: BoolArray) -> Callable[[int, BoolArray], int]:
+    """Return the function that counts the wrong effects of a cause, given its parents."""
     descends = ancestors(adjacency)  # [i, j]: j is a descendant of i
     reaches = descends | np.eye(len(adjacency), dtype=bool)
-    return sum(
-        int(_wrong_effects(adjacency, descends, reaches, cause, estimated[:, cause]).sum())
-        for cause in range(len(adjacency))
-    )
+    known: dict[tuple[int, bytes], int] = {}
+
+    def wrong(cause: int, parents: BoolArray) -> int:
+        key = cause, parents.tobytes()
+        if key not in known:
+            found = _wrong_effects(adjacency, descends, reaches, cause, parents)
+            known[key] = int(found.sum())
+        return known[key]
+
+    return wrong
+
+
+def _components(linked: BoolArray) -> list[list[int]]:
+    """Return the connected components of a symmetric matrix."""
+    number, labels = connected_components(linked, directed=False)
+    return [np.flatnonzero(labels == k).tolist() for k in range(number)]
+
+
+def _directed(marks: BoolArray, component: list[int]) -> Iterator[BoolArray]:
+    """Yield the class with each set of directions that its DAGs have within a component."""
+    todo, found = [marks], 0
+    while todo:
+        current = todo.pop()
+        among = np.ix_(component, component)
+        open_edges = np.argwhere(np.triu(equivalence.undirected_part(current)[among]))
+        if len(open_edges):
+            i, j = (component[k] for k in open_edges[0])
+            for cause, effect in ((i, j), (j, i)):
+                oriented = current.copy()
+                oriented[effect, cause] = False
+                oriented = equivalence.meek(oriented)
+                if equivalence.consistent_extension(oriented) is not None:
+                    todo.append(oriented)
+            continue
+        found += 1
+        if found > MOST_DAGS:
+            names = len(component)
+            raise DataError(
+                f"{names} variables whose edges are undirected form more than {MOST_DAGS} DAGs: "
+                "bounds of SID cannot be had; compare a member, call to_dag()"
+            )
+        yield current
 
 
 def _wrong_effects(

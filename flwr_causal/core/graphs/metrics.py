@@ -31,6 +31,8 @@ Chen, Ma & Yue (2024). Temporal causal discovery in dynamic Bayesian networks us
 learning.
 Davis & Goadrich (2006). The relationship between precision-recall and ROC curves. ICML.
 Reisach, Seiler & Weichwald (2021). Beware of the simulated DAG! NeurIPS.
+Reisach, Tami, Seiler, Chambaz & Weichwald (2023). A scale-invariant sorting criterion to find a
+causal order in additive noise models. NeurIPS.
 """
 
 from __future__ import annotations
@@ -167,12 +169,13 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
 
         - ``smhd``: number of pairs in which the moral graphs differ.
         - ``adjacency_precision``, ``adjacency_recall``: precision and recall of adjacent pairs,
-          whatever the direction (1 if there are none).
+          whatever the direction (1 if there are none); ``adjacency_f1``, their harmonic mean.
         - Only if both graphs have a CPDAG (no directed cycle, no lags, not a summary graph):
           ``cpdag_shd``, the structural Hamming distance of the two CPDAGs, and
           ``arrowhead_precision``, ``arrowhead_recall``, the precision and recall of the directed
           edges of the CPDAGs, as Ramsey et al. (2017) count them: an edge that only one CPDAG
-          directs is an error, whether or not the other has it undirected (1 if there are none).
+          directs is an error, whether or not the other has it undirected (1 if there are none);
+          ``arrowhead_f1``, their harmonic mean.
 
         Only if both graphs have lags: ``lagged_shd``, ``lagged_tpr``, ``lagged_fdr`` over the
         lagged edges; an edge at another lag is another edge.
@@ -207,7 +210,7 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
         "fpr": (num_edges - right) / max(pairs_without_edge, 1),
         "precision": precision,
         "recall": recall,
-        "f1": _ratio(2 * precision * recall, precision + recall, 0.0),
+        "f1": _harmonic(precision, recall),
         "num_edges": num_edges,
         "num_true": num_true,
         "acyclic": found.is_acyclic(),
@@ -245,14 +248,20 @@ def _ratio(part: float, whole: float, otherwise: float) -> float:
     return part / whole if whole else otherwise
 
 
+def _harmonic(precision: float, recall: float) -> float:
+    """Return the harmonic mean of precision and recall, 0 if both are 0."""
+    return _ratio(2 * precision * recall, precision + recall, 0.0)
+
+
 def _compare_classes(true: CausalGraph, found: CausalGraph) -> dict[str, float | int]:
     """Compare two graphs over the same variables in the same order, up to equivalence.
 
     Returns
     -------
     dict
-        ``smhd``, ``adjacency_precision``, ``adjacency_recall``; if both graphs have a CPDAG also
-        ``cpdag_shd``, ``arrowhead_precision``, ``arrowhead_recall``; see `compare`.
+        ``smhd``, ``adjacency_precision``, ``adjacency_recall``, ``adjacency_f1``; if both graphs
+        have a CPDAG also ``cpdag_shd``, ``arrowhead_precision``, ``arrowhead_recall``,
+        ``arrowhead_f1``; see `compare`.
     """
     joined = np.triu(equivalence.skeleton(true.adjacency), 1)
     found_joined = np.triu(equivalence.skeleton(found.adjacency), 1)
@@ -261,13 +270,16 @@ def _compare_classes(true: CausalGraph, found: CausalGraph) -> dict[str, float |
         "smhd": moral_hamming_distance(true, found),
         "adjacency_precision": precision,
         "adjacency_recall": recall,
+        "adjacency_f1": _harmonic(precision, recall),
     }
     true_class, found_class = _class_of(true), _class_of(found)
     if true_class is not None and found_class is not None:
         result["cpdag_shd"] = _distance(true_class, found_class, 1)
-        result["arrowhead_precision"], result["arrowhead_recall"] = _rates(
+        precision, recall = _rates(
             equivalence.directed_part(true_class), equivalence.directed_part(found_class)
         )
+        result["arrowhead_precision"], result["arrowhead_recall"] = precision, recall
+        result["arrowhead_f1"] = _harmonic(precision, recall)
     return result
 
 
@@ -496,23 +508,61 @@ def varsortability(
     DataError
         If the number of variances differs, or one is negative or not finite.
     """
+    spread = np.asarray(variances, dtype=np.float64)
+    return _sortability(graph, spread, names, "variances")
+
+
+def r2_sortability(
+    graph: GraphLike, shares: ArrayLike, names: tuple[str, ...] | None = None
+) -> float:
+    """Return the R2-sortability: how well explained shares order causes before effects.
+
+    As `varsortability`, of the share of each variable's variance that all others explain (Reisach
+    et al., 2023; :func:`flwr_causal.core.linear.regression.explained_shares`), which does not
+    depend on units.
+
+    Parameters
+    ----------
+    graph : CausalGraph or array_like, shape (d, d)
+        The true graph.
+    shares : array_like, shape (d,)
+        From 0 to 1, in the order of ``names``.
+    names : tuple of str, optional
+        The order of the shares. Default: the graph's order.
+
+    Returns
+    -------
+    float
+        From 0 to 1; NaN for a graph without edges.
+
+    Raises
+    ------
+    DataError
+        If the number of shares differs, or one is negative or not finite.
+    """
+    return _sortability(graph, np.asarray(shares, dtype=np.float64), names, "shares")
+
+
+def _sortability(
+    graph: GraphLike, values: FloatArray, names: tuple[str, ...] | None, kind: str
+) -> float:
+    """Return the share of causes and effects that values order, see `varsortability`."""
     graph = graph if isinstance(graph, CausalGraph) else CausalGraph.from_array(graph)
     if names is not None:
         graph = graph.reordered(names)
-    spread = np.asarray(variances, dtype=np.float64)
-    if spread.shape != (len(graph.names),):
+    if values.shape != (len(graph.names),):
         raise DataError(
-            f"variances have shape {spread.shape}, expected one for each of {len(graph.names)} "
+            f"{kind} have shape {values.shape}, expected one for each of {len(graph.names)} "
             "variables"
         )
-    if not np.isfinite(spread).all() or (spread < 0).any():
-        raise DataError("variances must be finite and not negative")
-    equal = np.isclose(spread[:, None], spread[None, :], rtol=1e-9, atol=0.0)
-    credit = np.where(equal, 0.5, spread[:, None] < spread[None, :])
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise DataError(f"{kind} must be finite and not negative")
+    equal = np.isclose(values[:, None], values[None, :], rtol=1e-9, atol=0.0)
+    credit = np.where(equal, 0.5, values[:, None] < values[None, :])
     edges = graph.adjacency.astype(np.float64)
     joined = edges
     total = earned = 0.0
-    for _ in range(len(spread) - 1):
+    for _ in range(len(values) - 1):
         if not joined.any():
             break
         total += joined.sum()

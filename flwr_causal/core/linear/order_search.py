@@ -29,7 +29,7 @@ from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct, require_varying
 from flwr_causal.core.linear.order_kernels import DEPENDENT, Room, Task, select_all, sweep
-from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, regress
+from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, explained_shares, regress
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import ConfigError
@@ -266,8 +266,7 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
         np.fill_diagonal(left, np.maximum(np.diagonal(left), DEPENDENT))
     explained = np.zeros(d)
     if moments.n > moments.d:
-        inverse = np.linalg.pinv(correlation, hermitian=True)
-        explained = 1 - 1 / np.maximum(np.diagonal(inverse)[:d], 1.0)
+        explained = explained_shares(correlation)[:d]
     # Values that are equal up to rounding are ties, so that sums over parties in another order give
     # the same orders. Equal variances, as of standardised columns, are ordered by R2.
     explained = as_ranked(explained)

@@ -53,3 +53,25 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
     coefficients = np.asarray(standardized / scale, dtype=np.float64)
     residual = variance - float(coefficients @ with_child)
     return coefficients, residual if residual > RESIDUAL_FLOOR * variance else 0.0
+
+
+def explained_shares(second: FloatArray) -> FloatArray:
+    """Return the share of each variable's variance that all others explain (R2), shape (d,).
+
+    Parameters
+    ----------
+    second
+        ``(d, d)`` second moments with positive variances.
+    """
+    scale = np.sqrt(np.diagonal(second))
+    correlation = second / np.outer(scale, scale)
+    try:
+        factor = scipy.linalg.cholesky(correlation, lower=True)
+        if np.diagonal(factor).min() < SINGULAR_PIVOT:
+            raise np.linalg.LinAlgError
+    except np.linalg.LinAlgError:  # combinations of each other, which are explained wholly
+        d = len(scale)
+        left = [regress(correlation, np.delete(np.arange(d), j), j)[1] for j in range(d)]
+        return np.clip(1.0 - np.array(left), 0.0, 1.0)
+    inverse = scipy.linalg.cho_solve((factor, True), np.eye(len(scale)))
+    return np.asarray(1.0 - 1.0 / np.maximum(np.diagonal(inverse), 1.0))

@@ -19,6 +19,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.linear import baselines as linear
 from flwr_causal.core.linear.moments import Moments, merge
+from flwr_causal.core.linear.regression import explained_shares
 from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 from flwr_causal.core.series.design import lagged_graph, lagged_names, lagged_rows
 from flwr_causal.core.series.regression import dynotears
@@ -214,20 +215,8 @@ def sort_by_variance(world: World) -> LineResult:
 def sort_by_r2(world: World) -> LineResult:
     """Order by the share of a variable's variance that all others explain (Reisach et al. 2023)."""
     rows, names = _rows(world)
-    return LineResult((_regressed(rows, names, explained(rows)),))
-
-
-def explained(rows: FloatArray) -> FloatArray:
-    """Return R2 of the regression of each column on all others, shape (d,)."""
-    centred = rows - rows.mean(axis=0)
-    shares = np.empty(rows.shape[1])
-    for j in range(rows.shape[1]):
-        others = np.delete(centred, j, axis=1)
-        fitted = others @ np.linalg.lstsq(others, centred[:, j], rcond=None)[0]
-        shares[j] = 1 - np.sum((centred[:, j] - fitted) ** 2) / max(
-            np.sum(centred[:, j] ** 2), 1e-300
-        )
-    return shares
+    shares = explained_shares(np.cov(rows, rowvar=False, bias=True))
+    return LineResult((_regressed(rows, names, shares),))
 
 
 def _regressed(rows: FloatArray, names: tuple[str, ...], key: FloatArray) -> CausalGraph:

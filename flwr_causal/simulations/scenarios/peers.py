@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Smallest absolute weight that is an edge, where a program leaves the threshold to its user.
 THRESHOLD = 0.3
+#: The same with lags, as of our methods for series.
+SERIES_THRESHOLD = 0.15
 
 
 class Peer(NamedTuple):
@@ -70,6 +72,25 @@ def causal_learn_ges(world: World) -> LineResult:
     score = "local_score_BDeu" if categories else "local_score_BIC"
     found = ges(coded.to_numpy(np.float64, copy=True), score_func=score)
     return _of_causal_learn(frame, found["G"])
+
+
+def causal_learn_boss(world: World) -> LineResult:
+    """BOSS with the Gaussian BIC."""
+    from causallearn.search.PermutationBased.BOSS import boss
+
+    frame = _frame(world)
+    rows = frame.to_numpy(np.float64, copy=True)
+    return _of_causal_learn(frame, boss(rows, score_func="local_score_BIC_from_cov", verbose=False))
+
+
+def causal_learn_grasp(world: World) -> LineResult:
+    """GRaSP with the Gaussian BIC."""
+    from causallearn.search.PermutationBased.GRaSP import grasp
+
+    frame = _frame(world)
+    rows = frame.to_numpy(np.float64, copy=True)
+    found = grasp(rows, score_func="local_score_BIC_from_cov", verbose=False)
+    return _of_causal_learn(frame, found)
 
 
 def pgmpy_hill_climb(world: World) -> LineResult:
@@ -135,6 +156,21 @@ def direct_lingam(world: World) -> LineResult:
     model.fit(frame)
     weights = model.adjacency_matrix_.T
     return _graph(frame, np.where(np.abs(weights) > THRESHOLD, weights, 0.0))
+
+
+def var_lingam(world: World) -> LineResult:
+    """VAR-LiNGAM on the series of all parties one after the other: it takes one series."""
+    import lingam
+
+    order = int(world.options.get("order", 1))
+    frame = _frame(world)
+    model = lingam.VARLiNGAM(lags=order, criterion=None)
+    model.fit(frame.to_numpy(np.float64, copy=True))
+    matrices = np.transpose(np.asarray(model.adjacency_matrices_), (0, 2, 1))
+    kept = np.where(np.abs(matrices) > SERIES_THRESHOLD, matrices, 0.0)
+    lagged = np.zeros((order, *kept.shape[1:]))
+    lagged[: len(kept) - 1] = kept[1 : 1 + order]
+    return LineResult((CausalGraph(tuple(frame.columns), kept[0], lagged=lagged),))
 
 
 def tigramite_pcmci(world: World, alpha: float = 0.01) -> LineResult:
@@ -264,11 +300,14 @@ def sklearn_classifier(world: World, kind: str = "boosting") -> LineResult:
 PEERS: dict[str, Peer] = {
     "causal-learn-pc": Peer("causallearn", "causal-learn", causal_learn_pc),
     "causal-learn-ges": Peer("causallearn", "causal-learn", causal_learn_ges),
+    "causal-learn-boss": Peer("causallearn", "causal-learn", causal_learn_boss),
+    "causal-learn-grasp": Peer("causallearn", "causal-learn", causal_learn_grasp),
     "pgmpy-hc": Peer("pgmpy", "pgmpy", pgmpy_hill_climb),
     "pyagrum-hc": Peer("pyagrum", "pyagrum", agrum_hill_climb),
     "dagma": Peer("dagma", "dagma", dagma_linear),
     "gcastle-notears": Peer("castle", "gcastle", gcastle_notears),
     "direct-lingam": Peer("lingam", "lingam", direct_lingam),
+    "var-lingam": Peer("lingam", "lingam", var_lingam),
     "pcmci-plus": Peer("tigramite", "tigramite", tigramite_pcmci),
     "spflow": Peer("spn", "spflow", spflow_mspn),
     "spflow-einet": Peer("spflow", "spflow", spflow_einet),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.app.comparison import circuit_scores
-from flwr_causal.core.graphs.intervention_distance import sid
+from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.metrics import (
     auprc,
     auroc,
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 #: What `compare` of graphs returns, by the names that it has there.
 COMPARED = (
     "shd", "reversed", "missing", "extra", "tpr", "fdr", "fpr", "f1", "smhd", "cpdag_shd",
-    "adjacency_precision", "adjacency_recall", "arrowhead_precision", "arrowhead_recall",
+    "adjacency_precision", "adjacency_recall", "adjacency_f1",
+    "arrowhead_precision", "arrowhead_recall", "arrowhead_f1",
     "lagged_shd", "lagged_tpr", "lagged_fdr", "num_edges",
 )  # fmt: skip
 RANKED = ("auroc", "auprc", "binary_auroc")
-OTHER = ("shd_reversed_twice", "sid", "effect_error")
+OTHER = ("shd_reversed_twice", "sid", "sid_lower", "sid_upper", "effect_error")
 #: Of models with densities and classes, on the rows set aside.
 OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
 COUNTED = ("exchanges", "kilobytes")
@@ -84,6 +85,9 @@ def _of_graph(
         found["shd_reversed_twice"] = structural_hamming_distance(truth, graph, reversed_counts=2)
     if "sid" in names and graph.kind != "cpdag" and graph.is_acyclic():
         found["sid"] = sid(truth, graph)
+    if {"sid_lower", "sid_upper"} & set(names) and (graph.kind == "cpdag" or graph.is_acyclic()):
+        bounds = dict(zip(("sid_lower", "sid_upper"), sid_bounds(truth, graph), strict=True))
+        found |= {name: value for name, value in bounds.items() if name in names}
     if "effect_error" in names and graph.kind == "dag" and graph.is_acyclic():
         found["effect_error"] = effect_error(truth, graph)
     return found

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_graphs import CHAIN, dags, matrix
+from small_graphs import CHAIN, dags, matrix, members
 
+from flwr_causal.core.graphs import intervention_distance
 from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.intervention_distance import sid
+from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.errors import DataError
 
@@ -118,3 +120,35 @@ def test_sid_refuses_what_is_no_dag():
         sid(CHAIN, matrix(3, (0, 1), (1, 0)))
     with pytest.raises(DataError, match=r"truth is a CPDAG.*to_dag"):
         sid(CausalGraph.from_array(CHAIN).to_cpdag(), CHAIN)
+
+
+# Bounds over a class.
+
+
+@given(dags(5), dags(5))
+def test_bounds_are_the_extremes_over_all_dags_of_the_class(true, found):
+    marks = cpdag(found)
+    estimate = CausalGraph.from_array(marks * 1.0, kind="cpdag")
+    each = [sid(true, dag) for dag in members(marks)]
+    assert sid_bounds(true, estimate) == (min(each), max(each))
+    assert sid_bounds(true, found) == (sid(true, found),) * 2
+
+
+def test_bounds_with_background_knowledge():
+    """Of a - b - c with a -> b, one DAG is left: a -> b -> c."""
+    marks = matrix(3, (0, 1), (1, 2))
+    estimate = CausalGraph.from_array(marks * 1.0, kind="cpdag")
+    assert sid_bounds(CHAIN, estimate) == (0, 0)
+
+
+def test_bounds_that_cannot_be_had(monkeypatch):
+    monkeypatch.setattr(intervention_distance, "MOST_DAGS", 23)
+    complete = CausalGraph.from_array(1.0 - np.eye(4), kind="cpdag")
+    with pytest.raises(DataError, match=r"4 variables .* more than 23 DAGs"):
+        sid_bounds(np.zeros((4, 4)), complete)
+    monkeypatch.setattr(intervention_distance, "MOST_DAGS", 24)
+    chain = matrix(4, (0, 1), (1, 2), (2, 3))
+    assert sid_bounds(chain, complete) == (0, 12)
+    square = matrix(4, (0, 1), (1, 2), (2, 3), (3, 0))
+    with pytest.raises(DataError, match="class of no DAG"):
+        sid_bounds(chain, CausalGraph.from_array((square | square.T) * 1.0, kind="cpdag"))

@@ -15,6 +15,7 @@ from flwr_causal.core.graphs.metrics import (
     compare,
     effect_error,
     moral_hamming_distance,
+    r2_sortability,
     structural_hamming_distance,
 )
 from flwr_causal.errors import ConfigError, DataError
@@ -89,10 +90,12 @@ def test_compare_by_hand():
         "smhd": 2,
         "adjacency_precision": 2 / 3,
         "adjacency_recall": 2 / 4,
+        "adjacency_f1": pytest.approx(4 / 7),
         # CPDAGs: 2 -> 3 <- 0 with 0 - 1 - 2, against a triangle without directions.
         "cpdag_shd": 3,
         "arrowhead_precision": 1,
         "arrowhead_recall": 0,
+        "arrowhead_f1": 0,
     }
 
 
@@ -247,3 +250,29 @@ def test_effect_errors_by_hand():
     assert effect_error(names, names.reordered(("z", "x", "y"))) == 0
     with pytest.raises(DataError, match="the estimate is no DAG"):
         effect_error(chain, matrix(3, (0, 1), (1, 0)))
+
+
+def test_f1_of_adjacencies_and_arrowheads_by_hand():
+    """Truth a -> c <- b, d: estimate a -> c, b - d."""
+    true = matrix(4, (0, 2), (1, 2))
+    found = matrix(4, (0, 2), (1, 3), (3, 1))
+    result = compare(true, CausalGraph.from_array(found * 1.0, kind="cpdag"))
+    assert result["adjacency_f1"] == pytest.approx(0.5)
+    assert result["arrowhead_precision"] == 1
+    assert result["arrowhead_recall"] == pytest.approx(0.5)
+    assert result["arrowhead_f1"] == pytest.approx(2 / 3)
+    nothing = compare(np.zeros((3, 3)), np.zeros((3, 3)))
+    assert nothing["adjacency_f1"] == nothing["arrowhead_f1"] == 1
+    missed = compare(true, np.zeros((4, 4)))
+    assert missed["adjacency_f1"] == missed["arrowhead_f1"] == 0
+
+
+def test_r2_sortability_counts_as_varsortability_does():
+    chain = matrix(3, (0, 1), (1, 2))
+    assert r2_sortability(chain, [0.1, 0.5, 0.9]) == 1
+    assert r2_sortability(chain, [0.9, 0.5, 0.1]) == 0
+    assert r2_sortability(chain, [0.5, 0.5, 0.9]) == pytest.approx(2.5 / 3)
+    with pytest.raises(DataError, match="shares have shape"):
+        r2_sortability(chain, [0.5, 0.5])
+    with pytest.raises(DataError, match="shares must be finite"):
+        r2_sortability(chain, [0.5, -0.5, 1.0])

@@ -1,0 +1,28 @@
+"""Shares of variance that all other variables explain."""
+
+import numpy as np
+import pytest
+
+from flwr_causal.core.linear.regression import explained_shares
+
+
+def by_least_squares(rows):
+    centred = rows - rows.mean(axis=0)
+    shares = []
+    for j in range(rows.shape[1]):
+        others = np.delete(centred, j, axis=1)
+        left = centred[:, j] - others @ np.linalg.lstsq(others, centred[:, j], rcond=None)[0]
+        shares.append(1 - (left**2).sum() / (centred[:, j] ** 2).sum())
+    return shares
+
+
+@pytest.mark.parametrize("case", ["usual", "units", "combination", "few rows"])
+def test_they_are_those_of_regressions_on_the_rows(case):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4 if case == "few rows" else 60, 5)) @ rng.normal(size=(5, 5))
+    if case == "units":
+        rows *= [1.0, 1e6, 1e-6, 1.0, 10.0]
+    if case == "combination":
+        rows[:, 4] = rows[:, 0] - 2 * rows[:, 1]
+    found = explained_shares(np.cov(rows, rowvar=False, bias=True))
+    np.testing.assert_allclose(found, by_least_squares(rows), atol=1e-7)

@@ -684,7 +684,7 @@ class _Session(Generic[StateT]):
             self.outcome.note_failures(method.federation)
         self._keep()
         method.state = method.federation = method.grid = method.asked = None
-        method.release = ""
+        method.release, method.clipping_norm, method.clipping_mod = "", 0.0, ""
 
 
 def plain_options(method: Method[Any]) -> dict[str, Any]:

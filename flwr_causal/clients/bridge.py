@@ -133,9 +133,7 @@ def client_app(
             config = records.config_of(message.content)
             party = source(context)
             name, about["table"] = party.name, party.table
-            report = _reported(
-                context, name, _report(clients, party, config, context, own, about)
-            )
+            report = _reported(context, name, _report(clients, party, config, context, own, about))
             about["agreement"] = str(config.get("exchange", ""))
             content = probed(message, RecordDict({records.CONFIG: report}))
             accepted = partial(accepted_report, ConfigRecord(dict(report)))
@@ -547,9 +545,7 @@ def _commit(
             context.state[training.named(key)] = record
 
 
-def _committed(
-    client: CausalClient, kept: Mapping[str, ConfigRecord], content: RecordDict
-) -> None:
+def _committed(client: CausalClient, kept: Mapping[str, ConfigRecord], content: RecordDict) -> None:
     """Keep what the party remembers of an answer that leaves."""
     client.commit()
     client.context.state.update(kept)

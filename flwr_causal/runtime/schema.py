@@ -419,6 +419,8 @@ def _answer(
     try:
         if party != name or not isinstance(partition, int):
             raise door.RefusedError("it lacks the party's name or number")
+        if not set(door.received(reply.content)) <= {PROBE}:
+            raise door.RefusedError("it holds arrays, which no report has")
         if not isinstance(values.get("version"), str):
             raise door.RefusedError("it lacks the version of flwr-causal")
         if not ((not key or is_public_key(key)) and (not signature or is_signature(signature))):

@@ -246,7 +246,9 @@ class OfUsers(DifferentialPrivacyClientSideFixedClipping):
 )
 def test_client_side_wrappers_are_refused_where_parties_do_not_clip(wrapper, instead):
     method, grid = admm(), spy(TABLES)
-    with pytest.raises(ConfigError, match=rf"party 0 does not clip .* DifferentialPrivacy{instead}Clip"):
+    with pytest.raises(
+        ConfigError, match=rf"party 0 does not clip .* DifferentialPrivacy{instead}Clip"
+    ):
         run(method, grid, strategy=wrapper(method))
     assert not grid.training_messages
 

@@ -466,6 +466,25 @@ class CausalClient(NumPyClient):
         """Return the names of the arrays that :meth:`fit` has returned."""
         return tuple(one.name for one in exchange.returns) if self._names is None else self._names
 
+    def to_client(self) -> Any:
+        """Refuse to be a client of ``ClientApp(client_fn=...)``.
+
+        Flower's strategies of ``flwr.serverapp`` cannot ask such clients, its own included, and the
+        message says nothing there of contract and agreement.
+
+        Raises
+        ------
+        ConfigError
+            Naming what to use.
+        """
+        name = type(self).__name__
+        raise ConfigError(
+            f"{name} does not run under ClientApp(client_fn=...): Flower's strategies of today "
+            f"cannot ask such clients. Write app = client_app({name}, source) in place of "
+            "app = ClientApp(client_fn=...), from flwr_causal.clients; source(context) returns the "
+            "node's Source(name, read)."
+        )
+
     def once(self, name: str, compute: Callable[[], T]) -> T:
         """Return what is computed once a process from the party's rows as agreed."""
         return cached(self.context, f"{name} {self.setup.digest}", compute)

@@ -14,6 +14,7 @@ from flwr.supercore import log
 
 from flwr_causal.clients import privacy, secure
 from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Source
+from flwr_causal.clients.mods import Answer, accepted_report, probed, through
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from flwr.app import Array
 
+    from flwr_causal.clients.mods import Mod
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.bundle import Part
@@ -67,17 +69,24 @@ class _App(ClientApp):
     """A ClientApp that Ray, which sends it with each message, packs as what it is built from."""
 
     def __init__(
-        self, clients: Clients, source: Callable[[Context], Source], node_keys: Collection[str]
+        self,
+        clients: Clients,
+        source: Callable[[Context], Source],
+        node_keys: Collection[str],
+        mods: Sequence[Mod],
     ) -> None:
         super().__init__()
-        self._built_from = (clients, source, node_keys)
+        self._built_from = (clients, source, node_keys, mods)
 
     def __reduce__(self) -> tuple[Callable[..., ClientApp], tuple[Any, ...]]:
         return client_app, self._built_from
 
 
 def client_app(
-    clients: Clients, source: Callable[[Context], Source], node_keys: Collection[str] = ()
+    clients: Clients,
+    source: Callable[[Context], Source],
+    node_keys: Collection[str] = (),
+    mods: Sequence[Mod] = (),
 ) -> ClientApp:
     """Build the ClientApp that runs one method, or any of several.
 
@@ -92,13 +101,20 @@ def client_app(
     node_keys : collection of str, default ()
         Keys of the node's configuration that `source` reads beside those of docs/policy.md. A node
         with any other key takes no part.
+    mods : sequence of callable, default ()
+        Flower's client-side mods, or others of their form, around every message; the first is the
+        outermost. What they return passes the party's door, and is what its record says. The
+        handlers may also be those of a ClientApp of one's own with mods, which then come after
+        the door.
 
     Returns
     -------
     ClientApp
-        Handles ``train``, ``query`` and ``query.schema`` messages.
+        Handles ``train``, ``query`` and ``query.schema`` messages; answers ``evaluate`` with an
+        error that says what to use.
     """
-    app = _App(clients, source, node_keys)
+    mods = tuple(mods)
+    app = _App(clients, source, node_keys, mods)
 
     def door_of(context: Context) -> PartyDoor:
         own = {clients.contract.method: clients} if isinstance(clients, type) else clients
@@ -110,29 +126,37 @@ def client_app(
         config = records.config_of(message.content)
         about = {"method": str(config.get("method", "")), "exchange": SCHEMA}
         name, own = party_name(context), None
-        try:
-            own = door_of(context)
+
+        def answer(message: Message, context: Context) -> Answer:
+            nonlocal name
+            assert own is not None
+            config = records.config_of(message.content)
             party = source(context)
             name, about["table"] = party.name, party.table
-            report = _report(clients, party, config, context, own, about)
-            reply = _reported(message, context, name, report)
+            report = _reported(context, name, _report(clients, party, config, context, own, about))
             about["agreement"] = str(config.get("exchange", ""))
-            own.note(reply.content, **about)
-            return reply
+            content = probed(message, RecordDict({records.CONFIG: report}))
+            accepted = partial(accepted_report, ConfigRecord(dict(report)))
+            return Answer(content, accepted, lambda content: own.note(content, **about))
+
+        try:
+            own = door_of(context)
+            return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
-            return _reported(message, context, name, {"error": _in_words(noted, name)})
+            report = _reported(context, name, {"error": _in_words(noted, name)})
+            content = probed(message, RecordDict({records.CONFIG: report}))
+            return Message(content, reply_to=message)
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        """Let the client answer an exchange of the training."""
-        return _reply(clients, source, message, context, door_of(context))
+    def reply(message: Message, context: Context) -> Message:
+        """Let the client answer an exchange of the training, or a question after it."""
+        own = door_of(context)
+        check_sender(clients, message)
+        return _reply(clients, source, message, context, own, mods)
 
-    @app.query()
-    def query(message: Message, context: Context) -> Message:
-        """Let the client answer a question after the training."""
-        return _reply(clients, source, message, context, door_of(context))
-
+    app.train()(reply)
+    app.query()(reply)
+    app.evaluate()(reply)
     return app
 
 
@@ -203,11 +227,33 @@ def _described(client: CausalClient, policy: Policy) -> TableReport:
     return client.released_report() if client.private else client.describe(policy)
 
 
-def _reported(message: Message, context: Context, name: str, report: dict[str, Any]) -> Message:
-    """Return the reply that holds a report, or an error in its place."""
+def check_sender(clients: Clients, message: Message) -> None:
+    """Refuse a message that no strategy of flwr-causal has sent.
+
+    Raises
+    ------
+    ConfigError
+        Naming the methods that the node knows and what to start instead.
+    """
+    config = records.config_of(message.content)
+    kind = message.metadata.message_type
+    if "method" in config and "exchange" in config and not kind.startswith("evaluate"):
+        return
+    known = [clients.contract.method] if isinstance(clients, type) else sorted(clients)
+    raise ConfigError(
+        f"This '{kind}' message is not of a strategy of flwr-causal: it names no method and no "
+        "exchange, as those of Flower's FedAvg and other strategies do not. This node's ClientApp "
+        f"answers {', '.join(known)}: start its strategy of flwr_causal.strategies in the "
+        "ServerApp, such as NotearsADMM().start(grid=grid). Other training on the same node needs "
+        'a name: @app.train("name") answers messages of the type train.name.'
+    )
+
+
+def _reported(context: Context, name: str, report: dict[str, Any]) -> ConfigRecord:
+    """Return the record that holds a report, or an error in its place."""
     head: dict[str, Any] = {"party": name, "version": own_version()}
     head["partition-id"] = partition_of(context)
-    return Message(RecordDict({records.CONFIG: ConfigRecord({**head, **report})}), reply_to=message)
+    return ConfigRecord({**head, **report})
 
 
 def _in_words(error: Exception, party: str) -> str:
@@ -323,28 +369,38 @@ def _reply(
     message: Message,
     context: Context,
     own: PartyDoor,
+    mods: Sequence[Mod],
 ) -> Message:
-    """Answer an exchange; note what leaves before it does."""
+    """Answer an exchange through the mods; note what leaves before it does."""
     config: dict[str, Any] = records.config_of(message.content)
     about: dict[str, Any] = {
         "method": str(config.get("method", "")),
         "exchange": str(config.get("exchange", "")),
     }
-    try:
+
+    def answer(message: Message, context: Context) -> Answer:
+        config: dict[str, Any] = records.config_of(message.content)
         about["number"] = check_number(config.get(records.NUMBER))
         client, requests = _open(clients, source, message, context, own)
         # What is answered; a bundle states the exchanges of its trainings besides.
         about["exchange"] = requests[0][0].name
-        about |= {"agreement": client.setup.exchange, "table": client.source.table}
+        about.update({"agreement": client.setup.exchange, "table": client.source.table})
         guarantee = guarantee_of(client.contract, client.options)
         if guarantee is not None:
-            about |= privacy.of_line(context, guarantee, client.sharing)
+            about.update(privacy.of_line(context, guarantee, client.sharing))
             own.check_budget(about)
-        note = partial(own.note, **about)
-        content = _answer(client, requests, message, config, note)
+        found = _answer(client, requests, message, config)
+
+        def leave(content: RecordDict) -> None:
+            own.note(content, **about)
+            found.leave(content)
+
+        return replace(found, leave=leave)
+
+    try:
+        return through(mods, message, context, answer)
     except Exception as error:
         raise _sayable(own.noted(error, **about), party_name(context)) from error
-    return Message(content, reply_to=message)
 
 
 def _answer(
@@ -352,20 +408,16 @@ def _answer(
     requests: Sequence[Request],
     message: Message,
     config: dict[str, Any],
-    note: Callable[[RecordDict], None],
-) -> RecordDict:
-    """Call ``fit``, name what it returns, and let only declared things out.
-
-    ``note`` is called with what will leave, before the party remembers that it has left.
-    """
+) -> Answer:
+    """Call ``fit``, name what it returns, and let only declared things out."""
     context = client.context
     (exchange, _), *earlier = requests
     if exchange is REPLAY:
-        return _replay(client, earlier, config, note)
+        return _replay(client, earlier, config)
     if exchange is TOTALS:
-        return _totals(client, message, note)
+        return _totals(client, message)
     if exchange in (CONFIRMATION, UNMASKING):
-        return _unmasking(client, exchange, message, note)
+        return _unmasking(client, exchange, message)
     # Before anything is computed with what was sent.
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
@@ -382,6 +434,7 @@ def _answer(
         weight = 1 if exchange.weight == "one" else client.num_rows
     number = config[records.NUMBER]
     kept: dict[str, ConfigRecord] = {}
+    accepted: Callable[[RecordDict], Any] | None = None
     if masked:
         summand = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
         content, kept = secure.masked(
@@ -402,17 +455,24 @@ def _answer(
             precision=client.setup.precision,
             small=client.setup.small,
         )
-    note(content)
+        accepted = partial(
+            door.accepted, exchange, sizes=dict(sizes), weight=float(weight), number=number
+        )
+
+    # Before the mods, which may replace what leaves and not what is remembered.
     packed = content.get(records.ARRAYS)
     sent = (
         [(array, packed[name]) for name, array in named.items() if name in packed]
         if isinstance(packed, ArrayRecord)
         else []
     )
-    for training, own in answered:
-        _commit(own, training, context, sent)
-    context.state.update(kept)
-    return content
+
+    def leave(content: RecordDict) -> None:
+        for training, own in answered:
+            _commit(own, training, context, sent)
+        context.state.update(kept)
+
+    return Answer(content, accepted, leave)
 
 
 def _fit(
@@ -485,9 +545,13 @@ def _commit(
             context.state[training.named(key)] = record
 
 
-def _totals(
-    client: CausalClient, message: Message, note: Callable[[RecordDict], None]
-) -> RecordDict:
+def _committed(client: CausalClient, kept: Mapping[str, ConfigRecord], content: RecordDict) -> None:
+    """Keep what the party remembers of an answer that leaves."""
+    client.commit()
+    client.context.state.update(kept)
+
+
+def _totals(client: CausalClient, message: Message) -> Answer:
     """Return the numbers that the party's report withholds, masked."""
     config: dict[str, Any] = records.config_of(message.content)
     number, within = config[records.NUMBER], config.get("within")
@@ -501,15 +565,10 @@ def _totals(
     vector = totals.vector_of(report, setup.summed, within=bool(within))
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)
     content, kept = secure.masked(client.context, setup, TOTALS.name, number, vector, size, request)
-    note(content)
-    client.commit()
-    client.context.state.update(kept)
-    return content
+    return Answer(content, leave=partial(_committed, client, kept))
 
 
-def _unmasking(
-    client: CausalClient, exchange: Exchange, message: Message, note: Callable[[RecordDict], None]
-) -> RecordDict:
+def _unmasking(client: CausalClient, exchange: Exchange, message: Message) -> Answer:
     """Return the party's keys for the unmasking of its last sum, or its seals that confirm it."""
     context, sent = client.context, door.received(message.content, "uint8")
     number: Any = records.config_of(message.content)[records.NUMBER]
@@ -522,18 +581,14 @@ def _unmasking(
         keys, kept = secure.unmasked(*asked, survivors, sent["shares"], sent.get("seals"))
         returned = {"keys": keys}
     content = door.outgoing(exchange, returned, sizes, weight=1, number=number)
-    note(content)
-    client.commit()
-    context.state.update(kept)
-    return content
+    return Answer(content, leave=partial(_committed, client, kept))
 
 
 def _replay(
     client: CausalClient,
     requests: Sequence[Request],
     config: Mapping[str, Any],
-    note: Callable[[RecordDict], None],
-) -> RecordDict:
+) -> Answer:
     """Answer earlier requests to oneself, for what is remembered of them; return nothing."""
     common = {name: value for name, value in config.items() if name != "requests"}
     # Where the reply to an earlier attempt was lost, the memory is there already.
@@ -550,9 +605,7 @@ def _replay(
             _commit(own, part.training, context, ())
     number = config[records.NUMBER]
     answer = door.outgoing(REPLAY, {}, {}, weight=1, number=number)
-    note(answer)
-    client.commit()
-    return answer
+    return Answer(answer, leave=partial(_committed, client, {}))
 
 
 def _earlier(content: RecordDict) -> list[RecordDict]:

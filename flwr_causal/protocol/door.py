@@ -560,6 +560,10 @@ def _read(content: RecordDict, number: int) -> tuple[Arrays, object, object]:
     given, answered = numbers.pop(records.WEIGHT, None), numbers.pop(records.NUMBER, None)
     if answered not in (None, number):
         raise RefusedError(f"it answers exchange {answered!r} instead of exchange {number}")
+    if numbers.pop(records.NORM_BIT, 0) not in (0, 1):
+        raise RefusedError(
+            f"its '{records.NORM_BIT}', of Flower's adaptive clipping, is not 0 or 1"
+        )
     plain: Arrays = {name: np.array(value) for name, value in numbers.items()}
     return {**plain, **received(content)}, given, answered
 

@@ -27,6 +27,9 @@ METRICS = "metrics"
 WEIGHT = "num-examples"
 #: The number of the exchange that a message belongs to, in requests and in replies.
 NUMBER = "round"
+#: What Flower's clipping wrappers send with a message, and what the adaptive mod returns: whether
+#: the reply was within the norm.
+CLIPPING_NORM, NORM_BIT = "clipping_norm", "norm_bit"
 
 
 def pack_arrays(

@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
 
 if TYPE_CHECKING:
     from flwr.app import Context
+    from numpy.typing import NDArray
 
 #: The parts of a report that only some methods need; a contract names the parts that its method
 #: needs.
@@ -199,6 +202,11 @@ FACTS = (
         part="ids",
     ),
 )
+#: The name of the array in the question and the reply that shows whether a mod of the party clips.
+PROBE = "probe"
+#: The norm that the question states where the run has none of its own.
+PROBE_NORM = 1.0
+MOST_NORM = 1e100
 #: What every report has.
 REQUIRED = tuple(fact.key for fact in FACTS[7:] if fact.part is None)
 
@@ -228,3 +236,25 @@ def own_version() -> str:
         return version("flwr-causal")
     except PackageNotFoundError:
         return "unknown"
+
+
+def probe() -> NDArray[np.float64]:
+    """Return the probe that the question for the schema has."""
+    return np.zeros(2)
+
+
+def probe_returned(sent: NDArray[Any], norm: object) -> NDArray[np.float64] | None:
+    """Return the probe that a party returns, moved by twice the norm; None of another form."""
+    if sent.shape != probe().shape or sent.dtype != np.float64:
+        return None
+    if not isinstance(norm, float) or not 0 < norm < MOST_NORM:
+        return None
+    moved: NDArray[np.float64] = sent + 2.0 * norm / np.sqrt(sent.size)
+    return moved
+
+
+def is_clipped(returned: NDArray[Any] | None, norm: float) -> bool:
+    """Return whether a mod of the party has clipped the probe to the norm."""
+    if returned is None or returned.shape != probe().shape:
+        return False
+    return bool(np.linalg.norm(returned - probe()) <= norm * (1 + 1e-6))

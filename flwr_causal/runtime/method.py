@@ -132,6 +132,11 @@ class Method(Generic[StateT]):
     joins_columns: bool = False
     #: Whether they do, and products of columns of two parties need keys of pairs.
     columns_differ: bool = False
+    #: The norm to which mods of the parties clip their replies, by Flower's client-side wrappers; 0
+    #: without one.
+    clipping_norm: float = 0.0
+    #: The mod of Flower's that such a wrapper needs at the parties.
+    clipping_mod: str = ""
     #: Fewest parties of such a sum.
     min_parties: int = 3
     #: In how many groups the parties add up; 1: all together.

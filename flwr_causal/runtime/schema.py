@@ -11,7 +11,7 @@ from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import Message
+from flwr.app import Message, MetricRecord
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
@@ -20,7 +20,7 @@ from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.schema import own_version
+from flwr_causal.protocol.schema import PROBE, PROBE_NORM, is_clipped, own_version, probe
 from flwr_causal.protocol.secure.keys import is_public_key
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.setup_form import is_signature
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.method import Method
 
 POLL_SECONDS = 0.5
+#: The mod of Flower's that also returns whether the reply was within the norm.
+ADAPTIVE_MOD = "adaptiveclipping_mod"
 
 
 def exchange_schema(
@@ -361,7 +363,10 @@ def ask_schema(
     if method.joins_columns:
         secure["pair-keys"] = 1
     values = {"method": method.method, **secure, **_terms(method), **policy, **options, **further}
-    question = records.message_content(None, values)
+    norm = method.clipping_norm or PROBE_NORM
+    question = records.message_content(
+        records.pack_arrays({PROBE: probe()}), {records.CLIPPING_NORM: norm, **values}
+    )
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}
     waiting, failed, size = list(node_ids), {}, 0
     for _ in range(2):
@@ -414,6 +419,8 @@ def _answer(
     try:
         if party != name or not isinstance(partition, int):
             raise door.RefusedError("it lacks the party's name or number")
+        if not set(door.received(reply.content)) <= {PROBE}:
+            raise door.RefusedError("it holds arrays, which no report has")
         if not isinstance(values.get("version"), str):
             raise door.RefusedError("it lacks the version of flwr-causal")
         if not ((not key or is_public_key(key)) and (not signature or is_signature(signature))):
@@ -430,12 +437,37 @@ def _answer(
                     if report.withheld
                     else "it does not withhold its numbers, as the run's options ask"
                 )
+            if method.clipping_norm:
+                _check_clips(method, reply, party)
     except (door.RefusedError, DataError) as error:
         raise door.RefusedError(
             f"{party}: its answer was refused: {error}. Do all nodes run the same version of "
             "flwr-causal?"
         ) from None
     return Party(node_id, party, partition, public_key=key, signature=signature), values
+
+
+def _check_clips(method: Method[Any], reply: Message, party: str) -> None:
+    """Refuse a party whose mod does not clip what Flower's client-side wrapper takes as clipped.
+
+    Raises
+    ------
+    ConfigError
+        Naming the party, the mod and what may be used instead.
+    """
+    mod = method.clipping_mod
+    kind = "Adaptive" if mod == ADAPTIVE_MOD else "Fixed"
+    metrics = reply.content.get(records.METRICS)
+    tells = isinstance(metrics, MetricRecord) and records.NORM_BIT in metrics
+    returned = door.received(reply.content).get(PROBE)
+    if is_clipped(returned, method.clipping_norm) and (tells or mod != ADAPTIVE_MOD):
+        return
+    raise ConfigError(
+        f"{party} does not clip its replies as the privacy wrapper takes for granted; training was "
+        f"not started. Give the mod to its app, client_app(..., mods=[{mod}]) with "
+        f"from flwr.clientapp.mod import {mod}; or use DifferentialPrivacyServerSide{kind}Clipping "
+        "with the same arguments: it clips each reply before the mean, and adds the same noise."
+    )
 
 
 def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[int]:

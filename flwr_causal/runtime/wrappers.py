@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    DifferentialPrivacyServerSideFixedClipping,
 )
 
 from flwr_causal.errors import ConfigError
+from flwr_causal.runtime.schema import ADAPTIVE_MOD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,16 +20,17 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.method import Method
 
-# Parties clip by a mod of Flower's on their ClientApp: the contract declares no reply of a mod, and
-# the party's record would not be of what leaves.
-AT_THE_SERVER = {
-    DifferentialPrivacyClientSideFixedClipping: DifferentialPrivacyServerSideFixedClipping,
-    DifferentialPrivacyClientSideAdaptiveClipping: DifferentialPrivacyServerSideAdaptiveClipping,
+#: The wrappers that leave the clipping to a mod of the parties, and the mod.
+CLIENT_SIDE = {
+    DifferentialPrivacyClientSideFixedClipping: "fixedclipping_mod",
+    DifferentialPrivacyClientSideAdaptiveClipping: ADAPTIVE_MOD,
 }
 
 
 def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     """Refuse a wrapper around another method, or around exchanges that it cannot protect.
+
+    Of a client-side wrapper the method keeps the norm, which the schema exchange then checks.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     if inner is method:
         return
     while inner is not None and inner is not method:
-        _check_clips(inner)
+        _expect_clipping(method, inner)
         inner = getattr(inner, "strategy", None)
     if inner is None:
         raise ConfigError(
@@ -75,15 +75,11 @@ def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
         check_composes(method, strategy, exchange, sent)
 
 
-def _check_clips(wrapper: object) -> None:
-    """Refuse a wrapper that leaves the clipping to the parties, which do not clip."""
-    for kind, instead in AT_THE_SERVER.items():
+def _expect_clipping(method: Method[Any], wrapper: object) -> None:
+    """Let the schema exchange check that the parties clip, where the wrapper leaves it to them."""
+    for kind, mod in CLIENT_SIDE.items():
         if isinstance(wrapper, kind):
-            raise ConfigError(
-                f"{type(wrapper).__name__} adds noise for replies that the parties have clipped, "
-                f"but parties of flwr-causal do not clip. Use {instead.__name__} with the same "
-                "arguments: it clips each reply before the mean, and adds the same noise."
-            )
+            method.clipping_norm, method.clipping_mod = float(wrapper.clipping_norm), mod
 
 
 def check_composes(

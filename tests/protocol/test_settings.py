@@ -61,6 +61,7 @@ QUESTION = {
     "terms": "what the run states",
     "signature": "of the terms",
     "secure-aggregation": "judged by the rule secure-aggregation",
+    "clipping_norm": "of the probe that mods may clip; nothing of the table depends on it",
     "pair-keys": "asks for a public key where the table has ids",
     "exchange": "the name of the agreement that the party had",
     "resumed": "whether the run is resumed",

@@ -244,11 +244,13 @@ class OfUsers(DifferentialPrivacyClientSideFixedClipping):
         ),
     ],
 )
-def test_wrappers_that_leave_the_clipping_to_the_parties_are_refused(wrapper, instead):
+def test_client_side_wrappers_are_refused_where_parties_do_not_clip(wrapper, instead):
     method, grid = admm(), spy(TABLES)
-    with pytest.raises(ConfigError, match=rf"do not clip\. Use DifferentialPrivacy{instead}Clip"):
+    with pytest.raises(
+        ConfigError, match=rf"party 0 does not clip .* DifferentialPrivacy{instead}Clip"
+    ):
         run(method, grid, strategy=wrapper(method))
-    assert not grid.sent
+    assert not grid.training_messages
 
 
 def test_a_mod_of_local_privacy_stands_around_the_parties_app():

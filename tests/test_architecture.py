@@ -18,7 +18,7 @@ MOST_FILES = 25
 # From the ground up. A room imports itself and what stands below its own line.
 FLOORS = (
     "errors lazy",
-    "core core.arrays core.compiled core.files core.limits core.saved core.threads",
+    "core core.arrays core.compiled core.files core.limits core.saved core.threads core.words",
     "core.devices core.received core.ties",
     "core.graphs core.privacy",
     "core.linear",

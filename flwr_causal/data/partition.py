@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.circuits.presence import joined_tables
+from flwr_causal.core.words import some
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, DataError
 
@@ -87,10 +88,10 @@ def split_by_column(frame: pd.DataFrame, column: str, num: int) -> list[pd.DataF
     _check_column(frame, column)
     codes, values = pd.factorize(frame[column])
     if num != len(values):
-        shown = ", ".join(map(str, values[:10])) + (", ..." if len(values) > 10 else "")
         raise ConfigError(
-            f"partition-column {column!r} has {len(values)} values ({shown}), but there are {num} "
-            f"parties: run with num-supernodes={len(values)}, or choose another column"
+            f"partition-column {column!r} has {len(values)} values ({some(map(str, values))}), but "
+            f"there are {num} parties: run with "
+            f"num-supernodes={len(values)}, or choose another column"
         )
     parts = [np.flatnonzero(codes == code) for code in range(num)]
     return _take(frame.drop(columns=column), parts)

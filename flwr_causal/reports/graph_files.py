@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph, at_lag
+from flwr_causal.core.words import some
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.spreadsheet import unguarded, write_csv
 from flwr_causal.errors import DataError
@@ -227,10 +228,9 @@ def _check_known(used: Sequence[str], names: Sequence[str], path: Path) -> None:
     """Raise a DataError if a variable of the file is not among ``names``."""
     for name in used:
         if name not in names:
-            shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
             raise DataError(
-                f"{path} names the variable {name!r}, which is not among {shown}: rename it there "
-                "or in the data"
+                f"{path} names the variable {name!r}, which is not among {some(names)}: "
+                "rename it there or in the data"
             )
 
 

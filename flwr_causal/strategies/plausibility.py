@@ -14,7 +14,8 @@ import numpy as np
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
 from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
-from flwr_causal.data.check.checks import letters, some
+from flwr_causal.core.words import some
+from flwr_causal.data.check.checks import letters
 from flwr_causal.data.check.plausibility import combination_text, times
 from flwr_causal.data.check.report import tells_combinations
 

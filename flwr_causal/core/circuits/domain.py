@@ -16,6 +16,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import labelled, state_name
 from flwr_causal.core.graphs.graph import distinct_names
+from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ def _encoded_states(name: str, column: Any, states: Sequence[Any]) -> FloatArray
         if position is None:
             raise DataError(
                 f"column {name!r} holds {value!r}, which is none of its states "
-                f"{_listed(states)}: correct the value, or leave it empty"
+                f"{some(map(repr, states))}: correct the value, or leave it empty"
             )
         indices[k] = position
     return np.asarray(indices[codes])
@@ -452,8 +453,3 @@ def _distances(mean: float, deviation: float, n: int, rng: np.random.Generator) 
     if mean <= 0 or deviation <= 0:
         return np.full(n, max(mean, 0.0))
     return rng.gamma((mean / deviation) ** 2, deviation**2 / mean, n)
-
-
-def _listed(states: Sequence[Any]) -> str:
-    shown = ", ".join(repr(state) for state in states[:10])
-    return shown + (", ..." if len(states) > 10 else "")

@@ -13,6 +13,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.saved import writing
+from flwr_causal.core.words import some
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -359,8 +360,7 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     close = get_close_matches(name, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
-    shown = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "")
-    return f"; they have {shown}"
+    return f"; they have {some(known)}"
 
 
 def _toml(value: list[list[str | int]]) -> str:

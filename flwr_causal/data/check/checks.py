@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
+from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 from flwr_causal.data.interventions import split_names
 
@@ -27,8 +28,8 @@ WORDS = {
     "category": "text or categories",
     "other": "neither numbers nor text",
 }
-#: How many parties, and columns, a message names.
-NAMED_PARTIES, NAMED_COLUMNS = 3, 5
+#: How many parties a message names.
+NAMED_PARTIES = 3
 #: Intervals that a remedy proposes.
 SUGGESTED_BINS = 5
 
@@ -219,13 +220,6 @@ def unshared(reports: Mapping[str, TableReport]) -> dict[str, str]:
         for name, parties in lacking.items()
         if parties
     }
-
-
-def some(entries: Iterable[str], most: int = NAMED_COLUMNS) -> str:
-    """List a few entries, and say how many more there are."""
-    listed = list(entries)
-    rest = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def letters(name: str) -> str:

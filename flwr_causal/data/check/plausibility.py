@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.data.check.checks import columns_of, normal, some, some_parties
+from flwr_causal.core.words import some
+from flwr_causal.data.check.checks import columns_of, normal, some_parties
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import split_names
 

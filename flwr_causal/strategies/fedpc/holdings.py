@@ -10,6 +10,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.presence import setting_of
+from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError
@@ -135,8 +136,7 @@ class Holdings:
         for party, held in zip(self.parties, self.presence & lone, strict=True):
             names = [repr(self.names[j]) for j in np.flatnonzero(held)]
             if names:
-                more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-                listed.append(f"{', '.join(names[:MOST_NAMED])}{more} ({party})")
+                listed.append(f"{some(names, MOST_NAMED)} ({party})")
         return "; ".join(listed)
 
     def similar_names(self) -> list[tuple[str, str]]:

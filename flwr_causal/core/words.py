@@ -1,0 +1,18 @@
+"""Lists of names and values in messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: How many entries a message lists, where nothing else is said.
+LISTED = 5
+
+
+def some(entries: Iterable[str], most: int = LISTED) -> str:
+    """List a few entries, and say how many more there are."""
+    listed = list(entries)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")

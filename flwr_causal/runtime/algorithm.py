@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.method import Method, Request
 
 if TYPE_CHECKING:
@@ -208,6 +209,8 @@ class Progress:
             except StopIteration as end:
                 after = replace(self, ask=None, so_far=_standing(end.value))
                 break
+            if not isinstance(step, Ask | Note | Choice):
+                raise ConfigError(f"train() yielded {step!r}: yield an Ask, a Note or a Choice.")
             go_on = partial(self.training.send, None)
             if isinstance(step, Ask):
                 after = replace(self, ask=step, so_far=step.so_far or self.so_far)
@@ -230,6 +233,8 @@ class Progress:
 
 
 def _standing(result: Result) -> Callable[[], Result]:
+    if not isinstance(result, Result):
+        raise ConfigError(f"train() returned {result!r}: return a Result.")
     return lambda: result
 
 
@@ -271,7 +276,13 @@ class Algorithm(Method[Progress]):
 
     def init(self, agreement: Agreement) -> Progress:
         """Return the state before the first exchange."""
-        return Progress(agreement, self.train(agreement)).given(None)
+        training = self.train(agreement)
+        if not isinstance(training, Generator):
+            raise ConfigError(
+                f"{type(self).__name__}.train() is no generator: yield an Ask for each exchange, "
+                "and return a Result."
+            )
+        return Progress(agreement, training).given(None)
 
     def request(self, state: Progress) -> Request:
         """Return what the parties are sent next."""

@@ -1,0 +1,142 @@
+"""Methods as generators: what they may yield, what replicates share, what stands at a failure."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from federations import app_of, disturbed, make_federation
+
+from flwr_causal import CausalGraph
+from flwr_causal.clients import CausalClient, answers
+from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.strategies import Ask, CausalStrategy, Choice, Note, Result, run
+
+FIRST = Exchange("first", "", returns=(Disclosure("sums", "of columns", ("d",), combine="sum"),))
+SECOND = Exchange(
+    "second",
+    "",
+    sends=(Sent("shift", "subtracted", ("d",)),),
+    returns=(Disclosure("moments", "", ("d", "d"), combine="sum"),),
+)
+CONTRACT = Contract("centred", (FIRST, SECOND))
+TABLES = make_federation(d=3, n=90, parties=3).tables
+
+
+class CentredClient(CausalClient):
+    contract = CONTRACT
+
+    @answers(FIRST)
+    def sums(self, asked):
+        return {"sums": self.rows().sum(axis=0)}
+
+    @answers(SECOND)
+    def moments(self, asked):
+        rows = self.rows() - asked["shift"]
+        return {"moments": rows.T @ rows}
+
+
+@dataclass(kw_only=True, eq=False)
+class Centred(CausalStrategy):
+    """Means first, which replicates share; then moments, of which the main training chooses."""
+
+    contract: ClassVar[Contract] = CONTRACT
+    max_rounds: int = 2
+
+    def train(self, agreement, replicate=0):
+        replies = yield Ask(FIRST, shared=True)
+        mean = replies["sums"] / agreement.n
+        yield Note({"before": 1, "mean": float(mean[0])})
+        yield Note({"before": 2})
+        nothing = CausalGraph(agreement.names, np.zeros((3, 3)))
+        replies = yield Ask(SECOND, {"shift": mean}, so_far=lambda: Result(nothing))
+        limit = yield Choice(lambda: float(np.median(np.abs(replies["moments"]))))
+        again = yield Choice(lambda: ("main", limit), lambda first: ("replicate", first[1]))
+        assert again == ("replicate" if replicate else "main", limit)
+        marks = np.triu(np.abs(replies["moments"]) > limit, 1)
+        return Result(
+            CausalGraph(agreement.names, marks * mean), model=(mean, limit), reason="two exchanges"
+        )
+
+
+def of(strategy, tables=TABLES):
+    return simulate(strategy, tables, client=CentredClient)
+
+
+def test_a_method_is_what_its_generator_says():
+    found = of(Centred())
+    rows = np.concatenate([table.to_numpy() for table in TABLES])
+    np.testing.assert_allclose(found.model[0], rows.mean(axis=0))
+    assert [record["exchange"] for record in found.history] == ["first", "second"]
+    assert found.history[0]["before"] == 2
+    assert found.history[0]["mean"] == pytest.approx(rows[:, 0].mean())
+    assert found.stop_reason == "two exchanges"
+
+
+def test_replicates_share_the_first_exchange_and_take_over_the_choice():
+    found = of(Centred(replicates=3))
+    assert [record["exchange"] for record in found.history] == ["first", "second"]
+    assert found.graph.confidence is not None
+    alone = of(Centred())
+    assert np.array_equal(found.graph.weights, alone.graph.weights)
+    assert found.model[1] == alone.model[1]
+
+
+def test_the_request_before_says_what_stands():
+    def failing(partition, config, context):
+        if config["exchange"] == "second":
+            raise RuntimeError("power cut")
+
+    with pytest.raises(FederationError) as caught:
+        run(Centred(), disturbed(TABLES, failing, CentredClient))
+    assert caught.value.outcome.graph.num_edges == 0
+    with pytest.raises(FederationError) as caught:
+        run(Centred(), disturbed(TABLES, lambda *given: 1 / 0, CentredClient))
+    assert caught.value.outcome.graph is None
+
+
+def slip(train):
+    return type("Slip", (Centred,), {"train": train})()
+
+
+def returns_none(self, agreement, replicate=0):
+    yield Ask(FIRST)
+
+
+def yields_an_exchange(self, agreement, replicate=0):
+    yield FIRST
+
+
+def forgets_yield(self, agreement, replicate=0):
+    return Result()
+
+
+@pytest.mark.parametrize(
+    ("train", "words"),
+    [
+        (returns_none, r"train\(\) returned None: return a Result"),
+        (yields_an_exchange, r"train\(\) yielded .*: yield an Ask, a Note or a Choice"),
+        (forgets_yield, r"Slip.train\(\) is no generator"),
+    ],
+)
+def test_slips_are_named(train, words):
+    with pytest.raises(ConfigError, match=words):
+        of(slip(train))
+
+
+def test_errors_of_a_choice_are_raised_where_it_is_asked_for():
+    def careful(self, agreement, replicate=0):
+        yield Ask(FIRST)
+        try:
+            yield Choice(lambda: 1 / 0)
+        except ZeroDivisionError:
+            return Result(reason="caught")
+
+    assert of(slip(careful)).stop_reason == "caught"
+
+
+def test_a_grid_of_ones_own():
+    grid = LocalGrid(app_of(TABLES, CentredClient), 3)
+    assert run(Centred(), grid).rounds == 2

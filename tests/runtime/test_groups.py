@@ -536,14 +536,18 @@ def test_the_group_enters_the_masks():
     assert (words[0] != words[1]).all()
 
 
-@pytest.mark.parametrize(("least", "refused"), [(4, False), (5, True)])
-def test_a_policy_counts_the_parties_of_the_group(tmp_path, least, refused):
+@pytest.mark.parametrize(
+    ("least", "quorum", "refused"),
+    [(3, 0.5, False), (4, 0.5, True), (4, 1.0, False), (5, 1.0, True)],
+)
+def test_a_policy_counts_the_parties_of_the_group(tmp_path, least, quorum, refused):
+    """Of the group of four, and of its sums without those that do not answer."""
     policy = tmp_path / "policy.toml"
     policy.write_text(f"least-parties = {least}\n")
     configs = [{"partition-id": k, "num-partitions": 8} for k in range(8)]
     configs[3]["policy"] = str(policy)
     tables = [*TABLES, TABLES[0] + 0.1]
-    method = Moments(secure_aggregation=True, groups=2, min_available_nodes=8)
+    method = Moments(secure_aggregation=True, groups=2, min_available_nodes=8, quorum=quorum)
     outcome = run(method, LocalGrid(app_of(tables), 8, node_configs=configs))
     assert ("party 3" not in [party.name for party in outcome.parties]) is refused
     reasons = [failure.reason for failure in outcome.failures]

@@ -300,4 +300,4 @@ def test_a_party_without_a_name_of_an_exchange_says_so():
     grid = LocalGrid(app_of(ROWS), 4)
     content = records.message_content(None, {"round": 1})
     (reply,) = grid.send_and_receive([Message(content, dst_node_id=2, message_type="train")])
-    assert "no agreement with the others" in reply.error.reason
+    assert "names no method and no exchange" in reply.error.reason

@@ -16,7 +16,10 @@ from flwr_causal.simulations.scenarios.world import World
 # Their dependencies warn of their own future.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-LINEAR = ("causal-learn-pc", "causal-learn-ges", "dagma", "gcastle-notears", "direct-lingam")
+LINEAR = (
+    *("causal-learn-pc", "causal-learn-ges", "causal-learn-boss", "causal-learn-grasp"),
+    *("dagma", "gcastle-notears", "direct-lingam"),
+)
 DISCRETE = ("causal-learn-pc", "causal-learn-ges", "pgmpy-hc", "pyagrum-hc")
 NAMES = ("c", "a", "b")
 # a -> c <- b is alone in its equivalence class: every method can find all directions.
@@ -82,3 +85,21 @@ def test_density_of_zeros_and_ones():
     value = found("spflow-einet", world).counts["log_likelihood"]
     assert true - 0.5 < value < true + 0.2
     assert independent < value - 2
+
+
+def test_var_lingam_finds_effects_within_a_step_and_of_the_past():
+    rng = np.random.default_rng(0)
+    noise, series = rng.exponential(size=(2000, 3)) - 1, np.zeros((2000, 3))
+    for step in range(1, 2000):
+        series[step] = 0.5 * series[step - 1] + noise[step]
+        series[step, 1] += 0.8 * series[step, 0]
+    names = tuple("xyz")
+    world = World(
+        [pd.DataFrame(series, columns=list(names))],
+        CausalGraph.from_array(np.zeros((3, 3)), names),
+        options={"order": 1},
+    )
+    (graph,) = found("var-lingam", world).graphs
+    assert graph.weights[0, 1] == pytest.approx(0.8, abs=0.05)
+    assert np.count_nonzero(graph.weights) == 1
+    np.testing.assert_allclose(graph.lagged[0], 0.5 * np.eye(3), atol=0.06)

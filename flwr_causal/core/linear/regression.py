@@ -61,8 +61,14 @@ def explained_shares(second: FloatArray) -> FloatArray:
     Parameters
     ----------
     second
-        ``(d, d)`` second moments with positive variances.
+        ``(d, d)`` second moments. Of a constant the share is 0.
     """
+    varies = np.diagonal(second) > 0
+    if not varies.all():
+        shares = np.zeros(len(second))
+        if varies.any():
+            shares[varies] = explained_shares(second[np.ix_(varies, varies)])
+        return shares
     scale = np.sqrt(np.diagonal(second))
     correlation = second / np.outer(scale, scale)
     try:

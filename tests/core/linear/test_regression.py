@@ -26,3 +26,12 @@ def test_they_are_those_of_regressions_on_the_rows(case):
         rows[:, 4] = rows[:, 0] - 2 * rows[:, 1]
     found = explained_shares(np.cov(rows, rowvar=False, bias=True))
     np.testing.assert_allclose(found, by_least_squares(rows), atol=1e-7)
+
+
+def test_a_constant_is_explained_by_nothing_and_explains_nothing():
+    rows = np.random.default_rng(0).normal(size=(60, 4)) @ np.triu(np.ones((4, 4)))
+    rows[:, 1] = 3.0
+    found = explained_shares(np.cov(rows, rowvar=False, bias=True))
+    assert found[1] == 0
+    np.testing.assert_allclose(found[[0, 2, 3]], by_least_squares(rows[:, [0, 2, 3]]), atol=1e-7)
+    assert explained_shares(np.zeros((2, 2))).tolist() == [0, 0]

@@ -12,13 +12,13 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.interventions import moments_by_variable
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.order_search import (
     OrderSolution,
     search_orders,
     sorted_orders,
 )
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.selection import held_out_error
 from flwr_causal.core.linear.solution import edges_above, refit_support
 from flwr_causal.core.series.design import lagged_graph, to_square

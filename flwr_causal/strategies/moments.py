@@ -16,12 +16,12 @@ from flwr_causal.core.linear.interventions import (
     distinguished_pairs,
     moments_by_variable,
 )
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.moments import by_variable
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS, search_orders
 from flwr_causal.core.linear.polish import polish_graph
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.selection import (
     automatic_sparsity,
     default_grid,

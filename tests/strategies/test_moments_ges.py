@@ -12,9 +12,9 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments as PooledMoments
 from flwr_causal.core.linear.moments import merge
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.data.partition import split
 from flwr_causal.errors import ConfigError
 from flwr_causal.reports.run import Run

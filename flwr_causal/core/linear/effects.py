@@ -22,9 +22,10 @@ import numpy as np
 
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
+from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.linear.moments import Moments, by_variable
 from flwr_causal.core.linear.parties import clustered_error, party_scores
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import least_squares, regress
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -162,6 +163,32 @@ def possible_effects(
             found.append(by_regression(moments, cause, effect, parents, level, parties))
         else:
             found.append(NO_EFFECT)
+    return found
+
+
+def possible_effects_along_paths(
+    moments: Sequence[Moments],
+    marks: BoolArray,
+    cause: int,
+    effect: int,
+    level: float,
+    parties: Parties = (),
+) -> list[Effect]:
+    """Return the effects of :func:`possible_effects` where each variable has its own moments.
+
+    No single regression gives them: each is the sum over directed paths in a DAG of the class in
+    which the cause has these parents. Parameters and errors are those of :func:`along_paths`.
+    """
+    found = []
+    for _, members in adjustment.possible_parents(marks, cause):
+        dag = consistent_extension(members)
+        assert dag is not None
+        if not adjustment.is_possible_cause(dag, cause, effect):
+            found.append(NO_EFFECT)
+            continue
+        total = np.linalg.inv(np.eye(len(dag)) - least_squares(moments, dag)[0])
+        value, gradient = float(total[cause, effect]), np.outer(total[cause], total[:, effect])
+        found.append(along_paths(moments, value, gradient, dag, level, parties))
     return found
 
 

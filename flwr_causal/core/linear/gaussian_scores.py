@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.linalg
 
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import by_variable, require_varying
-from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, SINGULAR_PIVOT, regress
+from flwr_causal.core.linear.regression import (
+    RESIDUAL_FLOOR,
+    SINGULAR_PIVOT,
+    least_squares,
+    regress,
+)
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,13 +13,11 @@ import numpy as np
 
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
-from flwr_causal.core.graphs.adjustment import is_possible_cause, possible_parents
-from flwr_causal.core.graphs.effect import NO_EFFECT
-from flwr_causal.core.graphs.equivalence import consistent_extension, undirected_part
+from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import least_squares, regress
 from flwr_causal.core.linear.system import (
     LinearSystem,
     SampleMoments,
@@ -37,33 +35,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.effect import Effect
     from flwr_causal.core.graphs.fit_check import FitCheck
-
-
-def least_squares(
-    moments: Moments | Sequence[Moments], adjacency: ArrayLike
-) -> tuple[FloatArray, FloatArray]:
-    """Regress every variable on its parents by least squares.
-
-    Parameters
-    ----------
-    moments
-        Moments of m variables, or one for each of the d: see
-        :func:`~core.linear.moments.by_variable`. Those among a variable and its parents are read.
-    adjacency
-        ``(m, d)``: the parents of the first d variables.
-
-    Returns
-    -------
-    weights, residual_variances
-        ``(m, d)`` and ``(d,)``, see :func:`regress`.
-    """
-    parent_mask = np.asarray(adjacency) != 0
-    weights = np.zeros(parent_mask.shape)
-    variances = np.zeros(parent_mask.shape[1])
-    for j, own in enumerate(by_variable(moments, len(variances))):
-        parents = np.flatnonzero(parent_mask[:, j])
-        weights[parents, j], variances[j] = regress(own.second, parents, j)
-    return weights, variances
 
 
 def refit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> FloatArray:
@@ -300,32 +271,6 @@ class LinearModel(LinearSystem):
             gradient = np.outer(total[i], total[:, j])
             found = effects.along_paths(rows, float(total[i, j]), gradient, edges, level, parties)
         return found if self.marks is None else [found]
-
-    def _effects_along_paths(
-        self,
-        rows: Sequence[Moments],
-        marks: BoolArray,
-        cause: int,
-        effect: int,
-        level: float,
-        parties: effects.Parties,
-    ) -> list[Effect]:
-        """Return an effect for each set of parents that the cause may have.
-
-        No single regression gives it: it is the sum over directed paths in a DAG with these
-        parents, each coefficient from the rows of its own variable.
-        """
-        found = []
-        for _, members in possible_parents(marks, cause):
-            dag = consistent_extension(members)
-            assert dag is not None
-            if not is_possible_cause(dag, cause, effect):
-                found.append(NO_EFFECT)
-                continue
-            total = np.linalg.inv(np.eye(len(dag)) - least_squares(rows, dag)[0])
-            value, gradient = float(total[cause, effect]), np.outer(total[cause], total[:, effect])
-            found.append(effects.along_paths(rows, value, gradient, dag, level, parties))
-        return found
 
     def fit_check(self, rows: Any = None) -> FitCheck:
         """Test the independencies that the graph implies, on second moments.

@@ -26,10 +26,14 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct, require_varying
 from flwr_causal.core.linear.order_kernels import DEPENDENT, Room, Task, select_all, sweep
-from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, explained_shares, regress
+from flwr_causal.core.linear.regression import (
+    RESIDUAL_FLOOR,
+    explained_shares,
+    least_squares,
+    regress,
+)
 from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import ConfigError

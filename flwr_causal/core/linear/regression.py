@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
+from flwr_causal.core.linear.moments import by_variable
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
     from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.linear.moments import Moments
 
 # Parents are treated as linearly dependent if a Cholesky pivot of their correlations is below this.
 SINGULAR_PIVOT = 1e-7
@@ -53,6 +60,33 @@ def regress(second: FloatArray, parents: IntArray, child: int) -> tuple[FloatArr
     coefficients = np.asarray(standardized / scale, dtype=np.float64)
     residual = variance - float(coefficients @ with_child)
     return coefficients, residual if residual > RESIDUAL_FLOOR * variance else 0.0
+
+
+def least_squares(
+    moments: Moments | Sequence[Moments], adjacency: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Regress every variable on its parents by least squares.
+
+    Parameters
+    ----------
+    moments
+        Moments of m variables, or one for each of the d: see
+        :func:`~core.linear.moments.by_variable`. Those among a variable and its parents are read.
+    adjacency
+        ``(m, d)``: the parents of the first d variables.
+
+    Returns
+    -------
+    weights, residual_variances
+        ``(m, d)`` and ``(d,)``, see :func:`regress`.
+    """
+    parent_mask = np.asarray(adjacency) != 0
+    weights = np.zeros(parent_mask.shape)
+    variances = np.zeros(parent_mask.shape[1])
+    for j, own in enumerate(by_variable(moments, len(variances))):
+        parents = np.flatnonzero(parent_mask[:, j])
+        weights[parents, j], variances[j] = regress(own.second, parents, j)
+    return weights, variances
 
 
 def explained_shares(second: FloatArray) -> FloatArray:

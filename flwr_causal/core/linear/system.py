@@ -76,24 +76,15 @@ class LinearSystem:
         i, j = pair_of(self.names, cause, effect)
         marks = self._design(self.weights != 0 if self.marks is None else self.marks)
         rows = self._required_moments()
-        if not isinstance(rows, Moments):
-            return self._effects_along_paths(rows, marks, i, j, level, self._parties(by_party))
-        return effects.possible_effects(rows, marks, i, j, level, self._parties(by_party))
-
-    def _effects_along_paths(
-        self,
-        rows: Sequence[Moments],
-        marks: BoolArray,
-        cause: int,
-        effect: int,
-        level: float,
-        parties: effects.Parties,
-    ) -> list[Effect]:
-        """Return the possible effects where known interventions give each variable its own rows."""
-        raise ConfigError(
-            "possible effects need rows that are the same for all variables, and under known "
-            "interventions they differ: direct the edges by background knowledge"
-        )
+        parties = self._parties(by_party)
+        if isinstance(rows, Moments):
+            return effects.possible_effects(rows, marks, i, j, level, parties)
+        if len(marks) != len(self.names):
+            raise ConfigError(
+                "possible effects need rows that are the same for all variables, and under known "
+                "interventions they differ: direct the edges by background knowledge"
+            )
+        return effects.possible_effects_along_paths(rows, marks, i, j, level, parties)
 
     def _marks_after(self, values: Mapping[str, float]) -> BoolArray | None:
         """Return the class after an intervention on variables; a ConfigError if it leaves it open.

@@ -20,8 +20,9 @@ from flwr_causal.core.graphs.effect import NO_EFFECT, Effect
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects, fit_check
-from flwr_causal.core.linear.model import intercepts_of, least_squares, sample_moments
+from flwr_causal.core.linear.model import intercepts_of, sample_moments
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.system import (
     LinearSystem,
     intervened,

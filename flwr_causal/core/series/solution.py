@@ -15,9 +15,9 @@ import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, merge
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, OrderSolution, search_orders
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.series.design import split_blocks, to_square
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge

@@ -16,8 +16,8 @@ from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.model import least_squares
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.series.design import knowledge_masks, lagged_rows, split_blocks
 from flwr_causal.errors import ConfigError, DataError
 

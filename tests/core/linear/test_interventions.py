@@ -18,9 +18,10 @@ from flwr_causal.core.linear.interventions import (
     distinguished_pairs,
     moments_by_variable,
 )
-from flwr_causal.core.linear.model import fit, least_squares
+from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.core.linear.polish import polish
+from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.errors import DataError
 
 

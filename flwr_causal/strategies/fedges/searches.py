@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.replies import Replies
 
 
@@ -255,18 +256,12 @@ def search_on_scores(
     # The sum has a penalty for every party, which depends on the party's number of rows.
     price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
     source = SpeculativeGains(problem.cardinalities, price, problem.look_ahead)
-    for taken in range(most + 1):
-        found = problem.search(source, problem.score)
-        asked = len(source.in_order())
-        if taken:
-            yield Note({"num_edges": int(found.dag.sum()), "questions": asked})
-        if not asked:
-            return (found,), taken
-        if taken < most:
-            values = source.questions()._asdict()
-            replies = yield Ask(SCORES, values, so_far=partial(standing, found))
-            source.learn(replies["gains"])
-    return (problem.cut_short(source, problem.score),), most
+
+    def learn(replies: Replies) -> None:
+        source.learn(replies["gains"])
+
+    found, taken, _ = yield from _by_gains(problem, source, SCORES, learn, most, standing)
+    return (found,), taken
 
 
 def search_on_likelihoods(
@@ -284,21 +279,56 @@ def search_on_likelihoods(
         problem.look_ahead,
         SCREENING_NOISE if problem.refined_by else NOISE,
     )
+
+    def learn(replies: Replies) -> None:
+        source.learn_sums(replies["gains"], replies["means"])
+
+    found, taken, ended = yield from _by_gains(problem, source, LIKELIHOODS, learn, most, standing)
+    if not ended or not problem.refined_by:
+        return (found,), taken
+    graphs, further = yield from refined(problem, found, most - taken, standing)
+    return graphs, taken + further
+
+
+def _by_gains(
+    problem: Problem,
+    source: SpeculativeGains,
+    exchange: Exchange,
+    learn: Callable[[Replies], None],
+    most: int,
+    standing: Standing,
+) -> Generator[Step, Any, tuple[Found, int, bool]]:
+    """Search until no gain is unknown.
+
+    Parameters
+    ----------
+    problem, most, standing
+        As of :func:`search_on_scores`.
+    source : SpeculativeGains
+    exchange : Exchange
+        Asks the parties for gains.
+    learn : callable
+        Gives their replies to the source.
+
+    Returns
+    -------
+    found : Found
+    taken : int
+        How many exchanges it has taken.
+    ended : bool
+        Whether the search ended before the exchanges were used up.
+    """
     for taken in range(most + 1):
         found = problem.search(source, problem.score)
         asked = len(source.in_order())
         if taken:
             yield Note({"num_edges": int(found.dag.sum()), "questions": asked})
-        if not asked and not problem.refined_by:
-            return (found,), taken
         if not asked:
-            graphs, further = yield from refined(problem, found, most - taken, standing)
-            return graphs, taken + further
+            return found, taken, True
         if taken < most:
             values = source.questions()._asdict()
-            replies = yield Ask(LIKELIHOODS, values, so_far=partial(standing, found))
-            source.learn_sums(replies["gains"], replies["means"])
-    return (problem.cut_short(source, problem.score),), most
+            learn((yield Ask(exchange, values, so_far=partial(standing, found))))
+    return problem.cut_short(source, problem.score), most, False
 
 
 def search_on_counts(

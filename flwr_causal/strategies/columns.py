@@ -81,7 +81,7 @@ class Holders:
     order: int = 0
 
 
-class Matched(NamedTuple):
+class MatchedRows(NamedTuple):
     """The rows of the parties, matched by their ids.
 
     Parameters
@@ -132,14 +132,14 @@ def joined_sums(holders: Holders) -> Generator[Step, Any, JoinedMoments]:
 
 
 def summed_products(
-    holders: Holders, matched: Matched, further: Mapping[str, Any] | None = None
+    holders: Holders, matched: MatchedRows, further: Mapping[str, Any] | None = None
 ) -> Generator[Step, Any, JoinedMoments]:
     """Add up products of columns over matched rows, in two exchanges that replicates share.
 
     Parameters
     ----------
     holders : Holders
-    matched : Matched
+    matched : MatchedRows
     further : mapping, optional
         What the parties are sent beside the plan.
     """
@@ -155,7 +155,7 @@ def summed_products(
     return joined
 
 
-def matched_rows(holders: Holders, replies: Replies) -> Matched:
+def matched_rows(holders: Holders, replies: Replies) -> MatchedRows:
     """Match the rows by the hashes of their ids, and plan who gives which products."""
     _check_all(holders, replies)
     ids = hashes_of(holders.parties, replies)
@@ -163,7 +163,7 @@ def matched_rows(holders: Holders, replies: Replies) -> Matched:
         raise DataError(f"rows of different parties cannot be matched: {ids}")
     plan, rows = Plan.of(holders.presence, ids, holders.columns, holders.folds)
     plan.check(holders.names, holders.least)
-    return Matched(plan, dict(zip(holders.parties, rows, strict=True)))
+    return MatchedRows(plan, dict(zip(holders.parties, rows, strict=True)))
 
 
 def _sealed(holders: Holders, plan: Plan, replies: Replies) -> Sealed:

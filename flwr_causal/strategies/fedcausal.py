@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.fedcausal_evidence import Searched
-    from flwr_causal.strategies.fedcausal_paper import Fitted, Standing
+    from flwr_causal.strategies.fedcausal_paper import FittedModel, Standing
 
 
 #: lambda_1 by model, which the paper does not give: for the group lasso in units of the party's
@@ -328,7 +328,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
 
     def _model(
         self, agreement: Agreement, masks: EdgeMasks, standing: Standing
-    ) -> Generator[Step, Any, Fitted]:
+    ) -> Generator[Step, Any, FittedModel]:
         """Fit the model.
 
         If the search follows, the share of the model in the exchanges is that of the defaults.
@@ -361,7 +361,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         )
         return (yield from perceptron_effects(neural, standing))
 
-    def _search(self, masks: EdgeMasks, model: Fitted) -> evidence_search.SearchProblem:
+    def _search(self, masks: EdgeMasks, model: FittedModel) -> evidence_search.SearchProblem:
         """Return the limits of the searches that follow a model."""
         # The model's directions are taken where the evidence leaves them open. With standardised
         # columns they mean nothing.

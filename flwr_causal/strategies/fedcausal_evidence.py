@@ -11,7 +11,7 @@ from flwr_causal.core.fedcausal import evidence_search, group
 from flwr_causal.core.fedcausal.evidence import Tables
 from flwr_causal.protocol.fedcausal import EVIDENCE, GROUP
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedcausal_paper import Fitted, Strengths
+from flwr_causal.strategies.fedcausal_paper import FittedModel, Strengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def group_lasso(
     problem: group.ServerProblem, d: int, standing: Standing
-) -> Generator[Step, Any, Fitted]:
+) -> Generator[Step, Any, FittedModel]:
     """Run the joint group lasso over d variables, :mod:`flwr_causal.core.fedcausal.group`."""
 
     def found() -> Strengths:
@@ -42,7 +42,7 @@ def group_lasso(
         state, info = group.server_step(state, replies["squared-norms"], problem)
         stopped = group.finished(state, problem)
         yield Note(info._asdict())
-    return Fitted(found(), state.iteration, stopped)
+    return FittedModel(found(), state.iteration, stopped)
 
 
 class Searched(NamedTuple):

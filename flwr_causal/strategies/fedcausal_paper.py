@@ -54,7 +54,7 @@ class Strengths(NamedTuple):
         return cls(graph, sizes, sizes)
 
 
-class Fitted(NamedTuple):
+class FittedModel(NamedTuple):
     """A model at its end.
 
     Attributes
@@ -77,7 +77,7 @@ Standing: TypeAlias = Callable[[Strengths], Result]
 
 def linear_effects(
     problem: linear.ServerProblem, masks: EdgeMasks, threshold: float, standing: Standing
-) -> Generator[Step, Any, Fitted]:
+) -> Generator[Step, Any, FittedModel]:
     """Run Algorithm 1 with linear effects, :mod:`flwr_causal.core.fedcausal.linear`."""
 
     def found() -> Strengths:
@@ -95,12 +95,12 @@ def linear_effects(
         state, info = linear.server_step(state, replies["weights"], problem)  # eq. (4)
         stopped = linear.finished(state, info, problem)
         yield Note(info._asdict() | {"inner_done": int(info.inner_done)})
-    return Fitted(found(), state.exchange, stopped)
+    return FittedModel(found(), state.exchange, stopped)
 
 
 def perceptron_effects(
     problem: perceptrons.Problem, standing: Standing
-) -> Generator[Step, Any, Fitted]:
+) -> Generator[Step, Any, FittedModel]:
     """Run Algorithm 1 with perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
     by_norms = problem.averaging == "norms"
 
@@ -124,4 +124,4 @@ def perceptron_effects(
         state, info = perceptrons.server_step(state, upload, problem)  # eq. (4)
         stopped = perceptrons.finished(state, info, problem)
         yield Note(info._asdict())
-    return Fitted(found(), state.broadcast.iteration, stopped)
+    return FittedModel(found(), state.broadcast.iteration, stopped)

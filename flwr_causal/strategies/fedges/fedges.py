@@ -46,7 +46,7 @@ from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.fit import MOST_CELLS, Fitted, fit, network_of
 from flwr_causal.strategies.fedges.fusion import Fuser, driven_rounds, fusion_loop, shares_for
-from flwr_causal.strategies.fedges.joined import MOST_PARENTS, joined_tables
+from flwr_causal.strategies.fedges.joined import MOST_PARENTS, joined_counts
 from flwr_causal.strategies.fedges.searches import (
     Found,
     Problem,
@@ -525,8 +525,11 @@ class FedGES(PaperVariant, JoiningStrategy):
         if cuts:
             lengths = np.array([len(own) for own in cuts.values()], dtype=np.int64)
             points = {"cuts": np.concatenate(list(cuts.values())), "num-cuts": lengths}
-        look = lambda replies: small.update(small_cells(replies))  # noqa: E731
-        return (yield from relayed(search, points, look=look))
+        return (
+            yield from relayed(
+                search, points, look=lambda replies: small.update(small_cells(replies))
+            )
+        )
 
     def _search(
         self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
@@ -601,7 +604,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         """Search on the tables of the joined rows, where parties hold different columns."""
         problem = self._problem(agreement)
         holders = self.holders_of(agreement, problem.names, self.presence_of(problem.names))
-        joined = yield from joined_tables(problem, holders, cuts)
+        joined = yield from joined_counts(problem, holders, cuts)
         joined = replace(joined, number=replicate)
         found = joined.search()
         fitted = joined.fitted(found) if self.fits and not replicate else None

@@ -23,7 +23,7 @@ from flwr_causal.protocol.fedges import columns_of
 from flwr_causal.protocol.products.plan import Plan
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.strategies.columns import Matched, matched_rows, summed_products
+from flwr_causal.strategies.columns import MatchedRows, matched_rows, summed_products
 from flwr_causal.strategies.fedges.fit import Fitted
 from flwr_causal.strategies.fedges.searches import family_sets
 
@@ -54,7 +54,7 @@ class Marked(NamedTuple):
         Sets of columns whose states are marked, and the pairs of them that are multiplied.
     holders : Holders
         Which party holds which marks.
-    matched : Matched
+    matched : MatchedRows
         The rows.
     total : int
         Different rows of all parties, those too that lack columns.
@@ -63,11 +63,11 @@ class Marked(NamedTuple):
     problem: Problem
     parts: Parts
     holders: Holders
-    matched: Matched
+    matched: MatchedRows
     total: int
 
 
-def joined_tables(
+def joined_counts(
     problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray]
 ) -> Generator[Step, Any, Joined]:
     """Return the tables of the joined rows, in three exchanges that replicates share.
@@ -127,7 +127,7 @@ def _marked(
             presence=presence,
             columns=columns,
         ),
-        matched=Matched(Plan(presence, patterns, plan.counts[complete], columns), rows),
+        matched=MatchedRows(Plan(presence, patterns, plan.counts[complete], columns), rows),
         total=plan.num_rows,
     )
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
     from flwr_causal.strategies.fedpc.choices import CircuitOptions, CircuitPlan
-    from flwr_causal.strategies.fedpc.losses import Known
+    from flwr_causal.strategies.fedpc.losses import Remarks
 
 
 def counted_states(
-    method: CircuitOptions, plan: CircuitPlan, known: Known
+    method: CircuitOptions, plan: CircuitPlan, known: Remarks
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of counts of pairs or triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
@@ -52,7 +52,7 @@ def counted_states(
 
 
 def counted_classes(
-    method: CircuitOptions, plan: CircuitPlan, known: Known, coordinates: Coordinates
+    method: CircuitOptions, plan: CircuitPlan, known: Remarks, coordinates: Coordinates
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of products of numbers and classes that only some parties know."""
     classes = plan_of_classes(method, plan)
@@ -103,7 +103,7 @@ def _joined(
 
 
 def _told(
-    method: CircuitOptions, plan: CircuitPlan, known: Known, joined: JoinedMoments, left_out: int
+    method: CircuitOptions, plan: CircuitPlan, known: Remarks, joined: JoinedMoments, left_out: int
 ) -> None:
     """Keep what the user should know of the joined rows."""
     known.num_rows = joined.plan.num_rows

@@ -52,7 +52,7 @@ from flwr_causal.strategies.fedpc.holdings import (
 )
 from flwr_causal.strategies.fedpc.joint import joint_components, joint_trees
 from flwr_causal.strategies.fedpc.losses import (
-    Known,
+    Remarks,
     lost,
     lost_by_clusters,
     lost_by_counts,
@@ -493,7 +493,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
             For an option that has no effect on what the parties' tables make of ``"auto"``.
         """
         check_modes(self)
-        plan, known = self._start, Known()
+        plan, known = self._start, Remarks()
         steps = self._recalled(plan) if self.trained else self._trained(plan, known)
         plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, known))
         return self._result(plan, known, model, f"{reason} ({plan.summary})")
@@ -503,7 +503,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         model = yield from recalled(self.trained, plan.domain)
         return plan, model, COMPLETE
 
-    def _trained(self, plan: CircuitPlan, known: Known) -> Generator[Step, Any, Circuit]:
+    def _trained(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
         """Train by sums, by counts or in one pass."""
         plan = yield from self._with_cut_points(plan)
         if plan.counted:
@@ -518,7 +518,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
             return (yield from self._circuit(plan, known))
         return (yield from self._aligned(plan, known))
 
-    def _aligned(self, plan: CircuitPlan, known: Known) -> Generator[Step, Any, Circuit]:
+    def _aligned(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
         """Match rows by ids; measure how columns depend that no party holds together; train."""
         holdings, aligned = plan.holdings, plan.weights in ALIGNED_WEIGHTS
         matched = yield from aligned_rows(holdings)
@@ -536,7 +536,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         return (yield from self._measured(plan, known, common))
 
     def _measured(
-        self, plan: CircuitPlan, known: Known, common: dict[str, IntArray]
+        self, plan: CircuitPlan, known: Remarks, common: dict[str, IntArray]
     ) -> Generator[Step, Any, Circuit]:
         """Measure dependence between columns apart; train by what can express it."""
         found = yield from self._sending(plan, measured_dependence(plan, common))
@@ -583,7 +583,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
             why=why_counts(self, "the dependence between parties is mostly not linear"),
         )
 
-    def _counted(self, plan: CircuitPlan, known: Known) -> Generator[Step, Any, Circuit]:
+    def _counted(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
         """Count pairs or triples of states."""
         model = yield from self._sending(plan, counted_states(self, plan, known))
         return plan, model, COMPLETE
@@ -591,7 +591,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
     def _circuit(
         self,
         plan: CircuitPlan,
-        known: Known,
+        known: Remarks,
         common: dict[str, IntArray] | None = None,
         found: Dependence | None = None,
     ) -> Generator[Step, Any, Circuit]:
@@ -631,7 +631,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         return plan, local.model, COMPLETE
 
     def _summed(
-        self, plan: CircuitPlan, known: Known, found: Dependence | None
+        self, plan: CircuitPlan, known: Remarks, found: Dependence | None
     ) -> Generator[Step, Any, Circuit]:
         """Train by sums over the parties' rows."""
         training = training_of(plan.learner, plan.class_of_all, self)
@@ -668,7 +668,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
     def _result(
         self,
         plan: CircuitPlan,
-        known: Known,
+        known: Remarks,
         model: CircuitModel | None = None,
         reason: str = "",
     ) -> Result:

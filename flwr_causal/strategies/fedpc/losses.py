@@ -18,7 +18,7 @@ LEAST_LOST_SHARE = 0.2
 
 
 @dataclass(eq=False)
-class Known:
+class Remarks:
     """What a training has found beside its circuit.
 
     Parameters

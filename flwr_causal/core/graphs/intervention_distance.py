@@ -142,10 +142,9 @@ def _directed(marks: BoolArray, component: list[int]) -> Iterator[BoolArray]:
             continue
         found += 1
         if found > MOST_DAGS:
-            names = len(component)
             raise DataError(
-                f"{names} variables whose edges are undirected form more than {MOST_DAGS} DAGs: "
-                "bounds of SID cannot be had; compare a member, call to_dag()"
+                f"{len(component)} variables whose edges are undirected form more than {MOST_DAGS} "
+                "DAGs: bounds of SID cannot be had; compare a member, call to_dag()"
             )
         yield current
 

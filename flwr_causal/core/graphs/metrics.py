@@ -521,24 +521,8 @@ def r2_sortability(
     et al., 2023; :func:`flwr_causal.core.linear.regression.explained_shares`), which does not
     depend on units.
 
-    Parameters
-    ----------
-    graph : CausalGraph or array_like, shape (d, d)
-        The true graph.
-    shares : array_like, shape (d,)
-        From 0 to 1, in the order of ``names``.
-    names : tuple of str, optional
-        The order of the shares. Default: the graph's order.
-
-    Returns
-    -------
-    float
-        From 0 to 1; NaN for a graph without edges.
-
-    Raises
-    ------
-    DataError
-        If the number of shares differs, or one is negative or not finite.
+    Parameters, results and errors are those of `varsortability`, with ``shares``, each from 0 to 1,
+    in place of ``variances``.
     """
     return _sortability(graph, np.asarray(shares, dtype=np.float64), names, "shares")
 

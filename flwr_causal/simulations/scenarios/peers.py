@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD
 from flwr_causal.simulations.scenarios.world import LineResult, World
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Smallest absolute weight that is an edge, where a program leaves the threshold to its user.
 THRESHOLD = 0.3
-#: The same with lags, as of our methods for series.
-SERIES_THRESHOLD = 0.15
 
 
 class Peer(NamedTuple):
@@ -78,18 +77,20 @@ def causal_learn_boss(world: World) -> LineResult:
     """BOSS with the Gaussian BIC."""
     from causallearn.search.PermutationBased.BOSS import boss
 
-    frame = _frame(world)
-    rows = frame.to_numpy(np.float64, copy=True)
-    return _of_causal_learn(frame, boss(rows, score_func="local_score_BIC_from_cov", verbose=False))
+    return _by_permutation(world, boss)
 
 
 def causal_learn_grasp(world: World) -> LineResult:
     """GRaSP with the Gaussian BIC."""
     from causallearn.search.PermutationBased.GRaSP import grasp
 
+    return _by_permutation(world, grasp)
+
+
+def _by_permutation(world: World, search: Callable[..., Any]) -> LineResult:
     frame = _frame(world)
     rows = frame.to_numpy(np.float64, copy=True)
-    found = grasp(rows, score_func="local_score_BIC_from_cov", verbose=False)
+    found = search(rows, score_func="local_score_BIC_from_cov", verbose=False)
     return _of_causal_learn(frame, found)
 
 

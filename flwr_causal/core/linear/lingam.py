@@ -139,9 +139,10 @@ class OrderProblem:
             The variables before, as bits.
         """
         variable, parents = regression
-        forbidden = _positions(before & self._one_way[variable], self.num_variables)
-        if not len(forbidden):
+        forbidden_bits = before & self._one_way[variable]
+        if not forbidden_bits:
             return 0
+        forbidden = _positions(forbidden_bits, self.num_variables)
         index = np.array(parents, dtype=np.intp)
         strengths = partial_correlations(self.correlation, index, variable)[forbidden]
         gains = -0.5 * self.moments.n * np.log(1.0 - np.minimum(strengths**2, 1.0 - COLLINEAR))

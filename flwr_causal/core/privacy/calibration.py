@@ -15,6 +15,7 @@ Dong, Roth, Su: Gaussian differential privacy, Journal of the Royal Statistical 
 
 from __future__ import annotations
 
+from functools import cache
 from math import erfc, exp, inf, log, pi, sqrt
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,7 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     return MARGIN * _exact_multiplier(epsilon, delta)
 
 
+@cache  # server and parties of a simulation ask for the same one
 def _exact_multiplier(epsilon: float, delta: float) -> float:
     return _least(_LEAST, _MOST, lambda noise: delta_of(noise, epsilon) <= delta)
 

@@ -382,7 +382,7 @@ class _Pass:
             # Rows are equal if the values, in the order in which they occur, and their places are.
             content = "\0".join(texts).encode(errors="surrogatepass")
             self.digests[place].update(codes.tobytes())
-            self.digests[place].update(hashlib.blake2b(content, digest_size=16).digest())
+            self.digests[place].update(hashlib.sha1(content, usedforsecurity=False).digest())
             # A missing value is one more; of several that differ, two suffice.
             different.update([None] if (codes < 0).any() else [])
             different.update(texts[:2])
@@ -393,7 +393,8 @@ class _Pass:
         self.names = [str(name) for name in piece.columns]
         self.kinds = _kinds(piece)
         self.places = [place for place, kind in enumerate(self.kinds) if kind in NUMBERS]
-        self.digests = [hashlib.blake2b(digest_size=16) for _ in self.kinds]
+        # Twice as fast as other digests on today's processors, and no secret.
+        self.digests = [hashlib.sha1(usedforsecurity=False) for _ in self.kinds]
         self.ends = [Ends() for _ in self.places]
         self._texts = {k: set() for k, kind in enumerate(self.kinds) if kind not in NUMBERS}
 

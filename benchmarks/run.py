@@ -25,7 +25,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 from registry import BENCHMARKS, Setup
 
 from flwr_causal.simulations.scenarios.files import MissingDataError
-from flwr_causal.simulations.scenarios.results import MEASURED, Result, machine
+from flwr_causal.simulations.scenarios.results import MEASURED, FigureTable, machine
 
 for module in ("speed", "processes", "circuits", "calibration"):
     import_module(module)
@@ -66,7 +66,7 @@ def measured(one, seeds, quick, data_dir):
         "source": MEASURED,
     }
     rows = tuple(tuple(map(str, row)) for row in table.rows)
-    return Result(head, tuple(table.columns), rows, tuple(table.notes))
+    return FigureTable(head, tuple(table.columns), rows, tuple(table.notes))
 
 
 def main():

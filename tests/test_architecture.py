@@ -41,6 +41,9 @@ FLOORS = (
 )
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms.split()}
 WITHOUT_FLOWER = HEIGHT["data"]
+# Class names that stand for one thing in several modules: the functions `init` and `step` of a core
+# have them, and a strategy and its core.
+SHARED_NAMES = {"ClientState", "Info", "Moments", "Outcome", "ServerProblem", "State"}
 # What Flower documents for users, and its logger; all else of Flower belongs into compat.py.
 PUBLIC_FLOWER = {
     "flwr.app": None,
@@ -119,6 +122,16 @@ def test_no_module_imports_itself_through_others():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_a_class_name_is_used_once():
+    defined = defaultdict(list)
+    for module, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                defined[node.name].append(module)
+    doubled = {name: places for name, places in defined.items() if len(places) > 1}
+    assert not doubled.keys() - SHARED_NAMES, doubled
 
 
 def test_modules_are_documented_and_light_to_import():

@@ -15,7 +15,7 @@ import os
 import re
 from pathlib import Path
 
-from flwr_causal.simulations.scenarios.results import Result, adopted, read
+from flwr_causal.simulations.scenarios.results import FigureTable, adopted, read
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -40,7 +40,7 @@ BREAKS = 0.5
 WORST = 3
 
 
-def results(folder: Path = RESULTS) -> dict[str, Result]:
+def results(folder: Path = RESULTS) -> dict[str, FigureTable]:
     """Return the results by name."""
     found = {path.stem: read(path) for path in sorted(folder.glob("*.csv"))}
     for name, result in found.items():
@@ -66,7 +66,7 @@ def folder_from(page: Path) -> str:
     return Path(os.path.relpath(RESULTS, page.parent)).as_posix()
 
 
-def section(result: Result, folder: str) -> str:
+def section(result: FigureTable, folder: str) -> str:
     """Return a result with its title and its text."""
     head = result.head
     paper = (
@@ -76,7 +76,7 @@ def section(result: Result, folder: str) -> str:
     return "\n\n".join([*filter(None, texts), source(result, folder)])
 
 
-def source(result: Result, folder: str) -> str:
+def source(result: FigureTable, folder: str) -> str:
     """Return how a result was made, with a link to its file in a folder."""
     head = result.head
     return (
@@ -85,7 +85,7 @@ def source(result: Result, folder: str) -> str:
     )
 
 
-def errors_of(shown: list[Result]) -> dict[str, dict[str, float]]:
+def errors_of(shown: list[FigureTable]) -> dict[str, dict[str, float]]:
     """Return the errors for each variable, by world and method; means over the sizes."""
     found: dict[str, dict[str, float]] = {}
     for result in shown:
@@ -102,7 +102,7 @@ def errors_of(shown: list[Result]) -> dict[str, dict[str, float]]:
     return found
 
 
-def worlds(shown: list[Result]) -> str:
+def worlds(shown: list[FigureTable]) -> str:
     """Return the table of `errors_of`, failures in bold, and the worst of them."""
     found = errors_of(shown)
     lines = [line for line in OWN if any(line in errors for errors in found.values())]
@@ -123,7 +123,7 @@ def worlds(shown: list[Result]) -> str:
     return f"{rows}\n\nThe worst of our own: {worst}."
 
 
-def written(page: str, found: dict[str, Result], folder: str = "results") -> str:
+def written(page: str, found: dict[str, FigureTable], folder: str = "results") -> str:
     """Return the text of a page with its tables written anew; it sees the files in a folder."""
 
     def block(match: re.Match[str]) -> str:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.mods import Mod
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.read.reading import Reading
-    from flwr_causal.protocol.bundle import Part
+    from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.protocol.exchange import Contract, Exchange
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
@@ -477,7 +477,7 @@ def _answer(
 
 def _fit(
     client: CausalClient,
-    part: Part,
+    part: BundlePart,
     exchange: Exchange,
     content: RecordDict,
     further: Mapping[str, Any] | None = None,

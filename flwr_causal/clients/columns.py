@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.protocol.products.plan import Plan
+    from flwr_causal.protocol.products.plan import ProductPlan
 
 
 class ColumnsClient(RowIdClient):
@@ -126,7 +126,7 @@ class ColumnsClient(RowIdClient):
         super().commit(sent)
         self.context.state.update(self._kept)
 
-    def _plan(self, asked: Asked) -> Plan:
+    def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan that the party was sent."""
         return plan_of(asked.values)
 
@@ -165,7 +165,7 @@ class ColumnsClient(RowIdClient):
         names = self.setup.names
         return names, np.array([name in self.held_names for name in names])
 
-    def _planned(self, plan: Plan, place: int, asked: Asked) -> PartyTable:
+    def _planned(self, plan: ProductPlan, place: int, asked: Asked) -> PartyTable:
         """Return the party's table as the plan has it.
 
         Raises

@@ -135,7 +135,7 @@ class FedCausalClient(InterventionClient):
     def perceptrons(self, asked: Asked) -> Arrays:
         """Solve eq. (7)."""
         options, iteration = self.setup.options, int(asked["iteration"])
-        problem = perceptrons.Problem(
+        problem = perceptrons.PerceptronProblem(
             network=Network(len(self.setup.names), (int(options["hidden"]),)),
             masks=self.masks,
             averaging="layers" if self._papers else "norms",

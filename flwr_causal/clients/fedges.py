@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
-    from flwr_causal.protocol.products.plan import Plan
+    from flwr_causal.protocol.products.plan import ProductPlan
 
 
 @dataclass
@@ -290,7 +290,7 @@ class FedGESClient(ColumnsClient):
             counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
         return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
 
-    def _plan(self, asked: Asked) -> Plan:
+    def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan of marks.
 
         Raises

@@ -13,9 +13,9 @@ from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.clients.secure import peers_of
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
-from flwr_causal.core.circuits.composed.composition import Task
+from flwr_causal.core.circuits.composed.composition import TrainingTask
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
-from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows
+from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.learners.by_name import learner_class, learner_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
-    from flwr_causal.protocol.products.plan import Plan
+    from flwr_causal.protocol.products.plan import ProductPlan
 
 
 class FedPCClient(ColumnsClient):
@@ -143,7 +143,9 @@ class FedPCClient(ColumnsClient):
         joint, domain = self._domain(asked), self._own_domain(asked)
         values = self._own_values(domain)
         tasks = [
-            Task(tuple(domain.index(joint.names[j]) for j in np.flatnonzero(mask)), bool(clustered))
+            TrainingTask(
+                tuple(domain.index(joint.names[j]) for j in np.flatnonzero(mask)), bool(clustered)
+            )
             for mask, clustered in zip(asked["tasks"], asked["clustered"], strict=True)
         ]
         own = self._trained(domain, values, tasks, weights)
@@ -164,7 +166,7 @@ class FedPCClient(ColumnsClient):
     @answers(JOINT_START)
     def joint_start(self, asked: Asked) -> Arrays:
         """Start the party's part of each joint component from the anchor rows."""
-        part = Part.started(self._joint_rows(asked), asked["anchors"])
+        part = PartyTrees.started(self._joint_rows(asked), asked["anchors"])
         return {"densities": part.log_densities()}
 
     @answers(JOINT_PRODUCTS)
@@ -228,7 +230,7 @@ class FedPCClient(ColumnsClient):
         known = ~np.isnan(values)
         return {"values": np.where(known, values, 0.0), "known": known.astype(np.uint8)}
 
-    def _plan(self, asked: Asked) -> Plan:
+    def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan of marks, or of numbers and classes."""
         if "coordinates" in asked:
             columns = columns_with_classes(
@@ -296,9 +298,9 @@ class FedPCClient(ColumnsClient):
         values = self._own_values(domain)[asked["common"]]
         return self.once("joint rows", lambda: PartyRows.of(domain, values, self._target))
 
-    def _joint_part(self, asked: Asked, *, trees: bool) -> Part:
+    def _joint_part(self, asked: Asked, *, trees: bool) -> PartyTrees:
         """Return the party's part of the components, from their responsibilities for each row."""
-        return Part.made(
+        return PartyTrees.made(
             self._joint_rows(asked),
             asked["shared"] * UNIT,
             trees=trees,
@@ -306,7 +308,7 @@ class FedPCClient(ColumnsClient):
         )
 
     def _trained(
-        self, domain: Domain, values: FloatArray, tasks: Sequence[Task], weights: str
+        self, domain: Domain, values: FloatArray, tasks: Sequence[TrainingTask], weights: str
     ) -> PartyCircuits:
         """Train circuits of the party's own, by a learner that the node config may choose.
 

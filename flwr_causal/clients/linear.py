@@ -19,7 +19,7 @@ from flwr_causal.data.series.levels import (
     describe_series,
     perturbed_rows,
 )
-from flwr_causal.data.series.series import Layout, Series, find_series, long_enough
+from flwr_causal.data.series.series import Series, SeriesLayout, find_series, long_enough
 from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ class SeriesClient(LinearClient):
     """
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> SeriesLayout:
         """The layout of the series in the party's table."""
         options = self.options
         start, end = str(options["perturbed-from"]), str(options["perturbed-to"])
-        return Layout(
+        return SeriesLayout(
             series_column=str(options["series-column"]),
             time_column=str(options["time-column"]),
             gaps=cast("Literal['fail', 'split']", options["gaps"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.threads import Shared
+from flwr_causal.core.threads import SharedSetting
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _limited() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_one_thread = Shared(_limited)
+_one_thread = SharedSetting(_limited)
 
 
 @contextmanager

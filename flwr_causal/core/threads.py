@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-class Shared:
+class SharedSetting:
     """A setting of the process that holds as long as any thread is in a block with it.
 
     The first block sets it and the last one takes it back. If each block did both, the end of one
@@ -73,7 +73,7 @@ def _let_any_thread_set() -> None:
         clear(force=True)
 
 
-_one_thread = Shared(_one_blas_thread)
+_one_thread = SharedSetting(_one_blas_thread)
 
 
 @contextmanager

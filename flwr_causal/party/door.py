@@ -30,7 +30,7 @@ from flwr_causal.party.record import (
 )
 from flwr_causal.protocol import records, settings
 from flwr_causal.protocol.release import Guarantee, guarantee_of
-from flwr_causal.protocol.terms import Terms
+from flwr_causal.protocol.terms import RunTerms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -196,13 +196,13 @@ class PartyDoor:
         options: Mapping[str, Any],
         *,
         masked: bool,
-    ) -> Terms | None:
+    ) -> RunTerms | None:
         """Return the checked terms; None where there is no policy.
 
         That a run keeps to the guarantee that it states is checked without a policy, too.
         """
         ruled = self.policy != PartyPolicy()
-        terms = Terms.from_text(text) if ruled or (text and contract.private) else None
+        terms = RunTerms.from_text(text) if ruled or (text and contract.private) else None
         if ruled and terms is not None:
             self.policy.check(terms)
             self.policy.check_asker(text, self.run_id, signature)

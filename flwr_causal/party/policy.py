@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr_causal.protocol.settings import Setting
-    from flwr_causal.protocol.terms import Terms
+    from flwr_causal.protocol.terms import RunTerms
 
 #: The keys of a range of allowed numbers.
 _RANGE = frozenset({"least", "most"})
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnRules:
     """The table ``[columns]`` of a policy. Names are compared without case, ``*`` is any text.
 
     Parameters
@@ -101,7 +101,7 @@ class PartyPolicy:
     askers : tuple of str, default ()
         Ed25519 public keys, as in the ``.pub`` files of ``ssh-keygen``. One of them must have
         signed the run.
-    columns : Columns
+    columns : ColumnRules
         Which columns runs see.
     options : mapping
         What the options of a run may be: a value, a list of values, or a table with ``least`` and
@@ -123,7 +123,7 @@ class PartyPolicy:
     epsilon: float | None = None
     delta: float | None = None
     askers: tuple[str, ...] = ()
-    columns: Columns = field(default_factory=Columns)
+    columns: ColumnRules = field(default_factory=ColumnRules)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -190,15 +190,15 @@ class PartyPolicy:
                 given[name] = _texts(name, given[name])
         shown = {
             name: _texts(name, rule)
-            for name, rule in _fields_of(Columns, columns, "columns.").items()
+            for name, rule in _fields_of(ColumnRules, columns, "columns.").items()
         }
-        return cls(columns=Columns(**shown), options=options, **given)
+        return cls(columns=ColumnRules(**shown), options=options, **given)
 
     def gives(self, table: str) -> bool:
         """Return whether runs may use a table of several."""
         return not self.tables or table in self.tables
 
-    def check(self, terms: Terms) -> None:
+    def check(self, terms: RunTerms) -> None:
         """Check what a run asks.
 
         Raises
@@ -238,13 +238,13 @@ class PartyPolicy:
             raise PolicyError("askers", "no key of the policy has signed the run")
 
     def check_kept(
-        self, terms: Terms, method: str, options: Mapping[str, Any], *, masked: bool
+        self, terms: RunTerms, method: str, options: Mapping[str, Any], *, masked: bool
     ) -> None:
         """Check that a message keeps to the terms.
 
         Parameters
         ----------
-        terms : Terms
+        terms : RunTerms
         method : str
             Of the message.
         options : mapping
@@ -269,13 +269,13 @@ class PartyPolicy:
                 )
 
     def check_settings(
-        self, terms: Terms, settings: Sequence[Setting], carried: Collection[str]
+        self, terms: RunTerms, settings: Sequence[Setting], carried: Collection[str]
     ) -> None:
         """Check what a message asks, wherever it says so.
 
         Parameters
         ----------
-        terms : Terms
+        terms : RunTerms
         settings : sequence of Setting
             All of the message.
         carried : collection of str

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.exchange import Exchange, Known, Sent
+from flwr_causal.protocol.exchange import Exchange, ReplyContext, Sent
 from flwr_causal.protocol.replies import Replies
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Training:
 MAIN = Training()
 
 
-class Part(NamedTuple):
+class BundlePart(NamedTuple):
     """The request of one training in a bundle.
 
     Parameters
@@ -136,10 +136,10 @@ class Bundle(Exchange):
 
     Parameters
     ----------
-    parts : tuple of Part
+    parts : tuple of BundlePart
     """
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[BundlePart, ...] = ()
 
     def __post_init__(self) -> None:
         """Each part was checked when it was declared; different parts may combine differently."""
@@ -156,7 +156,7 @@ class Bundle(Exchange):
         } | dict(agreed)
 
 
-def bundle_of(parts: Sequence[Part]) -> Exchange:
+def bundle_of(parts: Sequence[BundlePart]) -> Exchange:
     """Return the exchange of some trainings' requests; the exchange itself of the main one's."""
     if [part.training for part in parts] == [MAIN]:
         return parts[0].exchange
@@ -191,15 +191,15 @@ def exchange_of(contract: Contract, values: Mapping[str, Any]) -> Exchange:
     if len(set(values[TRAININGS])) < len(values[TRAININGS]):
         raise ConfigError("The server asks one training twice in a message: start the run anew.")
     pairs = zip(values[TRAININGS], values[EXCHANGES], strict=True)
-    return bundle_of([Part(Training.of(name), contract.find(own)) for name, own in pairs])
+    return bundle_of([BundlePart(Training.of(name), contract.find(own)) for name, own in pairs])
 
 
-def parts_of(exchange: Exchange) -> tuple[Part, ...]:
+def parts_of(exchange: Exchange) -> tuple[BundlePart, ...]:
     """Return the parts of a bundle; another exchange is that of the main training."""
-    return exchange.parts if isinstance(exchange, Bundle) else (Part(MAIN, exchange),)
+    return exchange.parts if isinstance(exchange, Bundle) else (BundlePart(MAIN, exchange),)
 
 
-def head_of(parts: Sequence[Part], seed: int) -> dict[str, Any]:
+def head_of(parts: Sequence[BundlePart], seed: int) -> dict[str, Any]:
     """Return what a bundle sends beside the values of its requests."""
     return {
         TRAININGS: [part.training.name for part in parts],
@@ -208,7 +208,7 @@ def head_of(parts: Sequence[Part], seed: int) -> dict[str, Any]:
     }
 
 
-def joined(parts: Iterable[tuple[Part, Replies]]) -> Replies:
+def joined(parts: Iterable[tuple[BundlePart, Replies]]) -> Replies:
     """Return the replies of several trainings as those of their bundle."""
     parties: dict[str, None] = {}
     combined: Arrays = {}
@@ -223,7 +223,7 @@ def joined(parts: Iterable[tuple[Part, Replies]]) -> Replies:
     return Replies(tuple(parties), combined, by_party, sums)
 
 
-def _renamed(part: Part, item: Any) -> Any:
+def _renamed(part: BundlePart, item: Any) -> Any:
     """Return a declaration with the names that it has in a bundle."""
     named = part.training.named
     changed = {"name": named(item.name), "shape": _renamed_shape(part, item.shape)}
@@ -231,7 +231,7 @@ def _renamed(part: Part, item: Any) -> Any:
     return item if part.training == MAIN else replace(item, **changed)
 
 
-def _renamed_shape(part: Part, shape: Shape | None) -> Shape | None:
+def _renamed_shape(part: BundlePart, shape: Shape | None) -> Shape | None:
     if shape is None:
         return None
     return tuple(
@@ -240,12 +240,12 @@ def _renamed_shape(part: Part, shape: Shape | None) -> Shape | None:
     )
 
 
-def _contradiction(parts: Sequence[Part], arrays: Arrays, known: Known) -> str:
+def _contradiction(parts: Sequence[BundlePart], arrays: Arrays, known: ReplyContext) -> str:
     """Return how the reply of a training contradicts itself, in words; "" if none does."""
     for part in parts:
         if part.exchange.contradiction is None:
             continue
-        own = Known(
+        own = ReplyContext(
             {name: known.sizes[part.training.named(name)] for name in _symbols(part, known)},
             {**known.sent, **part.sent(known.sent)},
             known.setup,
@@ -258,7 +258,7 @@ def _contradiction(parts: Sequence[Part], arrays: Arrays, known: Known) -> str:
     return ""
 
 
-def _derived(parts: Sequence[Part], sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+def _derived(parts: Sequence[BundlePart], sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
     """Return what the further symbols of each training stand for, by their names in the bundle."""
     return {
         part.training.named(symbol): size
@@ -268,7 +268,7 @@ def _derived(parts: Sequence[Part], sent: Mapping[str, Any], setup: Setup) -> di
     }
 
 
-def _symbols(part: Part, known: Known) -> list[str]:
+def _symbols(part: BundlePart, known: ReplyContext) -> list[str]:
     """Return the symbols whose sizes a training knows."""
     prefix = part.training.named("")
     if not prefix:

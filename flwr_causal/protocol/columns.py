@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.tables import DIGEST_BYTES
 from flwr_causal.protocol.secure.keys import KEY_BYTES
 
@@ -166,11 +166,11 @@ PRODUCTS = Exchange(
 )
 
 
-def plan_of(sent: Mapping[str, Any]) -> Plan:
+def plan_of(sent: Mapping[str, Any]) -> ProductPlan:
     """Return the plan that a party was sent."""
     presence, patterns = (np.asarray(sent[name]) > 0 for name in ("presence", "patterns"))
     counts = np.asarray(sent["pattern-rows"], dtype=np.int64)
-    return Plan(presence, patterns, counts, folds=folds_of(sent))
+    return ProductPlan(presence, patterns, counts, folds=folds_of(sent))
 
 
 def folds_of(sent: Mapping[str, Any]) -> IntArray | None:

@@ -10,10 +10,10 @@ from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.exchange import ReplyContext
 
 
-def _decreasing(arrays: Arrays, known: Known) -> str:
+def _decreasing(arrays: Arrays, known: ReplyContext) -> str:
     """Return whether fewer rows lie below a higher threshold."""
     order = np.argsort(known.sent["thresholds"], axis=1)
     counts = np.take_along_axis(arrays["counts"].astype(np.int64), order, axis=1)

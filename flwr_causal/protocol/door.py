@@ -23,7 +23,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.schema import FACTS, MOST_COLUMNS, MOST_ROWS, REQUIRED
 from flwr_causal.protocol.secure.purposes import purpose_of
-from flwr_causal.protocol.secure.ring import Layout
+from flwr_causal.protocol.secure.ring import WordLayout
 from flwr_causal.protocol.setup import PREFIX
 from flwr_causal.protocol.small_counts import REPORT
 
@@ -147,7 +147,7 @@ def summand(
         If it cannot be added up securely.
     """
     travelling = _checked(exchange, arrays, sizes, "float64")
-    layout = Layout.of(exchange, sizes, setup)
+    layout = WordLayout.of(exchange, sizes, setup)
     return layout.encoded(travelling, rows), layout.size
 
 

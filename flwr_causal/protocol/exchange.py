@@ -178,7 +178,7 @@ class Disclosure:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class ReplyContext:
     """What the server knows when the reply of a party arrives.
 
     Parameters
@@ -230,7 +230,7 @@ class Exchange:
         :mod:`flwr_causal.protocol.replay`.
     contradiction : callable, optional
         ``(arrays, known) -> str``: how a reply contradicts itself, the party's report or what the
-        party was sent (see :class:`Known`), in words; "" if it does not. A reply with a
+        party was sent (see :class:`ReplyContext`), in words; "" if it does not. A reply with a
         contradiction is refused. Default: nothing further is checked.
     open : bool, default False
         Whether secure aggregation leaves the replies as they are, since they hold hashes, or what
@@ -259,7 +259,7 @@ class Exchange:
     when: str = ""
     same_parties: bool = False
     remembered: bool = False
-    contradiction: Callable[[Arrays, Known], str] | None = field(default=None, compare=False)
+    contradiction: Callable[[Arrays, ReplyContext], str] | None = field(default=None, compare=False)
     open: bool = False
     kept: bool = True
     query: bool = False

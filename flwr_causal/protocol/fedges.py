@@ -15,7 +15,7 @@ from flwr_causal.core.discrete import contingency_tables, mixed_moments
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
-from flwr_causal.protocol.products.plan import Columns
+from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Parts
-    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 
 def columns_of(
     parts: Parts, names: Sequence[str], cardinalities: IntArray, cuts: Mapping[str, FloatArray]
-) -> Columns:
+) -> PlanColumns:
     """Return what the marks of parts are: masks are bound to variables, states and cut points.
 
     Parameters
@@ -44,31 +44,31 @@ def columns_of(
     members = [own.tolist() for own in parts.sets.lists()]
     points = {name: own.tolist() for name, own in sorted(cuts.items())}
     meaning = json.dumps([list(names), cardinalities.tolist(), members, points])
-    return Columns(meaning, parts.wanted(cardinalities))
+    return PlanColumns(meaning, parts.wanted(cardinalities))
 
 
-def _other_rows(arrays: Arrays, known: Known) -> str:
+def _other_rows(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if contingency tables do not count the party's rows, else ""."""
     sizes, sent = _sizes(known), known.sent
     cardinalities = np.array([sizes[name] for name in sorted(sizes)], dtype=np.int64)
     sets = contingency_tables.Sets(sent["sizes"], sent["members"])
-    counts = contingency_tables.Counts(
-        *(arrays[name] for name in contingency_tables.Counts._fields)
+    counts = contingency_tables.ContingencyCounts(
+        *(arrays[name] for name in contingency_tables.ContingencyCounts._fields)
     )
     withheld = known.setup.small.withheld
     return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"], withheld)
 
 
-def _other_total(arrays: Arrays, known: Known) -> str:
+def _other_total(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if sums of contingency tables do not count all rows, else ""."""
     sizes, sent = _sizes(known), known.sent
     cardinalities = np.array([sizes[name] for name in sorted(sizes)], dtype=np.int64)
     sets = contingency_tables.Sets(sent["sizes"], sent["members"])
-    counts = contingency_tables.Counts.of_whole(arrays["counts"], sets, cardinalities)
+    counts = contingency_tables.ContingencyCounts.of_whole(arrays["counts"], sets, cardinalities)
     return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
 
 
-def _impossible_moments(arrays: Arrays, known: Known) -> str:
+def _impossible_moments(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if counts and moments cannot be those of the party's rows, else ""."""
     cards = np.array([len(states) for _, states in _by_name(known.setup)], dtype=np.int64)
     sets = contingency_tables.Sets(known.sent["sizes"], known.sent["members"])
@@ -83,7 +83,7 @@ def _by_name(setup: Setup) -> list[tuple[str, tuple[str, ...]]]:
     return sorted(zip(setup.names, setup.states, strict=True))
 
 
-def _impossible_gains(arrays: Arrays, known: Known) -> str:
+def _impossible_gains(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if gains in log-likelihood exceed what the rows can hold, else ""."""
     # A gain is n times a mutual information, which is at most the logarithm of a number of states.
     most = known.sizes["n"] * np.log(max(_sizes(known).values(), default=1))
@@ -97,7 +97,7 @@ def _impossible_gains(arrays: Arrays, known: Known) -> str:
     return ""
 
 
-def _sizes(known: Known) -> dict[str, int]:
+def _sizes(known: ReplyContext) -> dict[str, int]:
     """Return the number of states of each column."""
     setup, sent = known.setup, known.sent
     sizes = {name: len(states) for name, states in zip(setup.names, setup.states, strict=True)}

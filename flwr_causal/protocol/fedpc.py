@@ -23,15 +23,15 @@ from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
-from flwr_causal.protocol.products.plan import Columns
+from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan, Step
-    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, TrainingPlan
+    from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 _DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
@@ -67,7 +67,7 @@ def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
     return Domain(tuple(one for one in joint.variables if one.name in held))
 
 
-def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
+def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> TrainingPlan:
     """Return the settings of a training by sums, the same at the server and at the parties.
 
     The class of the plan is one that all parties know.
@@ -78,7 +78,7 @@ def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> Plan:
     return _plan(learner, str(within), text, domain_of(setup, sent), int(seed), int(least))
 
 
-def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[Plan, Joints | None]:
+def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints | None]:
     """Return what is marked for counts of pairs and triples, the same at server and parties.
 
     The class of the plan is one that all parties know.
@@ -101,27 +101,29 @@ def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
     return ClassColumns(plan, coordinates, json_of(str(options["labelled"])))
 
 
-def columns_with_classes(domain: Domain, columns: ClassColumns) -> Columns:
+def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
     """Return what the columns are: masks are bound to the coordinates of numbers."""
     coordinates = [values.tolist() for values in columns.coordinates]
     meaning = [domain.to_plain(), coordinates, list(columns.labelled)]
-    return Columns(json.dumps(meaning), columns.wanted)
+    return PlanColumns(json.dumps(meaning), columns.wanted)
 
 
-def joints_of(domain: Domain, plan: Plan, holders: Sequence[int], most_marks: int) -> Joints | None:
+def joints_of(
+    domain: Domain, plan: TrainingPlan, holders: Sequence[int], most_marks: int
+) -> Joints | None:
     """Return which pairs of states are marked; None without ``holders`` of the columns."""
     return Joints.of(domain, plan, holders, most_marks) if holders else None
 
 
-def columns_of(domain: Domain, plan: Plan, joints: Joints | None) -> Columns:
+def columns_of(domain: Domain, plan: TrainingPlan, joints: Joints | None) -> PlanColumns:
     """Return what the marks are: masks are bound to states and intervals."""
-    return Columns(json.dumps(domain.to_plain()), wanted(plan, joints))
+    return PlanColumns(json.dumps(domain.to_plain()), wanted(plan, joints))
 
 
 @lru_cache(maxsize=8)
 def _plan(
     learner: str, target: str, settings: str, domain: Domain, seed: int, min_rows: int
-) -> Plan:
+) -> TrainingPlan:
     options = from_plain(LearnerOptions, json_of(settings))
     return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
 
@@ -129,7 +131,7 @@ def _plan(
 # -- what contradicts a party's report, or itself --------------------------------------------------
 
 
-def _other_projections(arrays: Arrays, known: Known) -> str:
+def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if projections are of other classes, rows or columns, else ""."""
     joint, target = domain_of(known.setup, known.sent), str(known.sent["within"])
     classes = int(joint.num_states[joint.index(target)]) if target else 1
@@ -146,7 +148,7 @@ def _other_projections(arrays: Arrays, known: Known) -> str:
     return ""
 
 
-def _other_clusters(arrays: Arrays, known: Known) -> str:
+def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if the clusters of a party are not of its rows, else ""."""
     sizes, rows = (arrays[name].astype(np.int64) for name in ("sizes", "rows"))
     if (sizes < 1).any() or sizes.sum() != len(rows):
@@ -170,7 +172,7 @@ def _other_clusters(arrays: Arrays, known: Known) -> str:
     return ""
 
 
-def _other_parts(arrays: Arrays, known: Known) -> str:
+def _other_parts(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if the circuits are not the party's parts of the components, else ""."""
     held = set(known.report.names)
     names = domain_of(known.setup, known.sent).names
@@ -178,7 +180,7 @@ def _other_parts(arrays: Arrays, known: Known) -> str:
     return _other_circuits(arrays, known, [columns] * known.sizes["components"])
 
 
-def _other_circuits(arrays: Arrays, known: Known, columns: list[list[int]]) -> str:
+def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
     """Return a complaint if circuits cannot be read, or are not over these columns, else ""."""
     try:
         joint, circuits = domain_of(known.setup, known.sent), unpacked(arrays["circuits"])
@@ -190,14 +192,14 @@ def _other_circuits(arrays: Arrays, known: Known, columns: list[list[int]]) -> s
     return "" if found == columns else "'circuits' holds a circuit over other columns"
 
 
-def _sums(learner: str, step: type[Step]) -> Exchange:
+def _sums(learner: str, step: type[SummingStep]) -> Exchange:
     """Return the exchange of a step of a training by sums."""
     assert step.__doc__ is not None
 
     def asked(sent: Mapping[str, Any]) -> dict[str, Any]:
         return {one.name: sent[one.name] for one in step.sent}
 
-    def contradiction(arrays: Arrays, known: Known) -> str:
+    def contradiction(arrays: Arrays, known: ReplyContext) -> str:
         plan, setup = plan_of(learner, known.setup, known.sent), known.setup
         if setup.masked:  # each party of the sum may have left out rows
             plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)

@@ -12,7 +12,7 @@ from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 # The largest value of u exp(-u^2 / 2), and what rounding may add.
@@ -38,14 +38,14 @@ SUMS = Exchange(
 )
 
 
-def impossible_means(arrays: Arrays, known: Known) -> str:
+def impossible_means(arrays: Arrays, known: ReplyContext) -> str:
     """Return whether ``skew`` holds values that no mean of the function has.
 
     Parameters
     ----------
     arrays : dict
         ``skew`` of shape (q,).
-    known : Known
+    known : ReplyContext
 
     Returns
     -------

@@ -21,7 +21,7 @@ from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.protocol.bundle import Part
+    from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.setup import Setup
 
@@ -104,7 +104,7 @@ def guarantee_of(contract: Contract, options: Mapping[str, Any]) -> Guarantee | 
     return Guarantee.sent(options)
 
 
-def check_released(contract: Contract, part: Part) -> None:
+def check_released(contract: Contract, part: BundlePart) -> None:
     """Check that what one training answers in a run with ``epsilon`` follows from its release.
 
     Raises

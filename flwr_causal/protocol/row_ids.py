@@ -10,10 +10,10 @@ from flwr_causal.protocol.exchange import Disclosure, Exchange
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.exchange import ReplyContext
 
 
-def _repeated(arrays: Arrays, known: Known) -> str:
+def _repeated(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if rows have the same hash, else ""."""
     hashes = arrays.get("hashes")
     if hashes is None:

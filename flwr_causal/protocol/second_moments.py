@@ -10,7 +10,7 @@ from flwr_causal.core.linear.moments import data_scale
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.protocol.exchange import Known
+    from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 # How much larger than those of x_t, in standard deviations, the values of its lags may be, which
@@ -71,7 +71,7 @@ def largest_weights(setup: Setup) -> FloatArray:
     return WEIGHTS_ROOM * np.outer(1 / causes, own[: len(setup.names)])
 
 
-def other_variances(arrays: Arrays, known: Known) -> str:
+def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     """Return whether the diagonal of ``moments`` differs from the variances that were reported.
 
     Without lags the mean squares of a party's centred and scaled rows follow from its means and
@@ -82,7 +82,7 @@ def other_variances(arrays: Arrays, known: Known) -> str:
     arrays : dict
         ``moments`` of shape (folds, d, d), with targets (groups, 1 + d, 1 + d); of another width
         nothing is compared.
-    known : Known
+    known : ReplyContext
         Of resampled rows nothing is compared.
 
     Returns

@@ -32,7 +32,7 @@ _PURPOSE = "flwr-causal terms of run"
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunTerms:
     """What a run asks.
 
     Parameters
@@ -53,7 +53,7 @@ class Terms:
     secure: bool
 
     @classmethod
-    def of(cls, method: str, options: Mapping[str, Any]) -> Terms:
+    def of(cls, method: str, options: Mapping[str, Any]) -> RunTerms:
         """Return the terms of a run with these options."""
         secure = bool(options.get("secure_aggregation", False))
         expected = str(options.get("expected_parties") or "")
@@ -81,7 +81,7 @@ class Terms:
     # Each message of a run states the same terms.
     @classmethod
     @lru_cache(maxsize=8)
-    def from_text(cls, text: str) -> Terms:
+    def from_text(cls, text: str) -> RunTerms:
         """Return the terms of a text.
 
         Raises

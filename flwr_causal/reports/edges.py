@@ -57,7 +57,7 @@ def describe_graph(
     return lines
 
 
-class Pair(NamedTuple):
+class GraphPair(NamedTuple):
     """Two variables that some of the graphs connect.
 
     Parameters
@@ -82,7 +82,7 @@ class Pair(NamedTuple):
         return len(set(self.edges)) > 1
 
 
-def compared(graphs: Sequence[CausalGraph]) -> list[Pair]:
+def compared(graphs: Sequence[CausalGraph]) -> list[GraphPair]:
     """Return all pairs of variables that some graph connects, the strongest edges first.
 
     Raises
@@ -106,4 +106,4 @@ def compared(graphs: Sequence[CausalGraph]) -> list[Pair]:
             row[k] = (f"{cause} {mark} {effect}", weight, confidence)
             strongest[pair] = max(strength, strongest.get(pair, 0.0))
     pairs = sorted(found, key=lambda pair: -strongest[pair])
-    return [Pair(*map(tuple, zip(*found[pair], strict=True))) for pair in pairs]
+    return [GraphPair(*map(tuple, zip(*found[pair], strict=True))) for pair in pairs]

@@ -82,7 +82,7 @@ _COMBINED, _OWN = "combined", "party"
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class KeptExchange:
     """One exchange of the interrupted run.
 
     Parameters
@@ -347,7 +347,7 @@ class Checkpoint:
         self._token = setup.exchange
         return setup
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[KeptExchange]:
         """Return the exchanges of the run that is resumed, in their order.
 
         Raises
@@ -393,7 +393,7 @@ class Checkpoint:
         kept += [before for before in former if before not in kept]
         write(file, json.dumps({"parties": (self._token, kept)}))
 
-    def exchange(self, step: Step) -> None:
+    def exchange(self, step: KeptExchange) -> None:
         """Write the record and the replies of an exchange, from which it can be repeated."""
         write(self._file(int(step.record["round"])), _packed(step, self._token))
 
@@ -479,7 +479,7 @@ def _plain(total: Totals) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     return total.all.to_dict(), {group: own.to_dict() for group, own in total.groups.items()}
 
 
-def _packed(step: Step, token: str) -> bytes:
+def _packed(step: KeptExchange, token: str) -> bytes:
     replies = step.replies
     head = {
         "run": token,
@@ -507,7 +507,7 @@ def _digest(arrays: Arrays) -> str:
     return whole.hexdigest()
 
 
-def _read_step(path: Path) -> tuple[str, Step]:
+def _read_step(path: Path) -> tuple[str, KeptExchange]:
     """Return the token of the run that wrote a file, and the step that it holds."""
     combined: Arrays = {}
     with _reading(path):
@@ -524,7 +524,7 @@ def _read_step(path: Path) -> tuple[str, Step]:
                 elif kind == _OWN:
                     index, _, name = name.partition(" ")
                     own[int(index)][name] = array
-        return head["run"], Step(
+        return head["run"], KeptExchange(
             head["record"],
             tuple(head["lost"]),
             tuple(Failure(**failure) for failure in head["failures"]),

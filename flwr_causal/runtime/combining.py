@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
-    from flwr_causal.protocol.bundle import Part
+    from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival, Collected, Find
     from flwr_causal.runtime.method import Method
@@ -97,7 +97,7 @@ def combined_groups(
     return replace(found, sums=sums)
 
 
-def of_part(part: Part, replies: Sequence[Arrival]) -> list[Arrival]:
+def of_part(part: BundlePart, replies: Sequence[Arrival]) -> list[Arrival]:
     """Return the replies of one training, of those to a bundle; only of parties that were asked."""
     own = [replace(reply, arrays=part.returned(reply.arrays)) for reply in replies]
     return [reply for reply in own if reply.arrays or not part.exchange.returns]

@@ -14,7 +14,7 @@ from flwr.supercore import log
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.exchange import Known
+from flwr_causal.protocol.exchange import ReplyContext
 from flwr_causal.protocol.secure.groups import name_of
 from flwr_causal.protocol.setup import PREFIX
 
@@ -208,7 +208,7 @@ class Totals(NamedTuple):
     groups: Mapping[int, TableReport]
 
 
-class Found(NamedTuple):
+class Returned(NamedTuple):
     """Parties whose node was gone and is back.
 
     Parameters
@@ -227,7 +227,7 @@ class Found(NamedTuple):
 
 
 #: Looks for the nodes of parties: see :meth:`Federation.exchange`.
-Find: TypeAlias = "Callable[[Collection[str], Collection[int]], Found]"
+Find: TypeAlias = "Callable[[Collection[str], Collection[int]], Returned]"
 
 
 @dataclass
@@ -590,7 +590,7 @@ class _Attempt:
         )
         if exchange.contradiction is not None:
             received = {**records.config_of(sent), **records.arrays_of(sent)}
-            known = Known(sizes, received, federation.setup, federation.reports[party.name])
+            known = ReplyContext(sizes, received, federation.setup, federation.reports[party.name])
             complaint = exchange.contradiction(arrays, known)
             if complaint:
                 raise door.RefusedError(complaint)

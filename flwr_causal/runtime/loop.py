@@ -16,7 +16,7 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.runtime.checkpoint import Checkpoint, Step
+from flwr_causal.runtime.checkpoint import Checkpoint, KeptExchange
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Federation, Found, Party
+    from flwr_causal.runtime.federation import Arrival, Federation, Party, Returned
     from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.outcome import Record
 
@@ -328,7 +328,7 @@ class _Session(Generic[StateT]):
         if changed:
             self._start_over(changed)
         elif self.checkpoint is not None:
-            step = Step(record, lost, failures, replies, known_influence(self.outcome))
+            step = KeptExchange(record, lost, failures, replies, known_influence(self.outcome))
             self._keep(step if exchange.kept else None)
         return record
 
@@ -382,7 +382,7 @@ class _Session(Generic[StateT]):
         if left_out.largest_distance > STANDS_OUT:
             outcome.warnings += influence_warnings(self.outcome.influence, graph)
 
-    def _keep(self, step: Step | None = None) -> None:
+    def _keep(self, step: KeptExchange | None = None) -> None:
         """Write the run to its directory; a full disk does not end the run."""
         if self.checkpoint is None:
             return
@@ -438,7 +438,7 @@ class _Session(Generic[StateT]):
         else:
             self.remembered.append(_Remembered(number, request, parties))
 
-    def _find(self, absent: Collection[str], forgotten: Collection[int]) -> Found:
+    def _find(self, absent: Collection[str], forgotten: Collection[int]) -> Returned:
         """Look for the nodes of absent parties, and give back their memory to those that came."""
         method, federation = self.method, self.federation
         found = find_returned(method, self.grid, federation, absent, forgotten)
@@ -538,7 +538,7 @@ class _Session(Generic[StateT]):
         self.by_party.clear()
         return [*outcome.warnings[len(outcome.agreement.warnings) :], warning]
 
-    def _resume(self, steps: Iterable[Step]) -> None:
+    def _resume(self, steps: Iterable[KeptExchange]) -> None:
         """Repeat the steps of the interrupted run; send the parties the requests they need."""
         method, outcome = self.method, self.outcome
         for step in steps:

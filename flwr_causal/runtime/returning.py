@@ -12,7 +12,7 @@ from flwr.supercore import log
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError, TableChangedError
 from flwr_causal.protocol.schema import own_version
-from flwr_causal.runtime.federation import Found, Party
+from flwr_causal.runtime.federation import Party, Returned
 from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import (
     POLL_SECONDS,
@@ -43,7 +43,7 @@ def find_returned(
     federation: Federation,
     absent: Collection[str],
     forgotten: Collection[int],
-) -> Found:
+) -> Returned:
     """Ask nodes that are new for their schema; give parties that are back their place again.
 
     A node stands for a party if it has its name (with node authentication it has its id too), the
@@ -63,7 +63,7 @@ def find_returned(
     now = set(grid.get_node_ids())
     unknown = sorted((now - federation.connected) | set(forgotten))
     federation.connected = now
-    found = Found({}, {})
+    found = Returned({}, {})
     if not unknown:
         return found
     timeout = min(method.round_timeout, PATIENCE)

@@ -25,7 +25,7 @@ from flwr_causal.protocol.secure.keys import is_public_key
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.setup_form import is_signature
 from flwr_causal.protocol.small_counts import SmallCounts
-from flwr_causal.protocol.terms import Terms, signed
+from flwr_causal.protocol.terms import RunTerms, signed
 from flwr_causal.runtime.federation import Federation, Party, grouped
 from flwr_causal.runtime.secure import (
     agreed_keys,
@@ -403,7 +403,7 @@ def ask_schema(
 def _terms(method: Method[Any]) -> dict[str, Any]:
     """Return what the run asks, as the parties' policies judge it, and its signature."""
     options = method.options
-    terms = Terms.of(method.method, options).to_text()
+    terms = RunTerms.of(method.method, options).to_text()
     return {"terms": terms, "signature": signed(terms, own_run(), options.get("signing_key"))}
 
 

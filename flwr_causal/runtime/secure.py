@@ -19,7 +19,7 @@ import numpy as np
 
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.exchange import Known
+from flwr_causal.protocol.exchange import ReplyContext
 from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.groups import dealt
@@ -29,7 +29,7 @@ from flwr_causal.protocol.secure.keys import (
     public_key,
 )
 from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
-from flwr_causal.protocol.secure.ring import Layout, SumError
+from flwr_causal.protocol.secure.ring import SumError, WordLayout
 from flwr_causal.protocol.secure.unmasking import (
     BOX_BYTES,
     BOX_WORDS,
@@ -254,7 +254,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class _AskedGroup:
     """The parties of one sum, as the server asks them.
 
     Parameters
@@ -306,7 +306,7 @@ class _Group:
         return _TOO_FEW.format(least=self.circle.least, parties=len(self.circle.order))
 
 
-def _groups(asking: _Asking, exchange: Exchange, names: Iterable[str]) -> list[_Group]:
+def _groups(asking: _Asking, exchange: Exchange, names: Iterable[str]) -> list[_AskedGroup]:
     """Return the groups of the parties that are asked, and that can have a sum."""
     federation, setup, asked = asking.federation, asking.federation.setup, set(names)
     together = frozenset(federation.together if exchange.same_parties else ())
@@ -327,7 +327,7 @@ def _groups(asking: _Asking, exchange: Exchange, names: Iterable[str]) -> list[_
             gone = [one for one, place in places.items() if not keys[place]]
             asking.left_out(number, name, own, gone, _TOO_FEW.format(least=least, parties=present))
             continue
-        group = _Group(number, name, circle_of(keys, least, setup.exchange), places, own)
+        group = _AskedGroup(number, name, circle_of(keys, least, setup.exchange), places, own)
         if number and not group.enough(asked):
             asking.left_out(number, name, own, group.lost(asked), group.too_few)
             continue
@@ -416,7 +416,7 @@ def ask_sum(
 
 def _unmask(
     asking: _Asking,
-    groups: Sequence[_Group],
+    groups: Sequence[_AskedGroup],
     vectors: Mapping[str, NDArray[np.uint64]],
     sizes: Mapping[str, Size],
     collected: Collected,
@@ -426,7 +426,7 @@ def _unmask(
     Parameters
     ----------
     asking : _Asking
-    groups : sequence of _Group
+    groups : sequence of _AskedGroup
         That have enough vectors.
     vectors : mapping of str to ndarray of uint64
         By party.
@@ -489,7 +489,7 @@ def _unmask(
 
 def _confirmations(
     asking: _Asking,
-    groups: Sequence[_Group],
+    groups: Sequence[_AskedGroup],
     pending: dict[int, Unmasking],
     collected: Collected,
 ) -> dict[int, NDArray[np.uint8]]:
@@ -527,7 +527,7 @@ def _confirmations(
 def _given(
     asking: _Asking,
     exchange: Exchange,
-    groups: Sequence[_Group],
+    groups: Sequence[_AskedGroup],
     pending: Mapping[int, Unmasking],
     asked: Callable[[int, Unmasking], Mapping[str, NDArray[np.uint8]]],
     enough: Callable[[Unmasking, list[int]], bool],
@@ -539,7 +539,7 @@ def _given(
     asking : _Asking
     exchange : Exchange
         Which returns one array.
-    groups : sequence of _Group
+    groups : sequence of _AskedGroup
     pending : mapping of int to Unmasking
         By the number of a group, its sum.
     asked : callable
@@ -714,12 +714,12 @@ class SecureSum:
         )
         return cls(method, federation, exchange, server_round, contents, fix)
 
-    def _layout(self, party: str) -> tuple[Exchange, Layout]:
+    def _layout(self, party: str) -> tuple[Exchange, WordLayout]:
         """Return the exchange as a party is asked, and how its arrays lie in its vector."""
         content, setup = self.contents[party], self.federation.setup
         exchange = self.exchange.asked(records.config_of(content))
         sizes = _sizes(self.federation, exchange, content, setup.num_rows)
-        return exchange, Layout.of(exchange, sizes, setup)
+        return exchange, WordLayout.of(exchange, sizes, setup)
 
     def ask(self, grid: Grid, messages: Sequence[Message], timeout: float, find: Find) -> Collected:
         """Send the messages; return the replies and their sums, see :func:`ask_sum`."""
@@ -810,7 +810,7 @@ class SecureSum:
         if exchange.contradiction is not None:
             assert report is not None
             received = {**records.config_of(content), **records.arrays_of(content)}
-            known = Known(sizes, received, federation.setup, report)
+            known = ReplyContext(sizes, received, federation.setup, report)
             complaint = exchange.contradiction(arrays, known)
             if complaint:
                 raise door.RefusedError(complaint)

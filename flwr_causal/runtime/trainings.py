@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from flwr_causal.errors import CausalError, DeadlineError
-from flwr_causal.protocol.bundle import MAIN, Part, Training, bundle_of, head_of
+from flwr_causal.protocol.bundle import MAIN, BundlePart, Training, bundle_of, head_of
 from flwr_causal.runtime.influence import change_between
 from flwr_causal.runtime.method import Method, Request, StateT
 
@@ -149,7 +149,7 @@ class Trainings(Generic[StateT]):
         requests = self._requests(state)
         if list(requests) == [MAIN]:
             return requests[MAIN]
-        parts = [Part(training, request.exchange) for training, request in requests.items()]
+        parts = [BundlePart(training, request.exchange) for training, request in requests.items()]
         pairs = list(zip(parts, requests.values(), strict=True))
         values = {k: v for part, one in pairs for k, v in part.named(one.values).items()}
         own = {}
@@ -197,7 +197,7 @@ class Trainings(Generic[StateT]):
         states, failed = dict(state.states), dict(state.failed)
         requests, info = self._requests(state), dict[str, Any]()
         for training, request in requests.items():
-            part = Part(training, request.exchange)
+            part = BundlePart(training, request.exchange)
             own = part.replies(replies, [party for party in state.rows if request.asks(party)])
             if training == MAIN:
                 states[MAIN], info = self.inner.close(state.main, own)
@@ -314,10 +314,12 @@ class Trainings(Generic[StateT]):
         """Return the messages of the exchange in progress."""
         return self.inner.messages(self.asked, server_round, arrays, dict(config))
 
-    def main_part(self, before: TrainingsState[StateT]) -> tuple[Method[StateT], StateT, Part]:
+    def main_part(
+        self, before: TrainingsState[StateT]
+    ) -> tuple[Method[StateT], StateT, BundlePart]:
         """Return the method, its state and its part of an exchange, of the main training."""
         request = self._requests(before)[MAIN]
-        return self.inner, before.main, Part(MAIN, request.exchange)
+        return self.inner, before.main, BundlePart(MAIN, request.exchange)
 
 
 def _among(training: Training, request: Request, parties: Collection[str]) -> Request:

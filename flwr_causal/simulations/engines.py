@@ -29,7 +29,7 @@ from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.runtime.run_directory import EXCHANGES
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations.progress import progress_bar
-from flwr_causal.simulations.tables import Tables
+from flwr_causal.simulations.tables import PartyTables
 from flwr_causal.strategies import CausalStrategy
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def agreement_of(method: str, parties: Iterable[Any], **options: Any) -> Agreeme
     """
     parties = _listed(parties)
     strategy = _strategy(method, 0, len(parties), options)
-    app = client_app(methods.find(method).client, Tables(parties))
+    app = client_app(methods.find(method).client, PartyTables(parties))
     with quiet(logging.ERROR):
         return exchange_schema(strategy, LocalGrid(app, len(parties)))[1]
 
@@ -321,13 +321,13 @@ def _run_on_engine(
 ) -> Run:
     if engine == "ray":
         with _alone_on_ray(), tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-            app = client_app(client, Tables(parties, directory))
+            app = client_app(client, PartyTables(parties, directory))
             return _run_on_ray(run_on, app, len(parties))
     number, kept = len(parties), {}
     if strategy.private and strategy.output_dir:
         kept[RELEASES] = str(Path(strategy.output_dir, EXCHANGES, RELEASES))
     nodes = [{"partition-id": k, "num-partitions": number, **kept} for k in range(number)]
-    grid = LocalGrid(client_app(client, Tables(parties)), number, node_configs=nodes)
+    grid = LocalGrid(client_app(client, PartyTables(parties)), number, node_configs=nodes)
     try:
         return run_on(grid, 0.0)
     except FederationError as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.read.pieces import Table
 
 
-class Tables:
+class PartyTables:
     """The tables of simulated parties; a file is read when its party first needs it.
 
     Parameters

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 POSSIBLE = 0.005
 
 
-class Candidate(NamedTuple):
+class FitCandidate(NamedTuple):
     """One of the settings that a run fits in the same exchanges.
 
     Parameters
@@ -67,7 +67,7 @@ class AdmmFit:
         Names of the m columns of the design.
     masks : EdgeMasks
         Background knowledge over these columns.
-    candidates : tuple of Candidate
+    candidates : tuple of FitCandidate
         The settings that are fitted in the same rounds; the first one gives the graph before the
         choice.
     choice : {"held-out", "bic"} or None
@@ -96,7 +96,7 @@ class AdmmFit:
     agreement: Agreement
     columns: tuple[str, ...]
     masks: EdgeMasks
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[FitCandidate, ...]
     choice: Literal["held-out", "bic"] | None
     problem: admm.ServerProblem
     solved: FloatArray

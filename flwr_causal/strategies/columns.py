@@ -17,7 +17,7 @@ from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.products.plan import Columns
+    from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.base import Baselines, RunAlone
@@ -61,7 +61,7 @@ class Holders:
     replicates : int
     seed : int
         From which the rows of replicates are drawn.
-    columns : Columns, optional
+    columns : PlanColumns, optional
         What the columns are, where they are not the agreed ones.
     folds : int, default 1
         More than one where something is chosen by held-out rows.
@@ -76,7 +76,7 @@ class Holders:
     least: int
     replicates: int
     seed: int
-    columns: Columns | None = None
+    columns: PlanColumns | None = None
     folds: int = 1
     order: int = 0
 
@@ -86,13 +86,13 @@ class MatchedRows(NamedTuple):
 
     Parameters
     ----------
-    plan : Plan
+    plan : ProductPlan
         Which party gives which products of which rows.
     rows : dict of str to ndarray of int64
         By party, the positions of its rows in the order of the plan.
     """
 
-    plan: Plan
+    plan: ProductPlan
     rows: Mapping[str, IntArray]
 
 
@@ -161,12 +161,12 @@ def matched_rows(holders: Holders, replies: Replies) -> MatchedRows:
     ids = hashes_of(holders.parties, replies)
     if isinstance(ids, str):
         raise DataError(f"rows of different parties cannot be matched: {ids}")
-    plan, rows = Plan.of(holders.presence, ids, holders.columns, holders.folds)
+    plan, rows = ProductPlan.of(holders.presence, ids, holders.columns, holders.folds)
     plan.check(holders.names, holders.least)
     return MatchedRows(plan, dict(zip(holders.parties, rows, strict=True)))
 
 
-def _sealed(holders: Holders, plan: Plan, replies: Replies) -> Sealed:
+def _sealed(holders: Holders, plan: ProductPlan, replies: Replies) -> Sealed:
     """Sort the sealed tables by their receivers."""
     _check_all(holders, replies)
     received: dict[int, list[bytes]] = {place: [] for place in range(len(holders.parties))}
@@ -186,7 +186,9 @@ def _sealed(holders: Holders, plan: Plan, replies: Replies) -> Sealed:
     return Sealed(boxes_for, seeds, _differing(holders, plan, digests))
 
 
-def _added_up(holders: Holders, plan: Plan, sealed: Sealed, replies: Replies) -> JoinedMoments:
+def _added_up(
+    holders: Holders, plan: ProductPlan, sealed: Sealed, replies: Replies
+) -> JoinedMoments:
     """Add up the parts of the parties and of the masks."""
     _check_all(holders, replies)
     if replies["ones"].tolist() != [len(holders.parties)]:
@@ -216,7 +218,7 @@ class JoinedMoments:
     Parameters
     ----------
     holders : Holders
-    plan : Plan
+    plan : ProductPlan
     products, sums : ndarray of shape (1 + folds + replicates, d, d)
         Of products of centred and scaled columns i and j over the rows that know both, and of
         column i over these rows.
@@ -227,7 +229,7 @@ class JoinedMoments:
     """
 
     holders: Holders
-    plan: Plan
+    plan: ProductPlan
     products: FloatArray
     sums: FloatArray
     counts: IntArray
@@ -302,14 +304,14 @@ class JoinedMoments:
 
 
 def _differing(
-    holders: Holders, plan: Plan, digests: Sequence[NDArray[np.generic]]
+    holders: Holders, plan: ProductPlan, digests: Sequence[NDArray[np.generic]]
 ) -> tuple[str, ...]:
     """Return a warning for each two parties that have different values in the same rows.
 
     Parameters
     ----------
     holders : Holders
-    plan : Plan
+    plan : ProductPlan
     digests : sequence of ndarray of shape (parties, d, DIGEST_BYTES)
         By party; of two parties' columns by the other one.
     """

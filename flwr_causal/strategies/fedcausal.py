@@ -348,7 +348,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
                 settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
             problem = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
             return (yield from linear_effects(problem, masks, self.threshold, standing))
-        neural = perceptrons.Problem(
+        neural = perceptrons.PerceptronProblem(
             network=Network(d, (self.hidden,)),
             masks=masks,
             averaging="layers" if self.papers else "norms",

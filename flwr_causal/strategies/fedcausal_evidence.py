@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.fedcausal import evidence_search, group
-from flwr_causal.core.fedcausal.evidence import Tables
+from flwr_causal.core.fedcausal.evidence import EvidenceTables
 from flwr_causal.protocol.fedcausal import EVIDENCE, GROUP
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.strategies.fedcausal_paper import FittedModel, Strengths
@@ -138,10 +138,10 @@ def search_on_evidence(
     return searched, reason
 
 
-def _tables(replies: Replies, num_rows: int) -> list[Tables]:
+def _tables(replies: Replies, num_rows: int) -> list[EvidenceTables]:
     """Return the summed evidence of each search."""
     return [
-        Tables(changes * num_rows, evidence * num_rows, shares)
+        EvidenceTables(changes * num_rows, evidence * num_rows, shares)
         for changes, evidence, shares in zip(
             replies["changes"], replies["evidence"], replies["shares"], strict=True
         )

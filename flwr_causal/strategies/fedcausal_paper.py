@@ -99,7 +99,7 @@ def linear_effects(
 
 
 def perceptron_effects(
-    problem: perceptrons.Problem, standing: Standing
+    problem: perceptrons.PerceptronProblem, standing: Standing
 ) -> Generator[Step, Any, FittedModel]:
     """Run Algorithm 1 with perceptrons, :mod:`flwr_causal.core.fedcausal.perceptrons`."""
     by_norms = problem.averaging == "norms"

@@ -23,7 +23,7 @@ from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
-from flwr_causal.strategies.admm_fit import AdmmFit, Candidate
+from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
 from flwr_causal.strategies.options import Mode, also_called, only, require
@@ -334,10 +334,10 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         return usual if self.threshold is None else self.threshold
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[FitCandidate, ...]:
         """The settings that are fitted in the same rounds, the default one first."""
         factors = CANDIDATES if self.sparsity in ("bic", "held-out") else (1.0,)
-        return tuple(Candidate(factor, self.lags) for factor in factors)
+        return tuple(FitCandidate(factor, self.lags) for factor in factors)
 
     def block_sparsity(self, num_variables: int) -> float | FloatArray:
         """Return the factors on the sparsity of the design's columns, a number or (m, 1)."""
@@ -356,7 +356,7 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         return np.asarray(within[:, :, None] & masks.allowed[:, :num_variables])
 
     @property
-    def _side_by_side(self) -> tuple[Candidate, ...]:
+    def _side_by_side(self) -> tuple[FitCandidate, ...]:
         """The candidates; with held-out rows twice, for the other rows and for all rows."""
         return self.candidates * (2 if self._choice == "held-out" else 1)
 

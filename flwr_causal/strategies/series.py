@@ -17,7 +17,7 @@ from flwr_causal.core.series.design import (
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
-from flwr_causal.data.series.series import Layout
+from flwr_causal.data.series.series import SeriesLayout
 from flwr_causal.strategies.linear import LinearStrategy, in_units
 from flwr_causal.strategies.options import Mode, only, require
 
@@ -117,10 +117,10 @@ class SeriesOptions:
         return DataKind.SERIES if self.order else DataKind.LINEAR
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> SeriesLayout:
         """The options as the layout of the parties' tables, checked."""
         times = self.perturbed_from, self.perturbed_to
-        return Layout(
+        return SeriesLayout(
             series_column=self.series_column,
             time_column=self.time_column,
             gaps=self.gaps,

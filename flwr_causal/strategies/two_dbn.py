@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.exchange import Contract
     from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Result
-    from flwr_causal.strategies.admm_fit import AdmmFit, Candidate
+    from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 
 
 DEFAULT_ROUNDS = 25
@@ -170,7 +170,7 @@ perturbed_from, perturbed_to
         return by_block(*limits, len(agreement.names), self.order)
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[FitCandidate, ...]:
         """Every sparsity with every number of lags, the largest first."""
         given = super().candidates
         if not self.select_order:

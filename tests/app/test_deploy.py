@@ -24,7 +24,7 @@ from flower_apps import accepted_by_flower
 
 import flwr_causal
 from flwr_causal.app.deploy import keys
-from flwr_causal.app.deploy.plan import Plan
+from flwr_causal.app.deploy.plan import DeploymentPlan
 from flwr_causal.app.deploy.write import deploy, join, requirements
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.policy import PartyPolicy
@@ -305,10 +305,14 @@ def test_a_wrong_file_is_refused_before_anything_is_written(tmp_path, old, new, 
 
 def test_a_missing_file_shows_the_smallest_one(tmp_path):
     with pytest.raises(ConfigError, match="smallest") as error:
-        Plan.read(tmp_path / "none.toml")
+        DeploymentPlan.read(tmp_path / "none.toml")
     smallest = tmp_path / "smallest.toml"
     smallest.write_text(str(error.value).partition("\n\n")[2])
-    assert [party.name for party in Plan.read(smallest).parties] == ["north", "centre", "south"]
+    assert [party.name for party in DeploymentPlan.read(smallest).parties] == [
+        "north",
+        "centre",
+        "south",
+    ]
 
 
 def test_a_reverse_proxy_may_be_between(tmp_path):

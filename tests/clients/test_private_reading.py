@@ -22,7 +22,7 @@ from flwr_causal.errors import DataError
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import Relay
-from flwr_causal.simulations.tables import Tables
+from flwr_causal.simulations.tables import PartyTables
 from flwr_causal.strategies import Moments, run
 
 NAMES = ["x", "flag", "count"]
@@ -228,10 +228,10 @@ def test_every_source_of_a_party_is_read_cell_by_cell(tmp_path, size):
     sources = [
         source_of(context({"data-path": str(path)})),
         source_of(context(simulated, data=str(path.parent))),
-        Tables([path])(context(simulated)),
-        Tables([path], str(path.parent.parent))(context(simulated)),
-        Tables([frame])(context(simulated)),
-        Tables([frame], str(path.parent))(context(simulated)),
+        PartyTables([path])(context(simulated)),
+        PartyTables([path], str(path.parent.parent))(context(simulated)),
+        PartyTables([frame])(context(simulated)),
+        PartyTables([frame], str(path.parent))(context(simulated)),
         Source("other", lambda: frame),
     ]
     if size == "large":

@@ -18,7 +18,7 @@ from flwr_causal.core.discrete.scores import KINDS, terms_of
 from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.fedcausal import linear as fedcausal
 from flwr_causal.core.fedcausal import perceptrons as fedcausal_perceptrons
-from flwr_causal.core.fedcausal.evidence import Tables
+from flwr_causal.core.fedcausal.evidence import EvidenceTables
 from flwr_causal.core.ges.counted_gains import CountedGains
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import ges
@@ -92,7 +92,7 @@ def searched():
     problem = evidence_search.SearchProblem(masks_of(6), candidates=6)
     state = evidence_search.init(NO_EDGES, DENSE, problem)
     changes = np.where(state.wanted, np.abs(DENSE), 0.0)
-    tables = Tables(changes, np.ones(6), DENSE)
+    tables = EvidenceTables(changes, np.ones(6), DENSE)
     return evidence_search.server_step(state, tables, problem)[0].graph
 
 
@@ -260,7 +260,7 @@ def test_weights_whose_acyclicity_overflows_end_fedcausal():
 
 
 def test_norms_whose_acyclicity_overflows_end_fedcausal():
-    problem = fedcausal_perceptrons.Problem(Network(6, (2,)), masks_of(6))
+    problem = fedcausal_perceptrons.PerceptronProblem(Network(6, (2,)), masks_of(6))
 
     def step(state, size):
         upload = fedcausal_perceptrons.Upload(np.full((6, 6), size), np.ones((6, 6)))

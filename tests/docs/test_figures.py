@@ -119,7 +119,7 @@ def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
     head = dict.fromkeys(results.NEEDED, "M")
-    text = results.Result(head, ("a", "b"), (("1", "2"),)).text()
+    text = results.FigureTable(head, ("a", "b"), (("1", "2"),)).text()
     path = tmp_path / "M.csv"
     path.write_text(text)
     assert results.read(path).markdown() == "| a | b |\n| --- | --- |\n| 1 | 2 |"
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
 
 
 def of_world(rows, name="hard-a", columns=("line", "kind", "num_variables", "shd", "cpdag_shd")):
-    return results.Result({"name": name}, columns, rows)
+    return results.FigureTable({"name": name}, columns, rows)
 
 
 def test_the_table_of_worlds_takes_means_over_sizes_and_marks_failures():

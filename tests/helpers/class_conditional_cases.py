@@ -4,7 +4,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.training_by_sums import Step, add
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 
 #: Grids small enough for tests.
 QUICK = ClassConditional(
@@ -54,7 +54,7 @@ def values_of(n=150, num_classes=2, with_category=True, seed=0):
 def exchanged(learner, parties, plan, presence=None):
     """Exchange until all is known, checking that arrays can be sent; return steps too."""
     state, steps = learner.start(plan, presence), []
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         replies = [state.sums(values, plan, state.arrays()) for values in parties]
         for arrays in (state.arrays(), *replies):
             for array in arrays.values():

@@ -16,7 +16,7 @@ from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import epsilon_spent
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import Part, Training
+from flwr_causal.protocol.bundle import BundlePart, Training
 from flwr_causal.protocol.columns import PRODUCTS
 from flwr_causal.protocol.consensus import REFIT, ROUND
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
@@ -31,7 +31,7 @@ from flwr_causal.protocol.release import (
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.secure.totals import TOTALS
 from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
-from flwr_causal.protocol.terms import Terms
+from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
@@ -197,7 +197,7 @@ def test_what_follows_from_a_release_is_declared(method):
     assert guarantee_of(contract, options) == Guarantee(1.0, 1e-5, "")
     for exchange in (*contract.exchanges, TOTALS, REPLAY, CONFIRMATION, UNMASKING, PRODUCTS):
         for training in (Training(), Training(replicate=1), Training(without=1)):
-            part = Part(training, exchange)
+            part = BundlePart(training, exchange)
             if exchange in PRIVATE[method] and training == Training():
                 check_released(contract, part)
                 continue
@@ -212,7 +212,7 @@ def test_no_method_answers_a_private_run_with_exact_numbers(tmp_path, method):
     node = grid.get_node_ids()[0]
     contract = METHODS[method].client.contract
     own = {"epsilon": 1.0, "delta": 1e-5, "scales": json.dumps(SCALES)}
-    terms = Terms(method, {**own, "seed": 0}, 4, secure=False).to_text()
+    terms = RunTerms(method, {**own, "seed": 0}, 4, secure=False).to_text()
     question = {f"option-{name}": value for name, value in own.items()}
     further = {**question, "option-row-id": "", "option-order": 0, "option-center": "global"}
     further |= {"option-interventions": "", "option-intervention-column": ""}
@@ -289,7 +289,7 @@ class Asking:
         self.grid = guarded(TABLES, directory, "epsilon = 1.0")
         self.node = self.grid.get_node_ids()[0]
         self.options = {"epsilon": 1.0, "delta": 1e-5, "scales": json.dumps(scales)}
-        self.terms = Terms("moments", {**self.options, "seed": 0}, 4, secure=False).to_text()
+        self.terms = RunTerms("moments", {**self.options, "seed": 0}, 4, secure=False).to_text()
 
     def report(self, release, **about):
         own = {**self.options, "release": release, "row-id": "", "order": 0, "center": "global"}
@@ -468,7 +468,7 @@ def test_a_contract_is_not_private_by_default():
 
 @pytest.mark.parametrize("sent", [{}, {"epsilon": 2.0}, {"delta": 1e-6}, {"scales": "x0=1"}])
 def test_without_a_policy_a_message_keeps_to_the_stated_guarantee(sent):
-    stated = Terms("moments", {"epsilon": 1.0, "delta": None}, 4, secure=False).to_text()
+    stated = RunTerms("moments", {"epsilon": 1.0, "delta": None}, 4, secure=False).to_text()
     own = {"epsilon": 1.0, "delta": 1e-5, "scales": ""}
     door, contract = (
         PartyDoor(1, PartyPolicy(), None, guarded=True),

@@ -20,7 +20,7 @@ from flwr_causal.errors import (
 from flwr_causal.party import door
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import NodeConfig
-from flwr_causal.party.policy import Columns, PartyPolicy
+from flwr_causal.party.policy import ColumnRules, PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError
 from flwr_causal.party.releases import ReleaseFile
 
@@ -93,11 +93,11 @@ def test_identifiers_are_refused_at_guarded_nodes_unless_they_are_known():
 
     assert rule_of(door_of().check_used, 9, alike) == "columns.identifiers"
     assert rule_of(door_of(guarded=False).check_used, 9, alike) == ""
-    some = door_of(columns=Columns(identifiers=("PatientID",)))
+    some = door_of(columns=ColumnRules(identifiers=("PatientID",)))
     with pytest.raises(PolicyError) as caught:
         some.check_used(9, alike)
     assert caught.value.details.startswith("PersonID look")
-    both = door_of(columns=Columns(identifiers=("P*ID",)))
+    both = door_of(columns=ColumnRules(identifiers=("P*ID",)))
     assert rule_of(both.check_used, 9, alike) == ""
 
 
@@ -126,8 +126,8 @@ def test_columns_count_as_used_by_kind_and_where_they_are_in_the_table():
 
 def test_withheld_columns_are_not_in_the_table():
     table = pd.DataFrame({"x": [1], "y": [2], "secret": [3]})
-    assert list(door_of(columns=Columns(never=("secret",))).shown(table).columns) == ["x", "y"]
-    assert list(door_of(columns=Columns(allowed=("y",))).shown(table).columns) == ["y"]
+    assert list(door_of(columns=ColumnRules(never=("secret",))).shown(table).columns) == ["x", "y"]
+    assert list(door_of(columns=ColumnRules(allowed=("y",))).shown(table).columns) == ["y"]
     assert door_of().shown(table) is table
 
 

@@ -36,7 +36,7 @@ from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
 from flwr_causal.party.tables import table_path
 from flwr_causal.protocol import records
-from flwr_causal.protocol.terms import Terms
+from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.runtime import schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -124,8 +124,8 @@ def test_withheld_columns_are_not_even_named(tables, tmp_path):
 
 def lying(monkeypatch, change):
     """Let the server state other terms than it keeps to."""
-    honest = Terms.of
-    monkeypatch.setattr(Terms, "of", lambda *given: change(honest(*given)))
+    honest = RunTerms.of
+    monkeypatch.setattr(RunTerms, "of", lambda *given: change(honest(*given)))
 
 
 def test_a_server_that_does_not_keep_to_its_terms(tables, tmp_path, monkeypatch):
@@ -371,7 +371,7 @@ def test_columns_that_look_like_identifiers(tables, tmp_path):
 def test_parties_that_are_absent_do_not_count(keys, groups, enough):
     own = tuple("" if key == "-" else 64 * key for key in keys)
     changes = {"keys": own, "groups": groups, "num_clients": len(keys) or 3}
-    terms = Terms("moments", {"groups": 2}, 3, secure=False).to_text()
+    terms = RunTerms("moments", {"groups": 2}, 3, secure=False).to_text()
     setup = setup_for([pd.DataFrame({"x": [1.0]})], terms=terms, **changes)
     door = PartyDoor(1, PartyPolicy(least_parties=3), None, guarded=True)
     with nullcontext() if enough else pytest.raises(PolicyError, match="'least-parties'"):
@@ -384,7 +384,7 @@ def test_the_record_names_the_exchange_that_is_answered(tmp_path):
     tables = [table.rename(columns={0: "x", 1: "y"}) for table in tables]
     grid = guarded(tables, tmp_path, "most-exchanges-a-day = 1")
     node, own = grid.get_node_ids()[0], setup_for(tables).options
-    terms = Terms("moments", {"seed": 0}, 3, secure=False).to_text()
+    terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
     question = {f"option-{name}": value for name, value in own.items()}
     about = {"method": "moments", "terms": terms, "option-row-id": "", "option-order": 0}
     ask(grid, node, {}, "query.schema", **{**question, **about, "exchange": ""})
@@ -428,7 +428,7 @@ def test_the_agreement_uses_what_the_report_was_allowed_for(tmp_path, case):
         frame.loc[:3, column] = np.nan
     grid = guarded([frame] * 3, tmp_path, policy)
     node = grid.get_node_ids()[0]
-    terms = Terms("moments", {"seed": 0}, 3, secure=False).to_text()
+    terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
     tables = [frame.fillna(0.0)] * 3
     own = {**setup_for(tables).options, "model": "linear", "order": 0, "folds": 1, "row-id": ""}
     question = {f"option-{name}": value for name, value in {**own, "row-id": column}.items()}
@@ -463,12 +463,14 @@ def test_a_policy_that_cannot_be_used_lets_nothing_out(tables, tmp_path, text, w
 
 
 def test_terms_survive_the_way_and_hold_no_path():
-    terms = Terms.of("moments", {"output_dir": "/a/b", "sparsity": 0.1, "knowledge": {}, "n": None})
+    terms = RunTerms.of(
+        "moments", {"output_dir": "/a/b", "sparsity": 0.1, "knowledge": {}, "n": None}
+    )
     assert dict(terms.options) == {"sparsity": 0.1, "n": None}
-    assert Terms.from_text(terms.to_text()) == terms
+    assert RunTerms.from_text(terms.to_text()) == terms
     for text in ("", "[]", "{}", '{"method": 1, "options": {}, "parties": 1, "secure": true}'):
         with pytest.raises(ConfigError, match="same version"):
-            Terms.from_text(text)
+            RunTerms.from_text(text)
 
 
 def test_a_run_names_one_of_a_partys_tables(tables, tmp_path):

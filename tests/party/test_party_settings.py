@@ -20,7 +20,7 @@ from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import Training
 from flwr_causal.protocol.replay import packed
-from flwr_causal.protocol.terms import Terms
+from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.strategies import FedCausal, Moments, NotearsADMM, run
 
 TABLES = make_federation(d=3, n=90, parties=3).tables
@@ -169,7 +169,7 @@ def bundle(names, seed=0):
 def test_trainings_are_those_that_the_run_states(tmp_path, values, rule, replayed):
     grid = guarded(TABLES, tmp_path, "methods = ['moments']")
     options = {"seed": 0, "replicates": 2, "leave_one_out": False}
-    terms = Terms("moments", options, 3, secure=False).to_text()
+    terms = RunTerms("moments", options, 3, secure=False).to_text()
     own = {**setup_for(TABLES).options, "model": "linear", "order": 0, "folds": 1}
     setup = setup_for(TABLES, terms=terms, options={**own, "select-order": False})
     node = grid.get_node_ids()[0]
@@ -288,6 +288,6 @@ def test_a_rule_of_another_packages_method_is_in_its_own_table(tmp_path, monkeyp
 def test_a_range_holds_numbers_alone(value):
     policy = PartyPolicy(options={"sparsity": {"least": 0}})
     with pytest.raises(CausalError, match=r"options\.sparsity"):
-        policy.check(Terms("moments", {"sparsity": value}, 3, secure=False))
-    policy.check(Terms("moments", {"sparsity": 3}, 3, secure=False))
-    assert json.loads(Terms("m", {}, 1, secure=False).to_text())["parties"] == 1
+        policy.check(RunTerms("moments", {"sparsity": value}, 3, secure=False))
+    policy.check(RunTerms("moments", {"sparsity": 3}, 3, secure=False))
+    assert json.loads(RunTerms("m", {}, 1, secure=False).to_text())["parties"] == 1

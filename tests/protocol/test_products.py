@@ -17,7 +17,7 @@ from flwr_causal.protocol.products.matrices import (
     fraction_bits,
     weighted_products,
 )
-from flwr_causal.protocol.products.plan import Columns, Plan
+from flwr_causal.protocol.products.plan import PlanColumns, ProductPlan
 from flwr_causal.protocol.products.tables import (
     PartyTable,
     box_sizes,
@@ -36,7 +36,7 @@ class Federation:
     def __init__(self, table, presence, held, replicates=0, seeds=None, columns=None):
         self.table, self.presence = table, presence
         ids = [[b"%06d" % row for row in own] for own in held]
-        self.plan, order = Plan.of(presence, ids, columns)
+        self.plan, order = ProductPlan.of(presence, ids, columns)
         self.weights = self.plan.weights(replicates, 5)
         parties = len(held)
         self.bits = fraction_bits(len(table) * parties, parties)
@@ -111,7 +111,7 @@ def test_products_that_are_not_wanted_are_in_no_partys_part():
     for one, other in ((0, 1), (1, 4), (3, 4)):  # of one party, of both, of the other
         wanted[one, other] = wanted[other, one] = False
     table, held = rng.standard_normal((30, 5)), [np.arange(30), np.arange(4, 30)]
-    federation = Federation(table, presence, held, columns=Columns("", wanted))
+    federation = Federation(table, presence, held, columns=PlanColumns("", wanted))
     every = Federation(table, presence, held).totals()[0]
     np.testing.assert_allclose(federation.totals()[0], every * wanted, atol=1e-9)
     for products, _ in federation.replies():
@@ -122,11 +122,11 @@ def test_masks_are_bound_to_what_columns_mean():
     presence, wanted = np.eye(2, dtype=bool), np.ones((2, 2), dtype=bool)
     columns = [
         None,
-        Columns("up to 3", wanted),
-        Columns("up to 4", wanted),
-        Columns("up to 3", np.eye(2, dtype=bool)),
+        PlanColumns("up to 3", wanted),
+        PlanColumns("up to 4", wanted),
+        PlanColumns("up to 3", np.eye(2, dtype=bool)),
     ]
-    digests = {Plan.of(presence, [[b"1"], [b"1"]], one)[0].digest for one in columns}
+    digests = {ProductPlan.of(presence, [[b"1"], [b"1"]], one)[0].digest for one in columns}
     assert len(digests) == len(columns)
 
 
@@ -173,7 +173,7 @@ def test_folds_are_stretches_of_the_first_party_that_has_a_row():
     presence = np.array([[True, False], [False, True], [True, True]])
     held = ([5, 3, 9, 1, 7], [3, 5, 6, 8], [8, 6, 0, 2, 4])
     ids = [[b"%d" % row for row in own] for own in held]
-    plan, rows = Plan.of(presence, ids, num_folds=5)
+    plan, rows = ProductPlan.of(presence, ids, num_folds=5)
     assert plan.num_folds == 5
     of = {}
     for party, own in enumerate(rows):
@@ -187,7 +187,7 @@ def test_folds_are_stretches_of_the_first_party_that_has_a_row():
         {number for number, row in of.items() if found[row] == fold} for fold in range(5)
     ]
     # Replicates are those of the plan without folds, which nothing is sealed for.
-    without, _ = Plan.of(presence, ids)
+    without, _ = ProductPlan.of(presence, ids)
     assert (without.weights(2, 7)[1:] == weights[6:]).all()
     assert without.num_folds == 0
     assert without.digest != plan.digest
@@ -334,14 +334,16 @@ def test_masks_for_different_parties_and_seeds_differ():
 
 def test_parties_that_compute_nothing_together_send_each_other_nonces_only():
     presence = np.array([[True, True], [True, True], [True, True]])
-    plan, _ = Plan.of(presence, [[b"a", b"b"], [b"b", b"c"], [b"d"]])
+    plan, _ = ProductPlan.of(presence, [[b"a", b"b"], [b"b", b"c"], [b"d"]])
     assert plan.blocks == ()
     assert box_sizes(plan, 0) == {1: (0, 0), 2: (0, 0)}
 
 
 def test_a_pair_of_columns_that_few_rows_have_is_refused_by_name():
     presence = np.array([[True, True, False], [False, False, True]])
-    plan, _ = Plan.of(presence, [[b"%d" % k for k in range(9)], [b"%d" % k for k in range(7, 20)]])
+    plan, _ = ProductPlan.of(
+        presence, [[b"%d" % k for k in range(9)], [b"%d" % k for k in range(7, 20)]]
+    )
     plan.check(("x", "y", "z"), 2)
     with pytest.raises(DataError, match="'x' and 'z' are both known of 2 rows, and 3 are the few"):
         plan.check(("x", "y", "z"), 3)

@@ -20,7 +20,7 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import Disclosure, Exchange
 from flwr_causal.protocol.secure import exact, keys, masks, totals
-from flwr_causal.protocol.secure.ring import Layout, SumError
+from flwr_causal.protocol.secure.ring import SumError, WordLayout
 from flwr_causal.protocol.secure.words import Size, WordSum, added
 from flwr_causal.runtime.secure import MOST_PARTIES
 
@@ -171,7 +171,7 @@ def test_a_weighted_mean_is_that_of_floats():
     rng = np.random.default_rng(0)
     weights = np.array([500, 300, 100])
     values = rng.uniform(-1, 1, (3, 5, 2)) * [4.0, 1e-9]
-    layout = Layout.of(MEAN, {"d": 5}, Agreed())
+    layout = WordLayout.of(MEAN, {"d": 5}, Agreed())
     vectors = [layout.encoded({"x": x}, n) for x, n in zip(values, weights.tolist(), strict=True)]
     assert layout.size == Size(len(vectors[0])) == Size(12)
     total = added(vectors, layout.size)
@@ -181,7 +181,7 @@ def test_a_weighted_mean_is_that_of_floats():
 
 
 def test_counts_are_exact_whole_numbers():
-    layout = Layout.of(COUNTS, {"d": 2}, Agreed())
+    layout = WordLayout.of(COUNTS, {"d": 2}, Agreed())
     assert layout.size == Size(2 + 1 + 1)  # both counts fit into one word
     vectors = [
         layout.encoded({"c": np.array([300, k]), "s": np.array(-k / 2)}, 300) for k in (0, 2, 5)
@@ -194,7 +194,7 @@ def test_counts_are_exact_whole_numbers():
 
 
 def test_masks_that_do_not_cancel_and_values_that_do_not_fit_are_refused():
-    layout = Layout.of(MEAN, {"d": 1}, Agreed())
+    layout = WordLayout.of(MEAN, {"d": 1}, Agreed())
     total = added([layout.encoded({"x": np.zeros((1, 2))}, 300)] * 3, layout.size)
     layout.decoded(total, 3)
     for place in (0, 1):
@@ -208,7 +208,7 @@ def test_masks_that_do_not_cancel_and_values_that_do_not_fit_are_refused():
 
 
 def test_a_sum_that_lacks_parties_is_that_of_the_others_rows():
-    layout = Layout.of(MEAN, {"d": 1}, Agreed())
+    layout = WordLayout.of(MEAN, {"d": 1}, Agreed())
     vectors = [layout.encoded({"x": np.array([[k, 0.0]])}, n) for k, n in ((1, 500), (4, 300))]
     found, rows = layout.decoded(added(vectors, layout.size), 2)
     assert rows == 800
@@ -221,7 +221,7 @@ def test_a_sum_that_lacks_parties_is_that_of_the_others_rows():
 
 
 def test_no_total_overflows():
-    layout = Layout.of(COUNTS, {"d": 1}, Agreed())
+    layout = WordLayout.of(COUNTS, {"d": 1}, Agreed())
     for sign in (1, -1):
         part = {"c": np.array([0]), "s": np.array(sign * 13.9)}
         total = added([layout.encoded(part, 300)] * 3, layout.size)
@@ -241,7 +241,7 @@ def test_no_total_overflows():
 )
 def test_what_is_no_sum_is_refused(returned, reason):
     with pytest.raises(SumError, match=reason):
-        Layout.of(exchange(returned), {"d": 2}, Agreed())
+        WordLayout.of(exchange(returned), {"d": 2}, Agreed())
 
 
 floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e60, max_value=1e60)
@@ -259,7 +259,9 @@ def test_floats_without_a_bound_add_up_exactly(rows):
 
 
 def test_a_mean_without_a_bound_is_that_of_all_rows():
-    layout = Layout.of(exchange(Disclosure("x", "", ("d",), combine="mean")), {"d": 2}, Agreed())
+    layout = WordLayout.of(
+        exchange(Disclosure("x", "", ("d",), combine="mean")), {"d": 2}, Agreed()
+    )
     assert layout.size == Size(2, 2 * exact.WORDS)
     values = [[1e-30, 2.0], [3e-30, -1e40], [-5e-30, 1e40]]
     rows = [100, 300, 500]
@@ -306,7 +308,7 @@ FREE = exchange(Disclosure("x", "a mean of any size", ("d",), combine="mean"))
 @given(st.integers(-(2**40), 2**40), st.integers(-(2**40), 2**40), st.integers(-50, 50))
 def test_the_words_of_a_sum_depend_on_the_sum_alone(one, other, exponent):
     """Other numbers of the parties with the same sum give the same words, carries included."""
-    layout = Layout.of(FREE, {"d": 1}, Agreed())
+    layout = WordLayout.of(FREE, {"d": 1}, Agreed())
     found = set()
     for numbers in ([one, other, 0], [0, 0, one + other], [other + 7, one - 8, 1]):
         values = [{"x": np.array([number * 2.0**exponent])} for number in numbers]
@@ -320,7 +322,7 @@ def test_numbers_of_any_size_stand_behind_those_of_one_word():
         Disclosure("free", "of any size", ("d",), combine="mean"),
         Disclosure("bound", "bounded", ("d",), combine="mean", bound=lambda setup: 4.0),
     )
-    layout = Layout.of(both, {"d": 2}, Agreed())
+    layout = WordLayout.of(both, {"d": 2}, Agreed())
     assert layout.size == Size(2 + 2, 2 * exact.WORDS)
     # So small that the lowest words are not 0.
     free = np.array([[-1.5, 2], [4, -8], [0.5, -1]]) * 2.0**-320

@@ -17,7 +17,7 @@ from flwr_causal.protocol.bundle import (
     MAIN,
     SEED,
     TRAININGS,
-    Part,
+    BundlePart,
     Training,
     bundle_of,
     head_of,
@@ -192,7 +192,7 @@ def test_each_plain_value_of_an_exchange_is_a_setting_or_has_a_reason():
         for one in exchange.sends
         if one.shape is None
     }
-    replicate = Part(Training(1), METHODS["moments"].client.contract.exchanges[0])
+    replicate = BundlePart(Training(1), METHODS["moments"].client.contract.exchanges[0])
     heads = {one.name for one in bundle_of([replicate]).sends}
     common = {one.name for each in (REPLAY, UNMASKING) for one in each.sends if one.shape is None}
     assert declared | heads | common | {"within"} == known | SENT.keys()
@@ -222,7 +222,7 @@ def test_the_settings_of_requests():
     assert named(of(fedges.find("graph"), start=["fuse"]))["start"] == ["fuse"]
     assert "start" not in named(of(contract.find("local graphs"), start=np.eye(3), share=0.5))
     sums = METHODS["moments"].client.contract.find("sums")
-    parts = [Part(one, sums) for one in (MAIN, Training(3), Training(without=2))]
+    parts = [BundlePart(one, sums) for one in (MAIN, Training(3), Training(without=2))]
     found = named(of(bundle_of(parts), **head_of(parts, 11)))
     assert (found["replicates"], found["leave_one_out"], found["seed"]) == (3, True, 11)
 

@@ -8,7 +8,7 @@ import pytest
 from method_modes import MIXED, NUMBERS, TARGETED
 
 from flwr_causal.clients import CausalClient, answers
-from flwr_causal.core.discrete.contingency_tables import Counts as Tables
+from flwr_causal.core.discrete.contingency_tables import ContingencyCounts as Tables
 from flwr_causal.core.discrete.contingency_tables import sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.discrete import as_discrete
 from flwr_causal.core.discrete.small_counts import is_total, withheld

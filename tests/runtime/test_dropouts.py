@@ -317,11 +317,11 @@ def test_the_refit_of_the_admm_takes_the_rows_in_its_sum():
 
 def test_a_resumed_run_keeps_the_rows_of_its_sums(tmp_path):
     from flwr_causal.protocol.replies import Replies, Summed
-    from flwr_causal.runtime.checkpoint import Step, _packed, _read_step
+    from flwr_causal.runtime.checkpoint import KeptExchange, _packed, _read_step
 
     replies = Replies(("a", "b"), {"x": np.ones(2)}, sums={"": Summed(7, ("a", "b"))})
     file = tmp_path / "000001.npz"
-    file.write_bytes(_packed(Step({"round": 1}, (), (), replies, {}), "token"))
+    file.write_bytes(_packed(KeptExchange({"round": 1}, (), (), replies, {}), "token"))
     token, step = _read_step(file)
     assert token == "token"
     assert step.replies.sums == replies.sums

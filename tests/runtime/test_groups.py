@@ -416,7 +416,7 @@ def test_targets_must_be_at_three_parties_of_a_group_or_none():
 def decoded_in(tables, monkeypatch, method, **options):
     """Everything that is decoded in a run."""
     seen = []
-    own = ring.Layout.decoded
+    own = ring.WordLayout.decoded
 
     def watched(self, total, answered):
         arrays, rows = own(self, total, answered)
@@ -424,7 +424,7 @@ def decoded_in(tables, monkeypatch, method, **options):
         return arrays, rows
 
     with monkeypatch.context() as patch:
-        patch.setattr(ring.Layout, "decoded", watched)
+        patch.setattr(ring.WordLayout, "decoded", watched)
         found = simulate(method, tables, **GROUPED, **options)
     return seen, found
 

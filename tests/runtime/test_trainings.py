@@ -21,7 +21,7 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import Part, Training, bundle_of, exchange_of, parts_of
+from flwr_causal.protocol.bundle import BundlePart, Training, bundle_of, exchange_of, parts_of
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
@@ -297,7 +297,7 @@ def test_faults_of_replicates():
 
 
 def test_a_bundle_declares_what_its_parts_declare():
-    parts = [Part(Training(), _STEP), Part(Training(replicate=2), _STEP)]
+    parts = [BundlePart(Training(), _STEP), BundlePart(Training(replicate=2), _STEP)]
     bundle = bundle_of(parts)
     assert bundle_of(parts[:1]) is _STEP
     assert bundle.same_parties

@@ -20,7 +20,7 @@ from flwr_causal.reports.run import Run
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.progress import PARTIES, SCHEMA, SERVER, Bar, progress_bar
-from flwr_causal.simulations.tables import Tables
+from flwr_causal.simulations.tables import PartyTables
 from flwr_causal.strategies import Lingam, Moments, NotearsADMM
 
 FED = make_federation()
@@ -238,7 +238,7 @@ def test_what_ray_sends_with_each_message_does_not_grow_with_the_parties(tmp_pat
         parties = [*list(TABLES[:-1]) * copies, file]
         directory = tmp_path / str(copies)
         directory.mkdir()
-        packed = pickle.dumps(client_app(MomentsClient, Tables(parties, str(directory))))
+        packed = pickle.dumps(client_app(MomentsClient, PartyTables(parties, str(directory))))
         sizes[copies] = len(packed) - len(str(directory))
         reports = exchange_schema(Moments(), LocalGrid(pickle.loads(packed), len(parties)))[1]
         assert list(reports.rows.values()) == [len(t) for t in TABLES[:-1]] * copies + [

@@ -101,7 +101,7 @@ def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeyp
         state, reason = evidence_search.init(start, lasso.scores, problem), None
         while reason is None:
             tables = [evidence.client_step(one, state.graph, state.wanted) for one in problems]
-            pooled = evidence.Tables(
+            pooled = evidence.EvidenceTables(
                 sum(
                     one.changes * n / len(p)
                     for one, n, p in zip(tables, sizes, parties, strict=True)

@@ -12,7 +12,7 @@ from flwr_causal.core.discrete.joint_states import Parts, split
 from flwr_causal.data.check.row_ids import hashed_ids
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations.relay import KilledError, Killing, Relay
 
@@ -110,7 +110,7 @@ def test_replicates_equal_those_of_the_joined_table_with_the_same_rows(table):
     run = found_in(vertical(few, 2), max_parents=2, replicates=4, seed=3)
     assert run.rounds == 3
     hashes = [row.tobytes() for row in hashed_ids(few["patient"], b"3")]
-    plan, rows = Plan.of(np.ones((1, 6), dtype=bool), [hashes])
+    plan, rows = ProductPlan.of(np.ones((1, 6), dtype=bool), [hashes])
     ordered, names, shares = few.iloc[rows[0]], list(run.graph.names), 0.0
     for weights in plan.weights(4, 3)[1:]:
         drawn = ordered.iloc[np.repeat(np.arange(150), weights)][names]

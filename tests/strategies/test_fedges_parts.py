@@ -9,7 +9,7 @@ from federations import spy
 
 from flwr_causal.clients.base import answers
 from flwr_causal.clients.fedges import FedGESClient
-from flwr_causal.core.discrete.contingency_tables import Counts, sets_of
+from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.ges import prepared_search
@@ -460,7 +460,7 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
         table = np.array(whole[name]).reshape(2, 2, 2)
         axes = [(1, 2), (0, 2), (0, 1)]
         dense = np.concatenate([*(table.sum(axis=own) for own in axes), table.ravel()])
-        counts = Counts(dense, nothing, nothing, nothing)._asdict()
+        counts = ContingencyCounts(dense, nothing, nothing, nothing)._asdict()
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
     replies = fold.close()
@@ -477,7 +477,7 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
 
 
 def test_small_cells_are_those_of_some_rows_but_few():
-    counts = Counts(np.array([0, 1, 4, 5]), np.zeros(2), np.array([3, 8]), np.array([2]))
+    counts = ContingencyCounts(np.array([0, 1, 4, 5]), np.zeros(2), np.array([3, 8]), np.array([2]))
     assert [counts.num_small(minimum) for minimum in (0, 1, 2, 5, 9)] == [0, 0, 1, 3, 5]
 
 

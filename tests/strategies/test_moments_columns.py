@@ -7,7 +7,7 @@ from flwr.app import Array, Error, Message
 
 from flwr_causal import simulate
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import ProductPlan
 
 NAMES = ("age", "dose", "pressure", "risk", "cost", "days")
 
@@ -275,10 +275,10 @@ def test_replicates_equal_those_of_the_joined_table_with_the_same_rows(table):
     assert found.rounds == 3
     assert not any("could not be fitted" in warning for warning in found.warnings)
     from flwr_causal.data.check.row_ids import hashed_ids
-    from flwr_causal.protocol.products.plan import Plan
+    from flwr_causal.protocol.products.plan import ProductPlan
 
     hashes = [row.tobytes() for row in hashed_ids(table["patient"], b"3")]
-    plan, rows = Plan.of(np.ones((1, 6), dtype=bool), [hashes])
+    plan, rows = ProductPlan.of(np.ones((1, 6), dtype=bool), [hashes])
     ordered, shares = table.iloc[rows[0]], 0.0
     for weights in plan.weights(4, 3)[1:]:
         drawn = ordered.iloc[np.repeat(np.arange(300), weights)][list(NAMES)]
@@ -415,14 +415,14 @@ def test_no_number_that_a_party_sends_is_without_a_mask(table):
 
 def test_a_party_refuses_a_plan_in_which_too_few_rows_know_two_columns(table, monkeypatch):
     parties = [table[["patient", "age"]][:160], table[["patient", "dose"]][140:]]
-    real, calls = Plan.check, []
+    real, calls = ProductPlan.check, []
 
     def check(plan, names, least):
         calls.append(least)
         if len(calls) > 1:  # the first one is the server
             real(plan, names, least)
 
-    monkeypatch.setattr(Plan, "check", check)
+    monkeypatch.setattr(ProductPlan, "check", check)
     with pytest.raises((DataError, FederationError), match=r"party \d.* both known of 20 rows"):
         simulate("moments", parties, row_id="patient", minimum_count=21)
 

@@ -14,7 +14,7 @@ from flwr_causal.core.series.design import knowledge_masks, lagged_names, lagged
 from flwr_causal.core.series.selection import select
 from flwr_causal.data.check.row_ids import hashed_ids, hashes_of_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.strategies.moments import LAGGED_THRESHOLD
 
 NAMES = ("price", "demand", "stock", "orders", "heat", "staff")
@@ -259,7 +259,7 @@ def test_replicates_draw_rows_with_their_lags(table):
         ]
     )
     keys = [row.tobytes() for row in hashes_of_rows(hashes[steps], b"3")]
-    plan, (order,) = Plan.of(np.ones((1, 12), dtype=bool), [keys])
+    plan, (order,) = ProductPlan.of(np.ones((1, 12), dtype=bool), [keys])
     values = table[list(NAMES)].to_numpy()
     rows = np.hstack([values[steps[order, 0]], values[steps[order, 1]]])
     masks, names = knowledge_masks(None, NAMES, 1), lagged_names(NAMES, 1)

@@ -26,7 +26,7 @@ BY_COORDINATOR, BY_PARTY = "coordinator", "party"
 
 
 @dataclass(frozen=True)
-class Party:
+class PlannedParty:
     """A party: a table ``[party.NAME]`` of the file, which may be left out.
 
     Parameters
@@ -64,14 +64,14 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeploymentPlan:
     """A deployment file.
 
     Parameters
     ----------
     name : str
         Of the federation.
-    parties : tuple of Party
+    parties : tuple of PlannedParty
         Who takes part.
     address : str
         ``host:port`` by which parties reach the coordinator.
@@ -89,7 +89,7 @@ class Plan:
     """
 
     name: str
-    parties: tuple[Party, ...]
+    parties: tuple[PlannedParty, ...]
     address: str
     listen: str = "0.0.0.0"
     names: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class Plan:
         return (found[1].strip("[]"), int(found[2])) if found else (self.listen, self.port)
 
     @staticmethod
-    def read(path: Path) -> Plan:
+    def read(path: Path) -> DeploymentPlan:
         """Return what a TOML file says.
 
         Raises
@@ -140,10 +140,10 @@ class _Entries:
 
     path: Path
 
-    def plan(self, content: dict[str, Any]) -> Plan:
+    def plan(self, content: dict[str, Any]) -> DeploymentPlan:
         own = content.pop("party", {})
         tls = content.pop("tls", None)
-        self.check_keys(content, {one.name for one in fields(Plan)} - {"tls"}, "")
+        self.check_keys(content, {one.name for one in fields(DeploymentPlan)} - {"tls"}, "")
         for key in ("name", "parties", "address"):
             if key not in content:
                 raise self.error(f"'{key}' is missing. The smallest file is:\n\n{EXAMPLE}")
@@ -154,7 +154,7 @@ class _Entries:
         for name in own:
             if name not in names:
                 raise self.error(f"[party.{name}]: '{name}' is not among 'parties'")
-        plan = Plan(
+        plan = DeploymentPlan(
             parties=tuple(self.party(name, own.get(name, {})) for name in names),
             tls=None if tls is None else self.certificate(tls),
             names=self.texts(content.pop("names", []), "names"),
@@ -173,9 +173,9 @@ class _Entries:
         if plan.package and not self.beside(plan.package).is_file():
             raise self.error(f"'package': there is no file {self.beside(plan.package)}")
         package = str(self.beside(plan.package)) if plan.package else ""
-        return Plan(**{**vars(plan), "package": package})
+        return DeploymentPlan(**{**vars(plan), "package": package})
 
-    def party(self, name: str, content: dict[str, Any]) -> Party:
+    def party(self, name: str, content: dict[str, Any]) -> PlannedParty:
         where = f"[party.{name}]"
         if not isinstance(content, dict):
             raise self.error(f"{where} must be a table")
@@ -189,7 +189,7 @@ class _Entries:
             raise self.error(f"{where} 'data' is '{data}': give an absolute path")
         if proxy and not re.fullmatch(r"https?://\S+", proxy):
             raise self.error(f"{where} 'proxy' is no URL: write \"http://host:port\"")
-        return Party(name, data, proxy, port)
+        return PlannedParty(name, data, proxy, port)
 
     def certificate(self, content: Any) -> Certificate:
         if not isinstance(content, dict):

@@ -16,7 +16,7 @@ from string import Template
 from packaging.requirements import Requirement
 
 from flwr_causal.app.deploy import keys
-from flwr_causal.app.deploy.plan import BY_COORDINATOR, Party, Plan
+from flwr_causal.app.deploy.plan import BY_COORDINATOR, DeploymentPlan, PlannedParty
 from flwr_causal.app.doctor.finding import LATER
 from flwr_causal.app.methods import OWN_METHODS
 from flwr_causal.app.pages import config_table
@@ -61,7 +61,7 @@ def deploy(file: Path, directory: Path) -> Path:
         If the file, or a certificate of its table ``[tls]``, cannot be used, or if the directory
         cannot be written, or holds something else under the names of a deployment.
     """
-    plan = Plan.read(file)
+    plan = DeploymentPlan.read(file)
     try:
         own = _Deployment(plan, file, directory.absolute())
         own.check()
@@ -99,7 +99,7 @@ def join(bundle: Path) -> dict[str, str]:
 class _Deployment:
     """A plan, its file, and where to write."""
 
-    plan: Plan
+    plan: DeploymentPlan
     file: Path
     directory: Path
 
@@ -190,7 +190,7 @@ class _Deployment:
 
     # A party.
 
-    def write_bundle(self, party: Party) -> None:
+    def write_bundle(self, party: PlannedParty) -> None:
         """Write a party's directory, with a key if the coordinator makes it, and pack it."""
         bundle = self.directory / "parties" / party.name
         new_directory(bundle / "state")
@@ -238,11 +238,11 @@ class _Deployment:
         self.write_common(bundle, own)
         self.pack(bundle)
 
-    def has_key(self, party: Party) -> bool:
+    def has_key(self, party: PlannedParty) -> bool:
         """Return whether the bundle of a party holds its private key."""
         return (self.directory / "parties" / party.name / NODE_KEY).exists()
 
-    def write_keys(self, party: Party) -> None:
+    def write_keys(self, party: PlannedParty) -> None:
         """Make a party's key pairs where the coordinator has neither half of one."""
         for name, make in _MAKERS.items():
             public = self.known(name) / f"{party.name}.pub"

@@ -15,8 +15,9 @@ respect to the nodes'), or takes one child of each sum (`Layers.descent`: drawn,
 **Queries.** Densities and probabilities of states need the upward pass. Moments, samples and mpe
 need both passes, and then moments or values of the leaves for their columns.
 
-`Leaves` is the interface between the engine and the leaves. `LocalLeaves` implements it for `Leaf`
-nodes of the circuit; `composed.federated_circuit.PartyLeaves` for circuits that stay with parties.
+`LeafLayer` is the interface between the engine and the leaves. `LocalLeaves` implements it for
+`Leaf` nodes of the circuit; `composed.federated_circuit.PartyLeaves` for circuits that stay with
+parties.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ FEW = 2**22
 LOWEST = float(np.finfo(np.float64).min)
 
 
-class Leaves(ABC):
+class LeafLayer(ABC):
     """The leaves of a circuit, as the engine uses them.
 
     In all methods ``values`` has the shape (n, d), with all columns of the domain; NaN is a missing
@@ -104,7 +105,7 @@ class Leaves(ABC):
         """
 
 
-class LocalLeaves(Leaves):
+class LocalLeaves(LeafLayer):
     """Leaves that are nodes of the circuit.
 
     Parameters
@@ -242,7 +243,7 @@ class Layers:
         Ordered by number.
     num_leaves : int
         Number of leaves, which are the first nodes.
-    source : Leaves
+    source : LeafLayer
         Evaluates the leaves.
     sums : tuple of Sum
         Ordered by number.
@@ -256,7 +257,7 @@ class Layers:
         nodes: Sequence[Node],
         num_leaves: int,
         layers: Iterable[Layer],
-        source: Leaves | None = None,
+        source: LeafLayer | None = None,
     ) -> None:
         self.nodes = tuple(nodes)
         self.num_leaves = num_leaves
@@ -266,14 +267,15 @@ class Layers:
         self.source = LocalLeaves(self.leaves) if source is None else source
 
     @classmethod
-    def of(cls, root: Node, source: Callable[[Sequence[Node]], Leaves] | None = None) -> Self:
+    def of(cls, root: Node, source: Callable[[Sequence[Node]], LeafLayer] | None = None) -> Self:
         """Return the layers of the circuit below a root.
 
         Parameters
         ----------
         root : Node
         source : callable, optional
-            Takes the leaves, ordered by number, and returns their `Leaves`. Default: `LocalLeaves`.
+            Takes the leaves, ordered by number, and returns their `LeafLayer`. Default:
+            `LocalLeaves`.
         """
         order = ascending(root)
         leaves = [node for node in order if not node.children]

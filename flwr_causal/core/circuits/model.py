@@ -235,7 +235,7 @@ class CircuitModel:
         return asked
 
 
-class Head(NamedTuple):
+class LogisticHead(NamedTuple):
     """Weights of the leaves (m,) and biases of the classes (C,), -inf for a class without rows.
 
     ``log P(c | x) = b_c + sum_j w_j f_cj(x) - log of the normaliser``, where ``f_cj`` is the log
@@ -278,13 +278,13 @@ class HeadPosterior:
     leaves : tuple of tuples of Leaf
         For each class m leaves, of the same scopes for all classes. Their log densities are the
         features.
-    head : Head
+    head : LogisticHead
     """
 
     domain: Domain
     target: str
     leaves: tuple[tuple[Leaf, ...], ...]
-    head: Head
+    head: LogisticHead
 
     def predict_proba(self, data: Any, target: str | None = None) -> FloatArray:
         """Probability of each class, shape (n, classes); the target in the data is not read.
@@ -330,7 +330,7 @@ class HeadPosterior:
         """Read what :meth:`save` wrote; a DataError if the files hold something else."""
         try:
             plain, arrays = read_pair(directory, "head", HEAD_FORMAT)
-            head = Head(arrays.pop("weights"), arrays.pop("biases"))
+            head = LogisticHead(arrays.pop("weights"), arrays.pop("biases"))
             own: list[dict[str, NDArray[Any]]] = [{} for _ in plain["leaves"]]
             for key, array in arrays.items():
                 number, _, name = key.partition(".")

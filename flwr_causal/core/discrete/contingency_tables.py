@@ -48,7 +48,7 @@ class Sets(NamedTuple):
         ]
 
 
-class Counts(NamedTuple):
+class ContingencyCounts(NamedTuple):
     """Contingency tables of several sets, one after the other.
 
     Attributes
@@ -70,7 +70,7 @@ class Counts(NamedTuple):
         """Return how many cells count some rows, but fewer than the minimum."""
         return sum(int(are_small(one, minimum).sum()) for one in (self.dense, self.values))
 
-    def without_small(self, sets: Sets, cardinalities: IntArray, minimum: int) -> Counts:
+    def without_small(self, sets: Sets, cardinalities: IntArray, minimum: int) -> ContingencyCounts:
         """Return the tables without the counts that :func:`small_counts.withheld` withholds.
 
         Parameters
@@ -85,7 +85,7 @@ class Counts(NamedTuple):
         left_out = withheld(self.dense, minimum, np.repeat(np.arange(len(dense)), dense))
         owners = np.repeat(np.arange(len(self.lengths)), self.lengths)
         kept = ~withheld(self.values, minimum, owners)
-        return Counts(
+        return ContingencyCounts(
             np.where(left_out, 0, self.dense).astype(self.dense.dtype),
             self.cells[kept],
             self.values[kept],
@@ -101,7 +101,7 @@ class Counts(NamedTuple):
         return np.concatenate([table.ravel() for table in tables])
 
     @classmethod
-    def of_whole(cls, whole: IntArray, sets: Sets, cardinalities: IntArray) -> Counts:
+    def of_whole(cls, whole: IntArray, sets: Sets, cardinalities: IntArray) -> ContingencyCounts:
         """Return the tables of which :meth:`whole` returns all cells."""
         size = num_cells(sets, cardinalities).astype(np.int64)
         narrow = size <= DENSE_CELLS
@@ -118,7 +118,7 @@ class Counts(NamedTuple):
         )
 
     @classmethod
-    def summed(cls, dense: IntArray, sparse: Sequence[Sequence[NDArray[Any]]]) -> Counts:
+    def summed(cls, dense: IntArray, sparse: Sequence[Sequence[NDArray[Any]]]) -> ContingencyCounts:
         """Return the tables of the rows of several parties together.
 
         Parameters
@@ -165,13 +165,13 @@ def num_cells(sets: Sets, cardinalities: IntArray) -> FloatArray:
 
 
 def contradiction(
-    counts: Counts, sets: Sets, cardinalities: IntArray, rows: int, minimum: int = 0
+    counts: ContingencyCounts, sets: Sets, cardinalities: IntArray, rows: int, minimum: int = 0
 ) -> str:
     """Return why a party's counts are impossible, in words; "" if they are possible.
 
     Parameters
     ----------
-    counts : Counts
+    counts : ContingencyCounts
         As the party sent them.
     sets : Sets
         The sets whose tables were requested.
@@ -204,7 +204,7 @@ def contradiction(
     return ""
 
 
-def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
+def tabulate(table: DiscreteTable, sets: Sets) -> ContingencyCounts:
     """Count the rows of a table by the states of each set of variables.
 
     Returns
@@ -242,7 +242,7 @@ def tabulate(table: DiscreteTable, sets: Sets) -> Counts:
         cells.append(distinct)
         values.append(np.bincount(inverse, weights=table.weights))
         lengths.append(len(distinct))
-    return Counts(
+    return ContingencyCounts(
         dense.astype(kind),
         np.concatenate([np.zeros(0, dtype=np.int64), *cells]),
         np.concatenate([np.zeros(0), *values]).astype(kind),
@@ -281,7 +281,7 @@ def _tabulate(
         first = end
 
 
-def tables_of(sets: Sets, counts: Counts, cardinalities: IntArray) -> list[IntArray]:
+def tables_of(sets: Sets, counts: ContingencyCounts, cardinalities: IntArray) -> list[IntArray]:
     """Return the whole tables, each with one axis for each member of its set."""
     narrow = num_cells(sets, cardinalities) <= DENSE_CELLS
     dense, rest, which = 0, 0, 0

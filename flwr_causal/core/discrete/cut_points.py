@@ -67,7 +67,7 @@ SHARED, FEWEST = 0.75, 5
 NARROW = 0.25
 
 
-class Shared(NamedTuple):
+class SharedValue(NamedTuple):
     """A value that many rows share, the number before it, and the rows up to each of the two."""
 
     value: float
@@ -101,7 +101,7 @@ class CutState:
         wanted).
     apart : bool
         Whether a value that many rows share is found exactly.
-    shared : tuple of tuple of Shared
+    shared : tuple of tuple of SharedValue
         Such values of each column, as far as they are known, ascending.
     """
 
@@ -117,7 +117,7 @@ class CutState:
     below: IntArray
     up_to: IntArray
     apart: bool
-    shared: tuple[tuple[Shared, ...], ...]
+    shared: tuple[tuple[SharedValue, ...], ...]
 
 
 def init(
@@ -328,22 +328,24 @@ def step(state: CutState, counts: IntArray, num_rows: int | IntArray | None = No
     )
 
 
-def _enclosed(points: FloatArray, counts: IntArray, whole: bool) -> Iterator[Shared]:
+def _enclosed(points: FloatArray, counts: IntArray, whole: bool) -> Iterator[SharedValue]:
     """Yield the values that two of the ascending thresholds enclose."""
     before = points[1:] - 1.0 if whole else np.nextafter(points[1:], -np.inf)
     for k in np.flatnonzero((points[:-1] >= before) & (np.diff(counts) > 0)):
-        yield Shared(float(points[k + 1]), float(points[k]), int(counts[k]), int(counts[k + 1]))
+        yield SharedValue(
+            float(points[k + 1]), float(points[k]), int(counts[k]), int(counts[k + 1])
+        )
 
 
 def _nearly_enclosed(
-    brackets: Iterable[tuple[float, float, int, int]], known: Collection[Shared] | None
-) -> Iterator[Shared]:
+    brackets: Iterable[tuple[float, float, int, int]], known: Collection[SharedValue] | None
+) -> Iterator[SharedValue]:
     """Yield the value in each narrow bracket, or only in those of the same rows as known ones."""
     rows = None if known is None else {(one.below, one.up_to) for one in known}
     for low, high, below, up_to in brackets:
         narrow = high - low <= RESOLUTION * abs(high) < math.inf
         if narrow and (rows is None or (below, up_to) in rows):
-            yield Shared(float(high), float(low), int(below), int(up_to))
+            yield SharedValue(float(high), float(low), int(below), int(up_to))
 
 
 def finished(state: CutState) -> bool:
@@ -524,7 +526,7 @@ def _restarted(
     state: CutState,
     num_rows: IntArray,
     targets: FloatArray,
-    shared: tuple[tuple[Shared, ...], ...],
+    shared: tuple[tuple[SharedValue, ...], ...],
 ) -> CutState:
     """Return the state with other rows or targets, and brackets that only known values bound."""
     state = replace(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.discrete.contingency_tables import Counts, Sets, sets_of
+from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, Sets, sets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -149,7 +149,7 @@ def _divisions(members: Members) -> Iterable[Split]:
             yield (first, *kept), tuple(k for k in others if k not in kept)
 
 
-def counts_of(tables: Sequence[IntArray], sets: Sets, cardinalities: IntArray) -> Counts:
+def counts_of(tables: Sequence[IntArray], sets: Sets, cardinalities: IntArray) -> ContingencyCounts:
     """Return contingency tables as :func:`contingency_tables.tabulate` does."""
     cells = [np.zeros(0, dtype=np.int64), *(table.ravel() for table in tables)]
-    return Counts.of_whole(np.concatenate(cells), sets, cardinalities)
+    return ContingencyCounts.of_whole(np.concatenate(cells), sets, cardinalities)

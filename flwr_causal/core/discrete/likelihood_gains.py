@@ -26,10 +26,10 @@ from scipy.special import gammaln
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.scores import (
-    Room,
     RowGains,
-    Rows,
+    ScoreRoom,
     TableGains,
+    TableRows,
     configurations,
 )
 
@@ -65,19 +65,19 @@ class ExpectedGains(RowGains):
         self._factorials = gammaln(np.arange(length) + 1.0)
 
     def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: Room
+        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
     ) -> tuple[int, int]:
         return _fill_means(self.rows, self._factorials, families, rows, wanted, room)
 
 
 @compiled_in_place
 def _fill_means(
-    rows: Rows,
+    rows: TableRows,
     factorials: FloatArray,
     families: Families,
     which: IntArray,
     wanted: BoolArray,
-    room: Room,
+    room: ScoreRoom,
 ) -> tuple[int, int]:
     """Compute the wanted means, and store them in ``families``.
 

@@ -52,7 +52,7 @@ BDEU, BIC, QNML, LIKELIHOOD = 0, 1, 2, 3
 TABLE_LENGTH = 2048
 
 
-class Terms(NamedTuple):
+class ScoreTerms(NamedTuple):
     """A discrete score: its kind, and lookup tables of its terms t(k; q).
 
     Attributes
@@ -82,10 +82,10 @@ class Terms(NamedTuple):
     used: IntArray
 
 
-def terms_of(kind: int, sample_size: float, num_rows: int) -> Terms:
+def terms_of(kind: int, sample_size: float, num_rows: int) -> ScoreTerms:
     """Return the terms of a score, without lookup tables."""
     length = min(num_rows + 1, TABLE_LENGTH)
-    return Terms(
+    return ScoreTerms(
         kind,
         float(sample_size),
         float(num_rows),
@@ -96,7 +96,7 @@ def terms_of(kind: int, sample_size: float, num_rows: int) -> Terms:
     )
 
 
-def more_tables(terms: Terms) -> Terms:
+def more_tables(terms: ScoreTerms) -> ScoreTerms:
     """Return the terms with room for twice as many lookup tables, all of them empty."""
     return terms._replace(
         keys=np.zeros(2 * len(terms.keys)),
@@ -107,7 +107,7 @@ def more_tables(terms: Terms) -> Terms:
 
 
 @compiled_inside
-def table_for(terms: Terms, cells: float) -> int:
+def table_for(terms: ScoreTerms, cells: float) -> int:
     """Return the index of the lookup table for a number of cells; fill the table if it is new.
 
     The result is -1 if there is no room for a further table.
@@ -139,7 +139,7 @@ def table_for(terms: Terms, cells: float) -> int:
 
 
 @compiled_inside
-def term(terms: Terms, number: Integer, cells: float, count: Integer) -> float:
+def term(terms: ScoreTerms, number: Integer, cells: float, count: Integer) -> float:
     """Return t(count; cells), from the lookup table with index ``number`` if it is long enough."""
     last = terms.tables.shape[1] - 1
     if count <= last:
@@ -158,7 +158,7 @@ def _stirling(z: float) -> float:
     return (z - 0.5) * math.log(z) - z + 1.0 / (12.0 * z) - 1.0 / (360.0 * (z * z * z))
 
 
-def sum_of_terms(terms: Terms, cells: float, counts: NDArray[Any]) -> float:
+def sum_of_terms(terms: ScoreTerms, cells: float, counts: NDArray[Any]) -> float:
     """Return the sum of t(count; cells) over all counts."""
     counts = counts[counts > 0]
     if terms.kind == BDEU:
@@ -188,12 +188,12 @@ _regret = compiled_inside(regret)
 
 
 @compiled_inside
-def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
+def penalty_gain(terms: ScoreTerms, q: float, x: float, y: float) -> float:
     """Return the increase of the penalty when a variable becomes a parent of y in addition to S.
 
     Parameters
     ----------
-    terms : Terms
+    terms : ScoreTerms
         The score.
     q : float
         Number of cells of S.
@@ -208,7 +208,7 @@ def penalty_gain(terms: Terms, q: float, x: float, y: float) -> float:
     return 0.0
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """A `DiscreteTable` in the form that compiled functions read.
 
     Attributes
@@ -232,14 +232,14 @@ class Rows(NamedTuple):
     first_bits: IntArray
 
 
-def rows_of(table: DiscreteTable) -> Rows:
+def rows_of(table: DiscreteTable) -> TableRows:
     """Return a table in the form that compiled functions read."""
     d, n = table.codes.shape
     cards = table.cardinalities
     first = np.concatenate([[0], np.cumsum(cards)[:-1]]).astype(np.int64)
     if table.weights is not None:
         weights = table.weights.astype(np.int32)
-        return Rows(table.codes, weights, cards, np.zeros((0, 0), np.uint64), first)
+        return TableRows(table.codes, weights, cards, np.zeros((0, 0), np.uint64), first)
     num_words = -(-n // 64)
     padded = np.zeros(num_words * 64, dtype=np.uint8)
     bits = np.zeros((int(cards.sum()), num_words), dtype=np.uint64)
@@ -248,10 +248,10 @@ def rows_of(table: DiscreteTable) -> Rows:
             padded[:n] = table.codes[j] == state
             packed = np.packbits(padded, bitorder="little")
             bits[first[j] + state] = packed.view(np.uint64)
-    return Rows(table.codes, np.ones(n, dtype=np.int32), cards, bits, first)
+    return TableRows(table.codes, np.ones(n, dtype=np.int32), cards, bits, first)
 
 
-class Room(NamedTuple):
+class ScoreRoom(NamedTuple):
     """Working memory of :func:`fill_gains`.
 
     Attributes
@@ -273,10 +273,10 @@ class Room(NamedTuple):
     masks: Words
 
 
-def room_for(rows: Rows, cells: int) -> Room:
+def room_for(rows: TableRows, cells: int) -> ScoreRoom:
     """Return working memory for tables of ``cells`` cells."""
     n = len(rows.weights)
-    return Room(
+    return ScoreRoom(
         np.empty(n, np.int32),
         np.empty(n, np.int32),
         np.empty(cells, np.int32),
@@ -287,7 +287,7 @@ def room_for(rows: Rows, cells: int) -> Room:
 
 @compiled_inside
 def configurations(
-    rows: Rows, members: IntArray, size: int, codes: CellCounts, seen: CellCounts
+    rows: TableRows, members: IntArray, size: int, codes: CellCounts, seen: CellCounts
 ) -> int:
     """Write the number of each row's configuration of the first ``size`` members into ``codes``.
 
@@ -324,15 +324,20 @@ def configurations(
 
 @compiled_in_place
 def fill_gains(
-    rows: Rows, terms: Terms, families: Families, which: IntArray, wanted: BoolArray, room: Room
+    rows: TableRows,
+    terms: ScoreTerms,
+    families: Families,
+    which: IntArray,
+    wanted: BoolArray,
+    room: ScoreRoom,
 ) -> tuple[int, int]:
     """Compute the wanted gains that ``families`` does not hold yet, and store them there.
 
     Parameters
     ----------
-    rows : Rows
+    rows : TableRows
         The data.
-    terms : Terms
+    terms : ScoreTerms
         The score; lookup tables are added.
     families : Families
         The gains of families; changed in place.
@@ -340,7 +345,7 @@ def fill_gains(
         Indices of rows of ``families``.
     wanted : ndarray of bool, shape (m, d)
         The further parents whose gains are wanted, for each of ``which``.
-    room : Room
+    room : ScoreRoom
         Working memory.
 
     Returns
@@ -413,8 +418,8 @@ def fill_gains(
 
 @compiled_inside
 def _by_bits(
-    rows: Rows,
-    terms: Terms,
+    rows: TableRows,
+    terms: ScoreTerms,
     masks: Words,
     sizes: CellCounts,
     num: int,
@@ -443,8 +448,8 @@ def _by_bits(
 
 @compiled_inside
 def _by_rows(
-    rows: Rows,
-    terms: Terms,
+    rows: TableRows,
+    terms: ScoreTerms,
     codes: CellCounts,
     num: int,
     y: int,
@@ -509,10 +514,10 @@ class RowGains(ABC):
 
     Parameters
     ----------
-    rows : Rows
+    rows : TableRows
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: TableRows) -> None:
         self.rows = rows
         self._cells = 1024
 
@@ -532,7 +537,7 @@ class RowGains(ABC):
 
     @abstractmethod
     def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: Room
+        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
     ) -> tuple[int, int]:
         """Fill the first rows; return how many, and the cells that the next one needs, or 0."""
 
@@ -581,7 +586,7 @@ class TableGains(RowGains):
         return self.rows.codes.nbytes + self.rows.bits.nbytes + self.terms.tables.nbytes
 
     def _fill_first(
-        self, families: Families, rows: IntArray, wanted: BoolArray, room: Room
+        self, families: Families, rows: IntArray, wanted: BoolArray, room: ScoreRoom
     ) -> tuple[int, int]:
         done, cells = fill_gains(self.rows, self.terms, families, rows, wanted, room)
         if not cells and done < len(rows):

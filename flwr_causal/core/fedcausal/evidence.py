@@ -121,7 +121,7 @@ class EvidenceProblem(NamedTuple):
     moments: BasisMoments
 
 
-class Tables(NamedTuple):
+class EvidenceTables(NamedTuple):
     """A party's reply in one exchange of the search.
 
     Attributes
@@ -228,7 +228,7 @@ def evidence_changes(
 
     Returns
     -------
-    ``changes`` and ``evidence`` of :class:`Tables`.
+    ``changes`` and ``evidence`` of :class:`EvidenceTables`.
     """
     cache = {} if cache is None else cache
     present, changed = {}, {}
@@ -274,10 +274,10 @@ def fitted_noise(evidence: FloatArray, noise: Noise) -> FloatArray:
 
 def client_step(
     problem: EvidenceProblem, graph: BoolArray, wanted: BoolArray, cache: Cache | None = None
-) -> Tables:
+) -> EvidenceTables:
     """Compute a party's reply in one exchange; the arguments are those of `evidence_changes`."""
     changes, evidence = evidence_changes(problem, graph, wanted, cache)
-    return Tables(changes, evidence, partial_shares(problem.moments, graph))
+    return EvidenceTables(changes, evidence, partial_shares(problem.moments, graph))
 
 
 def _work(problem: EvidenceProblem) -> FloatArray:

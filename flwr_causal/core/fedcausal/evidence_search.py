@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-    from flwr_causal.core.fedcausal.evidence import Cache, Tables
+    from flwr_causal.core.fedcausal.evidence import Cache, EvidenceTables
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
@@ -174,7 +174,7 @@ def init(
     return State(exchanges, start.copy(), wanted, unknown, unknown[0].copy(), ranking)
 
 
-def server_step(state: State, tables: Tables, problem: SearchProblem) -> tuple[State, Info]:
+def server_step(state: State, tables: EvidenceTables, problem: SearchProblem) -> tuple[State, Info]:
     """Make the moves that an exchange allows.
 
     Parameters
@@ -243,7 +243,7 @@ def more_probable(states: Sequence[State], problem: SearchProblem) -> State:
     return max(states, key=lambda state: round(state.total(problem), 3))
 
 
-def known_evidence(state: State, tables: Tables) -> Cache:
+def known_evidence(state: State, tables: EvidenceTables) -> Cache:
     """Return what an exchange says of sets of parents, by variable and parents.
 
     Parameters

@@ -59,7 +59,7 @@ DECAY = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class PerceptronProblem:
     """The settings of a run, the same for server and parties.
 
     Attributes
@@ -173,13 +173,15 @@ class Upload(NamedTuple):
     squared_slopes: FloatArray | None = None
 
 
-def initial(problem: Problem) -> FloatArray:
+def initial(problem: PerceptronProblem) -> FloatArray:
     """``(size,)`` parameters that every party starts from, 0 where an edge is not allowed."""
     free = free_parameters(problem.network, problem.masks)
     return np.where(free, problem.network.initial(problem.seed), 0.0)
 
 
-def received(problem: Problem, state: ClientState | None, broadcast: Broadcast) -> FloatArray:
+def received(
+    problem: PerceptronProblem, state: ClientState | None, broadcast: Broadcast
+) -> FloatArray:
     """``(size,)`` parameters with which a party starts: the server's first layer, its own rest.
 
     With ``norms`` the party's blocks are multiplied by the factors. A party without a state, or
@@ -201,7 +203,7 @@ def received(problem: Problem, state: ClientState | None, broadcast: Broadcast) 
 
 @one_thread()
 def client_step(
-    problem: Problem, loss: SquaredLoss, state: ClientState | None, broadcast: Broadcast
+    problem: PerceptronProblem, loss: SquaredLoss, state: ClientState | None, broadcast: Broadcast
 ) -> tuple[ClientState, Upload]:
     """Perform a party's step of an exchange: some L-BFGS iterations on eq. (7).
 
@@ -290,7 +292,7 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: Problem) -> State:
+def init(problem: PerceptronProblem) -> State:
     """Start from the :func:`initial` parameters, ``alpha = 0``, the problem's rho, ``H = inf``."""
     network = problem.network
     start = initial(problem)
@@ -299,7 +301,7 @@ def init(problem: Problem) -> State:
     return State(Broadcast(shared, norms, 0.0, problem.penalties.penalty, 0), np.zeros_like(norms))
 
 
-def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, Info]:
+def server_step(state: State, mean: Upload, problem: PerceptronProblem) -> tuple[State, Info]:
     """Perform the server's step of an exchange: eq. (4), then rho or alpha (Algorithm 1).
 
     Parameters
@@ -362,7 +364,7 @@ def server_step(state: State, mean: Upload, problem: Problem) -> tuple[State, In
     return after, Info(h, mean_h, changed, edges, int(inner_done), iterations)
 
 
-def finished(state: State, info: Info, problem: Problem) -> str | None:
+def finished(state: State, info: Info, problem: PerceptronProblem) -> str | None:
     """Return why the run ends after this exchange, or None."""
     sent = state.broadcast
     reason = problem.penalties.reason_to_end(sent.iteration, sent.penalty, info.h)

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
-from flwr_causal.core.discrete.contingency_tables import DENSE_CELLS, Counts, Sets, num_cells
+from flwr_causal.core.discrete.contingency_tables import (
+    DENSE_CELLS,
+    ContingencyCounts,
+    Sets,
+    num_cells,
+)
 from flwr_causal.core.discrete.families import (
     FULL,
     Families,
@@ -26,7 +31,7 @@ from flwr_causal.core.discrete.families import (
     row_of,
 )
 from flwr_causal.core.discrete.scores import (
-    Terms,
+    ScoreTerms,
     more_tables,
     penalty_gain,
     sum_of_terms,
@@ -54,7 +59,7 @@ class CountedGains(SpeculativeGains):
     Parameters
     ----------
     cardinalities : ndarray of int64, shape (d,)
-    terms : Terms
+    terms : ScoreTerms
         The score of the pooled rows.
     price, depth
         See :class:`SpeculativeGains`.
@@ -68,7 +73,7 @@ class CountedGains(SpeculativeGains):
     def __init__(
         self,
         cardinalities: IntArray,
-        terms: Terms,
+        terms: ScoreTerms,
         price: float,
         depth: int | None = None,
         edge_cost: float = 0.0,
@@ -98,7 +103,7 @@ class CountedGains(SpeculativeGains):
         )
         super().fill(families, rows, wanted)
 
-    def learn_counts(self, sets: Sets, counts: Counts) -> None:
+    def learn_counts(self, sets: Sets, counts: ContingencyCounts) -> None:
         """Store the sums over the cells of the tables of sets, and of their margins."""
         narrow = num_cells(sets, self.cardinalities) <= DENSE_CELLS
         members = sets.lists()
@@ -176,7 +181,7 @@ def lacking_sets(sources: Sequence[SpeculativeGains]) -> Sets:
 @compiled_in_place
 def _take_tables(
     sums: Families,
-    terms: Terms,
+    terms: ScoreTerms,
     cards: IntArray,
     sets: tuple[IntArray, IntArray, IntArray],
     dense: IntArray,
@@ -277,7 +282,7 @@ def _compute(
     rows: IntArray,
     wanted: BoolArray,
     sums: Families,
-    terms: Terms,
+    terms: ScoreTerms,
     cards: IntArray,
     edge_cost: float,
     own: bool,

@@ -203,7 +203,7 @@ class Search:
                 best, largest = trial, float(gain)
         return best, largest
 
-    def _advance(self, best: operators.Best, x: int, y: int, banned: IntArray) -> IntArray:
+    def _advance(self, best: operators.BestOperators, x: int, y: int, banned: IntArray) -> IntArray:
         """Count an operator; return the nodes whose operators are to be evaluated again."""
         self.num_operators += 1
         self.gain += float(best.gains[y])
@@ -214,8 +214,8 @@ class Search:
         return nodes
 
     def _choose(
-        self, insert: bool, nodes: IntArray, banned: IntArray, best: operators.Best
-    ) -> tuple[int, operators.Best]:
+        self, insert: bool, nodes: IntArray, banned: IntArray, best: operators.BestOperators
+    ) -> tuple[int, operators.BestOperators]:
         """Return the node with the best operator; -1 if none improves, or the source has enough."""
         allowed = self._insertable if insert else self._removable
         while True:

@@ -61,7 +61,7 @@ MOST_CLIQUES = 1 << 20
 CHOSEN, MISSING, NO_ROWS, NO_CLIQUES, NO_BLOCKED = 0, -1, -3, -4, -5
 
 
-class Best(NamedTuple):
+class BestOperators(NamedTuple):
     """The best operator at each node y, as far as it is known.
 
     Attributes
@@ -87,7 +87,7 @@ class Best(NamedTuple):
     num_blocked: IntArray
 
 
-class Room(NamedTuple):
+class OperatorRoom(NamedTuple):
     """Arrays that :func:`choose` fills.
 
     Attributes
@@ -106,9 +106,9 @@ class Room(NamedTuple):
     cliques: IntArray
 
 
-def nothing_best(num_variables: int, room: int = 16) -> Best:
+def nothing_best(num_variables: int, room: int = 16) -> BestOperators:
     """Return the state before any operator is evaluated."""
-    return Best(
+    return BestOperators(
         np.zeros(num_variables),
         np.zeros(num_variables, dtype=np.int64),
         np.zeros(num_variables, dtype=np.int64),
@@ -117,21 +117,21 @@ def nothing_best(num_variables: int, room: int = 16) -> Best:
     )
 
 
-def with_room(best: Best) -> Best:
+def with_room(best: BestOperators) -> BestOperators:
     """Return the state with room for twice as many blocked operators."""
     return best._replace(blocked=np.concatenate([best.blocked, best.blocked], axis=1))
 
 
-def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> Room:
+def room_for(num_variables: int, rows: int = 64, cliques: int = 64) -> OperatorRoom:
     """Return room for some families and some cliques."""
-    return Room(
+    return OperatorRoom(
         np.zeros(rows, dtype=np.int64),
         np.zeros((rows, num_variables), dtype=np.bool_),
         np.zeros((cliques, 3), dtype=np.int64),
     )
 
 
-def more_room(room: Room, status: Integer) -> Room:
+def more_room(room: OperatorRoom, status: Integer) -> OperatorRoom:
     """Return the arrays with twice the length of the one that was too short.
 
     Raises
@@ -155,8 +155,8 @@ def choose(
     allowed: BoolArray,
     max_parents: int,
     banned: IntArray,
-    best: Best,
-    room: Room,
+    best: BestOperators,
+    room: OperatorRoom,
 ) -> tuple[Integer, Integer]:
     """Evaluate the operators of some nodes again, and find the best operator of all nodes.
 
@@ -345,7 +345,7 @@ def _list_cliques(
 
 
 @compiled_inside
-def _permitted(best: Best, banned: IntArray, y: Integer, x: Integer, row: Integer) -> bool:
+def _permitted(best: BestOperators, banned: IntArray, y: Integer, x: Integer, row: Integer) -> bool:
     """Whether neither background knowledge nor an open path forbids an operator."""
     for m in range(len(banned)):
         if banned[m, 0] == row and banned[m, 1] == x:

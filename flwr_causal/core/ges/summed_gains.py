@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.compiled import compiled_in_place
-from flwr_causal.core.discrete.scores import Terms, penalty_gain
+from flwr_causal.core.discrete.scores import ScoreTerms, penalty_gain
 from flwr_causal.core.ges.speculative_search import SpeculativeGains
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class SummedGains(SpeculativeGains):
     Parameters
     ----------
     cardinalities : ndarray of int64, shape (d,)
-    terms : Terms
+    terms : ScoreTerms
         BIC or qNML of the rows of all parties.
     num_parties : int
     depth
@@ -52,7 +52,7 @@ class SummedGains(SpeculativeGains):
     def __init__(
         self,
         cardinalities: IntArray,
-        terms: Terms,
+        terms: ScoreTerms,
         num_parties: int,
         depth: int | None = None,
         noise: float = NOISE,
@@ -83,7 +83,7 @@ def _score(
     likelihoods: FloatArray,
     excess: FloatArray,
     margin: FloatArray,
-    terms: Terms,
+    terms: ScoreTerms,
     cards: IntArray,
 ) -> None:
     """Write the gains of (row, x) of ``asked``, shape (M, 2)."""

@@ -27,7 +27,7 @@ WAYPOINT_WIDTH = 0.12
 WIDEST_SHAPE = 4.0
 
 
-class Layout(NamedTuple):
+class DrawingLayout(NamedTuple):
     """Centres of the nodes, shape ``(d, 2)``, y pointing upwards; the waypoints of each edge."""
 
     positions: FloatArray
@@ -43,7 +43,7 @@ class _Layers(NamedTuple):
     widths: FloatArray
 
 
-def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> Layout:
+def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> DrawingLayout:
     """Return the layout of a DAG, with causes above effects.
 
     Parameters
@@ -69,7 +69,7 @@ def layered_layout(adjacency: BoolArray, widths: FloatArray, height: float) -> L
     routes = {edge: everything[chain] for edge, chain in layers.chains.items()}
     positions = everything[: len(adjacency)]
     _place_isolated(positions, np.flatnonzero(~linked), np.flatnonzero(linked), widths, step)
-    return Layout(positions, routes)
+    return DrawingLayout(positions, routes)
 
 
 def _levels(adjacency: BoolArray) -> IntArray:

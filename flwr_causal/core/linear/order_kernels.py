@@ -1,6 +1,6 @@
 """Compiled parts of the search over orders: a variable's parents, and moves in the order.
 
-The functions create no arrays: those of :class:`Room` hold intermediate results.
+The functions create no arrays: those of :class:`OrderRoom` hold intermediate results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DEPENDENT = 1e-9
 
 
-class Task(NamedTuple):
+class SearchTask(NamedTuple):
     """The arguments of a search that stay the same.
 
     Attributes
@@ -53,7 +53,7 @@ class Task(NamedTuple):
     with_spread: bool
 
 
-class Room(NamedTuple):
+class OrderRoom(NamedTuple):
     """Arrays for intermediate results of one choice of parents.
 
     Attributes
@@ -86,7 +86,9 @@ class Room(NamedTuple):
 
 
 @compiled_inside
-def _enter(task: Task, room: Room, child: int, count: int, slot: int, size: int) -> float:
+def _enter(
+    task: SearchTask, room: OrderRoom, child: int, count: int, slot: int, size: int
+) -> float:
     """Make the candidate at ``slot`` parent number ``size``; return the variance it explains."""
     own = task.own[child]
     root = np.sqrt(room.variance[slot])
@@ -106,7 +108,7 @@ def _enter(task: Task, room: Room, child: int, count: int, slot: int, size: int)
 
 
 @compiled_inside
-def _grow(task: Task, room: Room, child: int, count: int) -> tuple[int, float]:
+def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float]:
     """Add parents while the score improves; return their number and the residual variance."""
     own, size, residual = task.own[child], 0, 1.0
     for slot in range(count):
@@ -137,7 +139,7 @@ def _grow(task: Task, room: Room, child: int, count: int) -> tuple[int, float]:
 
 
 @compiled_inside
-def _decompose(task: Task, room: Room, child: int, size: int) -> float:
+def _decompose(task: SearchTask, room: OrderRoom, child: int, size: int) -> float:
     """Decompose the correlations of the parents anew; return the residual variance."""
     own, residual = task.own[child], 1.0
     for row in range(size):
@@ -160,7 +162,7 @@ def _decompose(task: Task, room: Room, child: int, size: int) -> float:
 
 
 @compiled_inside
-def _superfluous(task: Task, room: Room, child: int, size: int, residual: float) -> int:
+def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: int, residual: float) -> int:
     """Return the number of the parent without which the score is best, -1 for none."""
     for row in range(size):
         slot = room.parents[row]
@@ -187,7 +189,7 @@ def _superfluous(task: Task, room: Room, child: int, size: int, residual: float)
 
 
 @compiled_inside
-def _select(task: Task, room: Room, child: int, count: int) -> tuple[int, float, float]:
+def _select(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float, float]:
     """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
 
     Returns
@@ -214,7 +216,7 @@ def _select(task: Task, room: Room, child: int, count: int) -> tuple[int, float,
 
 @compiled_inside
 def _list_candidates(
-    task: Task, room: Room, child: int, order: IntArray, limit: int, skip: int
+    task: SearchTask, room: OrderRoom, child: int, order: IntArray, limit: int, skip: int
 ) -> int:
     """List the child's candidates: lags, and variables before position ``limit`` but ``skip``."""
     count = 0
@@ -231,7 +233,7 @@ def _list_candidates(
 
 @compiled_in_place
 def select_all(
-    task: Task, room: Room, order: IntArray, limits: IntArray, parents: BoolArray
+    task: SearchTask, room: OrderRoom, order: IntArray, limits: IntArray, parents: BoolArray
 ) -> None:
     """Mark the parents of every variable among those before its position of ``limits``."""
     for child in range(len(order)):
@@ -242,7 +244,9 @@ def select_all(
 
 
 @compiled_inside
-def _score_of(task: Task, fit: float, first: float, second: float, cost: float, n: float) -> float:
+def _score_of(
+    task: SearchTask, fit: float, first: float, second: float, cost: float, n: float
+) -> float:
     """Return the score from sums over the variables, and the mean number of rows.
 
     The sums are of n/2 log v, log v, (log v)^2, and the costs of the edges.
@@ -257,7 +261,7 @@ def _score_of(task: Task, fit: float, first: float, second: float, cost: float, 
 
 @compiled_inside
 def _neighbours(
-    task: Task, room: Room, x: int, order: IntArray, place: IntArray
+    task: SearchTask, room: OrderRoom, x: int, order: IntArray, place: IntArray
 ) -> tuple[int, int]:
     """List the neighbours of x in the order; return their number, and of those before x."""
     count, before = 0, 0
@@ -286,8 +290,8 @@ def _move(x: int, target: int, order: IntArray, place: IntArray) -> None:
 
 @compiled_inside
 def _best_place(
-    task: Task,
-    room: Room,
+    task: SearchTask,
+    room: OrderRoom,
     x: int,
     near: int,
     here: int,
@@ -345,8 +349,8 @@ def _best_place(
 
 @compiled_in_place
 def sweep(
-    task: Task,
-    room: Room,
+    task: SearchTask,
+    room: OrderRoom,
     scan: IntArray,
     order: IntArray,
     place: IntArray,

@@ -27,7 +27,13 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct, require_varying
-from flwr_causal.core.linear.order_kernels import DEPENDENT, Room, Task, select_all, sweep
+from flwr_causal.core.linear.order_kernels import (
+    DEPENDENT,
+    OrderRoom,
+    SearchTask,
+    select_all,
+    sweep,
+)
 from flwr_causal.core.linear.regression import (
     RESIDUAL_FLOOR,
     explained_shares,
@@ -74,7 +80,7 @@ MOST_SWEEPS = 100
 RESOLUTION = 2.0**-40
 
 
-class Candidate(NamedTuple):
+class OrderCandidate(NamedTuple):
     """The result of the search from one order.
 
     Attributes
@@ -110,22 +116,22 @@ class OrderSolution(NamedTuple):
         before j in the order and for lags; 0 for other pairs.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[OrderCandidate, ...]
     strengths: FloatArray
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> OrderCandidate:
         """The candidate of the best score."""
         return self.candidates[0]
 
     @property
-    def runner_up(self) -> Candidate | None:
+    def runner_up(self) -> OrderCandidate | None:
         """The best candidate with another graph; None if all starts led to the same graph."""
         found = self.best.adjacency
         others = (c for c in self.candidates if not np.array_equal(c.adjacency, found))
         return next(others, None)
 
-    def explains(self, candidate: Candidate) -> bool:
+    def explains(self, candidate: OrderCandidate) -> bool:
         """Whether the start order itself, without a search, explains the data as well.
 
         Its graph is then at most 20 times less probable than the best one.
@@ -371,7 +377,7 @@ class _Problem:
         limit = int(self.rows.min() * MOST_PARENTS) if max_parents is None else max_parents
         self.most = max(1, min(self.m - 1, limit))
         largest = self.most + int(self.required.sum(axis=0).max(initial=0))
-        self.room = Room(
+        self.room = OrderRoom(
             candidates=np.empty(self.m, dtype=np.int64),
             parents=np.empty(self.m, dtype=np.int64),
             covariance=np.empty(self.m),
@@ -383,7 +389,7 @@ class _Problem:
         )
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
 
-    def candidate(self, name: str, start: Sequence[int]) -> Candidate:
+    def candidate(self, name: str, start: Sequence[int]) -> OrderCandidate:
         """Search from an order."""
         first = np.array(start, dtype=np.int64)
         order = first[topological_order(self.required[np.ix_(first, first)])]
@@ -400,9 +406,9 @@ class _Problem:
             before, costs = costs, self._costs(*_free_edges(parents, self.masks, self.d)[0])
             if np.array_equal(costs, before) and not missing.any():
                 break
-        return Candidate(name, self._score(parents), parents, order, sorted_score)
+        return OrderCandidate(name, self._score(parents), parents, order, sorted_score)
 
-    def strengths(self, candidate: Candidate) -> FloatArray:
+    def strengths(self, candidate: OrderCandidate) -> FloatArray:
         """Return absolute partial correlations given the other parents, see `OrderSolution`."""
         result = np.zeros(candidate.adjacency.shape)
         place = np.full(len(result), -1)
@@ -459,8 +465,8 @@ class _Problem:
         near[:d] |= near[:d].T
         return np.asarray(near & self.allowed | self.required)
 
-    def _task(self, possible: BoolArray, costs: FloatArray) -> Task:
-        return Task(
+    def _task(self, possible: BoolArray, costs: FloatArray) -> SearchTask:
+        return SearchTask(
             self.correlations,
             self.own,
             self.rows,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
-    from flwr_causal.data.check.checks import Problem
+    from flwr_causal.data.check.checks import TableProblem
     from flwr_causal.data.check.report import ColumnReport, Kind, States, TableReport
 
 T = TypeVar("T")
@@ -321,7 +321,7 @@ def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
     return kinds[0]
 
 
-def _listed(problems: Sequence[Problem]) -> str:
+def _listed(problems: Sequence[TableProblem]) -> str:
     lines = in_words(problems)
     shown = lines[:LONGEST_LIST]
     if len(lines) > LONGEST_LIST:

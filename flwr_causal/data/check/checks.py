@@ -34,7 +34,7 @@ NAMED_PARTIES = 3
 SUGGESTED_BINS = 5
 
 
-class Problem(NamedTuple):
+class TableProblem(NamedTuple):
     """Why a table cannot be used.
 
     Parameters
@@ -62,7 +62,7 @@ class Findings:
 
     Parameters
     ----------
-    problems : list of Problem
+    problems : list of TableProblem
     warnings : list of str
         What is unusual but allowed.
     dropped : dict of str to str
@@ -75,7 +75,7 @@ class Findings:
         The agreed columns; meaningful if there are no problems.
     """
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[TableProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
     states: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -91,16 +91,16 @@ class Findings:
         amount: int | None = None,
     ) -> None:
         """Add a problem of a column at one party, or at all of them together (None)."""
-        self.problems.append(Problem(party, name, problem, remedy, amount))
+        self.problems.append(TableProblem(party, name, problem, remedy, amount))
 
 
-def in_words(problems: Sequence[Problem]) -> list[str]:
+def in_words(problems: Sequence[TableProblem]) -> list[str]:
     """Return a line for each problem: parties, columns, what is wrong, and the remedy.
 
     What several parties have in common is one line, and so is what several columns have in common,
     except for amounts.
     """
-    by_column: dict[tuple[str | None, str, str, bool], list[Problem]] = {}
+    by_column: dict[tuple[str | None, str, str, bool], list[TableProblem]] = {}
     for one in problems:
         key = (one.name, one.text, one.remedy, one.party is None)
         by_column.setdefault(key, []).append(one)

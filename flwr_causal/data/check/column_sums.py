@@ -116,7 +116,7 @@ def combined(parts: Sequence[ColumnSums]) -> ColumnSums:
         )
 
 
-class Products:
+class ColumnProducts:
     """Sums of products of the deviations from one row of reference numbers, piece by piece.
 
     Parameters

@@ -12,7 +12,7 @@ import pandas as pd
 from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.linear.combinations import combinations
-from flwr_causal.data.check.column_sums import ColumnSums, Products, combined, sums_of
+from flwr_causal.data.check.column_sums import ColumnProducts, ColumnSums, combined, sums_of
 from flwr_causal.data.check.columns import (
     LARGEST_EXACT,
     PLAIN,
@@ -329,7 +329,7 @@ class _Pass:
         Of each column of numbers.
     sums : list of ColumnSums
         Of each piece's kept rows and columns of numbers.
-    products : Products or None
+    products : ColumnProducts or None
         Of the same; None unless relations are to be found.
     """
 
@@ -343,7 +343,7 @@ class _Pass:
         self.digests: list[Any] = []
         self.ends: list[Ends] = []
         self.sums: list[ColumnSums] = []
-        self.products: Products | None = None
+        self.products: ColumnProducts | None = None
         self._missing: list[IntArray] = []
         self._infinite: list[IntArray] = []
         self._texts: dict[int, set[str | None]] = {}
@@ -373,7 +373,7 @@ class _Pass:
         self.sums.append(sums_of(values))
         if self._relations:
             if self.products is None:
-                self.products = Products(self.sums[0].mean)
+                self.products = ColumnProducts(self.sums[0].mean)
             self.products.add(values)
         for place, different in self._texts.items():
             column = piece.iloc[:, place]

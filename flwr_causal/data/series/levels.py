@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.data.series.series import Layout, Series
+    from flwr_causal.data.series.series import Series, SeriesLayout
 
 
 #: Centring by one mean of all parties, by each series' mean, or by phase: see `centered_rows`.
@@ -99,7 +99,7 @@ def perturbed_rows(one: Series, order: int) -> BoolArray:
 
 def describe_series(
     frame: pd.DataFrame,
-    layout: Layout,
+    layout: SeriesLayout,
     policy: Policy | None = None,
     *,
     sums: bool = False,
@@ -115,7 +115,7 @@ def describe_series(
     ----------
     frame : DataFrame
         The party's table.
-    layout : Layout
+    layout : SeriesLayout
         The layout of the series. Columns of series, times and phases are not reported.
     policy : Policy, optional
         The federation's policy. Default: the default policy.

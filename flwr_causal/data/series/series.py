@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
 
-#: The options of :attr:`Layout.columns`, in the same order.
+#: The options of :attr:`SeriesLayout.columns`, in the same order.
 OPTIONS = ("series_column", "time_column", "phase_column")
 #: Time steps are the same number if they differ by less than this share: the rounding of times.
 STEP_TOLERANCE = 1e-6
@@ -43,7 +43,7 @@ _DATES = "write times as numbers, or as dates like 2020-01-31 or 2020-01-31 12:0
 
 
 @dataclass(frozen=True)
-class Layout:
+class SeriesLayout:
     """The layout of time series in a party's table.
 
     Parameters
@@ -135,7 +135,7 @@ class Series:
 
 def find_series(
     frame: pd.DataFrame,
-    layout: Layout,
+    layout: SeriesLayout,
     policy: Policy | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Series]:
@@ -145,7 +145,7 @@ def find_series(
     ----------
     frame : DataFrame
         The party's table, as :func:`flwr_causal.data.read.tables.read_table` returns it.
-    layout : Layout
+    layout : SeriesLayout
         The layout of the series in the table.
     policy : Policy, optional
         With ``missing_values="drop"`` rows with a missing or infinite value in any variable are
@@ -241,7 +241,7 @@ def long_enough(series: Sequence[Series], order: int) -> tuple[list[Series], str
     )
 
 
-def time_step(frame: pd.DataFrame, layout: Layout) -> str:
+def time_step(frame: pd.DataFrame, layout: SeriesLayout) -> str:
     """Return the step of the column of times, with its unit; empty if there is none.
 
     The usual step, in two digits, where steps differ by a clock's jitter.
@@ -271,7 +271,7 @@ def usual_step(lengths: FloatArray) -> float:
     return step if smallest >= step * (1 - JITTER) else smallest
 
 
-def value_columns(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+def value_columns(frame: pd.DataFrame, layout: SeriesLayout) -> pd.DataFrame:
     """Return the table without the columns of series, times and phases.
 
     Raises
@@ -289,7 +289,7 @@ def value_columns(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     return frame.iloc[:, kept]
 
 
-def _groups(frame: pd.DataFrame, layout: Layout) -> list[IndexArray]:
+def _groups(frame: pd.DataFrame, layout: SeriesLayout) -> list[IndexArray]:
     """Return the rows of each series, in the order in which the series first appear."""
     keys = [frame[SERIES]] if SERIES in frame.columns else []
     if layout.series_column:
@@ -312,7 +312,7 @@ def _groups(frame: pd.DataFrame, layout: Layout) -> list[IndexArray]:
     return np.split(order, np.cumsum(np.bincount(codes))[:-1])
 
 
-def _phase(frame: pd.DataFrame, layout: Layout) -> BoolArray | None:
+def _phase(frame: pd.DataFrame, layout: SeriesLayout) -> BoolArray | None:
     """Return which rows the phase column marks."""
     if not layout.phase_column:
         return None
@@ -330,7 +330,7 @@ def _phase(frame: pd.DataFrame, layout: Layout) -> BoolArray | None:
 
 
 def _complete(
-    variables: pd.DataFrame, groups: Sequence[IndexArray], layout: Layout, policy: Policy
+    variables: pd.DataFrame, groups: Sequence[IndexArray], layout: SeriesLayout, policy: Policy
 ) -> BoolArray:
     """Return the rows without missing or infinite values; a DataError unless others are dropped."""
     if layout.gaps == "split" or policy.missing_values == "drop":
@@ -363,7 +363,7 @@ def _cut(rows: IndexArray, starts: BoolArray, complete: BoolArray) -> list[Index
     return [piece for piece in pieces if complete[piece[0]]]
 
 
-def _check_roles(frame: pd.DataFrame, layout: Layout) -> None:
+def _check_roles(frame: pd.DataFrame, layout: SeriesLayout) -> None:
     """Check that the table has each column of series, times or phases once."""
     for field, name in zip(OPTIONS, layout.columns, strict=True):
         count = list(frame.columns).count(name)

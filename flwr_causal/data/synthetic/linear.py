@@ -43,7 +43,7 @@ STANDARD_NOISE: dict[str, Callable[[np.random.Generator, tuple[int, int]], Float
 
 
 @dataclass(frozen=True, eq=False)
-class LinearSystem:
+class SyntheticSystem:
     """The linear structural equations x_j = sum_i x_i weights[i, j] + e_j.
 
     Parameters
@@ -91,7 +91,7 @@ class LinearSystem:
 
 def linear_system(
     adjacency: npt.ArrayLike, seed: Seed, *, noise_scale: float | tuple[float, float] = 1.0
-) -> LinearSystem:
+) -> SyntheticSystem:
     """Draw coefficients for a graph.
 
     Parameters
@@ -122,7 +122,7 @@ def linear_system(
     # Adding 0 turns the negative zeros of absent edges into positive ones.
     weights = edges * signed_weights(rng, *WEIGHT_RANGE, (d, d)) + 0.0
     scale = rng.uniform(*scales, d) if scales[0] < scales[1] else np.full(d, float(scales[0]))
-    return LinearSystem(weights, scale)
+    return SyntheticSystem(weights, scale)
 
 
 def federated_linear(
@@ -156,7 +156,7 @@ def federated_linear(
     edges_per_node : int
         Default 1: "ER1", d edges ("er": ``edges_per_node * d``, at most all pairs).
     noise, noise_scale
-        As in :meth:`LinearSystem.sample` and :func:`linear_system`; default standard Gaussian.
+        As in :meth:`SyntheticSystem.sample` and :func:`linear_system`; default standard Gaussian.
     partition : {"even", "uneven"}
         Sizes of the parties.
 

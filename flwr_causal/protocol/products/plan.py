@@ -52,7 +52,7 @@ class Block(NamedTuple):
     counted: BoolArray
 
 
-class Columns(NamedTuple):
+class PlanColumns(NamedTuple):
     """What the columns of a plan are, where values follow from more than the agreement.
 
     Parameters
@@ -68,7 +68,7 @@ class Columns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ProductPlan:
     """Who has which rows and columns.
 
     Parameters
@@ -79,7 +79,7 @@ class Plan:
         Which parties have the rows of each pattern.
     counts : ndarray of int64, shape (patterns,)
         How many rows each pattern has. Rows are numbered by patterns.
-    columns : Columns, optional
+    columns : PlanColumns, optional
         What the columns are, where they are not those of the agreement.
     folds : ndarray of int64, shape (rows,), optional
         The fold of each row, where something is chosen by held-out rows.
@@ -88,7 +88,7 @@ class Plan:
     presence: BoolArray
     patterns: BoolArray
     counts: IntArray
-    columns: Columns | None = None
+    columns: PlanColumns | None = None
     folds: IntArray | None = None
 
     @classmethod
@@ -96,9 +96,9 @@ class Plan:
         cls,
         presence: BoolArray,
         ids: Sequence[Sequence[bytes]],
-        columns: Columns | None = None,
+        columns: PlanColumns | None = None,
         num_folds: int = 1,
-    ) -> tuple[Plan, list[IntArray]]:
+    ) -> tuple[ProductPlan, list[IntArray]]:
         """Match rows by their hashed ids.
 
         Parameters
@@ -106,13 +106,13 @@ class Plan:
         presence : ndarray of bool, shape (parties, d)
         ids : sequence of sequence of bytes
             By party, the hash of each of its rows; none twice.
-        columns : Columns, optional
+        columns : PlanColumns, optional
         num_folds : int, default 1
             More than one for folds: stretches of the rows of the first party that has a row.
 
         Returns
         -------
-        plan : Plan
+        plan : ProductPlan
         rows : list of ndarray of int64
             By party, the positions of its rows in its table, in the order of the plan.
         """

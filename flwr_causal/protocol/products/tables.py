@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import IntArray
-    from flwr_causal.protocol.products.plan import Block, Plan
+    from flwr_causal.protocol.products.plan import Block, ProductPlan
     from flwr_causal.protocol.secure.keys import PairKey
 
     Words = NDArray[np.uint64]
@@ -107,7 +107,7 @@ def box_bytes(rows: int, columns: int) -> int:
     return NONCE_BYTES + rows * columns * WORD_BYTES + SEAL_BYTES
 
 
-def box_sizes(plan: Plan, place: int) -> dict[int, tuple[int, int]]:
+def box_sizes(plan: ProductPlan, place: int) -> dict[int, tuple[int, int]]:
     """Return rows and columns of the table that a party seals for each other one, by place.
 
     Of a party with which it computes nothing the table is empty: it gets the nonce alone.
@@ -166,14 +166,14 @@ class PartyTable(NamedTuple):
 
     Parameters
     ----------
-    plan : Plan
+    plan : ProductPlan
     place : int
         Of the party.
     words : ndarray of uint64, shape (rows, d)
         0 in the columns that it does not hold.
     """
 
-    plan: Plan
+    plan: ProductPlan
     place: int
     words: Words
 
@@ -295,12 +295,12 @@ class PartyTable(NamedTuple):
             totals[1][:, ours[:, None], other] += levels[:, :, None] * counted
 
 
-def dealt(plan: Plan, weights: IntArray, seeds: Mapping[int, bytes]) -> Words:
+def dealt(plan: ProductPlan, weights: IntArray, seeds: Mapping[int, bytes]) -> Words:
     """Return what the server adds to the sum of the parties' products: those of the masks.
 
     Parameters
     ----------
-    plan : Plan
+    plan : ProductPlan
     weights : ndarray of int64, shape (weightings, n)
     seeds : mapping of int to bytes
         By place, the seed of a party's masks.
@@ -321,7 +321,7 @@ def dealt(plan: Plan, weights: IntArray, seeds: Mapping[int, bytes]) -> Words:
 
 
 def _add_block(
-    plan: Plan,
+    plan: ProductPlan,
     block: Block,
     weights: IntArray,
     part: Callable[[slice, IntArray], Words],
@@ -335,7 +335,7 @@ def _add_block(
         total[:, block.others[:, None], block.columns] += products.swapaxes(1, 2)
 
 
-def _own_rows(plan: Plan, block: Block) -> list[tuple[int, slice]]:
+def _own_rows(plan: ProductPlan, block: Block) -> list[tuple[int, slice]]:
     """Return by pattern of a block where its rows are in the block's tables."""
     ends = np.cumsum(plan.counts[list(block.patterns)])
     starts = ends - plan.counts[list(block.patterns)]

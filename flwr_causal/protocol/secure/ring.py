@@ -47,7 +47,7 @@ class SumError(FederationError):
     """Something that cannot be added up securely."""
 
 
-class Part(NamedTuple):
+class WordPart(NamedTuple):
     """One array of the vector.
 
     Parameters
@@ -128,22 +128,22 @@ def not_a_sum(exchange: Exchange) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class WordLayout:
     """How the arrays of an exchange lie in a vector of words.
 
     Parameters
     ----------
-    parts : tuple of Part
+    parts : tuple of WordPart
     rows, parties : int
         Of all parties together, and their number.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[WordPart, ...]
     rows: int
     parties: int
 
     @classmethod
-    def of(cls, exchange: Exchange, sizes: Mapping[str, int], setup: Setup) -> Layout:
+    def of(cls, exchange: Exchange, sizes: Mapping[str, int], setup: Setup) -> WordLayout:
         """Return the layout of an exchange, the same at all parties and the server.
 
         Parameters
@@ -189,7 +189,7 @@ class Layout:
             bits = setup.num_rows.bit_length() if item.values == "count" else _WORD_BITS
             any_size = step is None and (item.values not in WHOLE or item.combine == "mean")
             ring = item.values == "ring"
-            parts.append(Part(item.name, shape, step, weight, bits, any_size, ring))
+            parts.append(WordPart(item.name, shape, step, weight, bits, any_size, ring))
         # Numbers of one word come first.
         return replace(layout, parts=tuple(sorted(parts, key=lambda part: part.any_size)))
 

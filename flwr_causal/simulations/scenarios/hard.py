@@ -14,7 +14,7 @@ import pandas as pd
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.partition import even_sizes
-from flwr_causal.data.synthetic.linear import LinearSystem, federated_linear, linear_system
+from flwr_causal.data.synthetic.linear import SyntheticSystem, federated_linear, linear_system
 from flwr_causal.data.synthetic.random_graphs import random_graph
 from flwr_causal.errors import ConfigError
 from flwr_causal.simulations.scenarios.world import World
@@ -174,7 +174,7 @@ def _rows_under(
 ) -> pd.DataFrame:
     """Draw rows of a system in which one variable is set from outside."""
     if target is None:
-        return LinearSystem(weights, np.ones(len(weights))).sample(n, rng)
+        return SyntheticSystem(weights, np.ones(len(weights))).sample(n, rng)
     cut = weights.copy()
     cut[:, target] = 0.0
     noise = rng.standard_normal((n, len(weights)))

@@ -30,7 +30,7 @@ MESSAGE = 300
 NOT_SORTED = ("network", "tabular", "binary", "joint", "mnist")
 
 
-class Report(NamedTuple):
+class SweepReport(NamedTuple):
     """What a sweep left.
 
     Parameters
@@ -95,7 +95,7 @@ def reproduce(
     output_dir: str | Path | None = None,
     data_dir: str | Path | None = None,
     progress: bool | None = None,
-) -> Report:
+) -> SweepReport:
     """Run a scenario, or what is left of it, and write its tables, plots and page.
 
     Parameters
@@ -143,7 +143,7 @@ def _command(name: str, sweep: Sweep, methods: Sequence[str]) -> str:
     return shlex.join([*words, *(["--methods", ",".join(methods)] if methods else [])])
 
 
-def _report(sweep: Sweep, absent: Sequence[str], command: str) -> Report:
+def _report(sweep: Sweep, absent: Sequence[str], command: str) -> SweepReport:
     one, directory = sweep.scenario, sweep.directory
     records = list(sweep.records())
     notes = [f"skipped: {reason}" for reason in absent]
@@ -167,7 +167,7 @@ def _report(sweep: Sweep, absent: Sequence[str], command: str) -> Report:
     files += plots.write_plots(one, found, directory)
     files.append(write_page(one, found, notes, sweep.runs, directory))
     text = (directory / "tables.md").read_text(encoding="utf-8")
-    return Report(text, tuple(files), tuple(notes), len(failed))
+    return SweepReport(text, tuple(files), tuple(notes), len(failed))
 
 
 def _short(message: str) -> str:

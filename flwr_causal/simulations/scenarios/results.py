@@ -44,7 +44,7 @@ DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Result:
+class FigureTable:
     """A table of figures and how it was made.
 
     Parameters
@@ -130,7 +130,7 @@ def _entry(record: Mapping[str, str], metric: str) -> Entry:
     )
 
 
-def read(path: Path) -> Result:
+def read(path: Path) -> FigureTable:
     """Return the result in a file.
 
     Raises
@@ -156,7 +156,9 @@ def read(path: Path) -> Result:
     table = [tuple(map(unguarded, row)) for row in csv.reader(lines[length:])]
     if not table or any(len(row) != len(table[0]) for row in table):
         raise DataError(f"{path}: all rows must have as many columns as the first one")
-    return Result(head, table[0], tuple(table[1:]), tuple(texts["note"]), tuple(texts["remark"]))
+    return FigureTable(
+        head, table[0], tuple(table[1:]), tuple(texts["note"]), tuple(texts["remark"])
+    )
 
 
 def summary(
@@ -165,7 +167,7 @@ def summary(
     tables: Sequence[MetricTable],
     runs: int,
     command: str,
-) -> Result:
+) -> FigureTable:
     """Return the means of a sweep as a result.
 
     Parameters
@@ -212,7 +214,7 @@ def summary(
         "shown": ",".join(scenario.plot.get("metrics") or scenario.metrics[:3]),
     }
     notes = (scenario.notes,) if scenario.notes else ()
-    return Result(head, ("line", *scenario.axes, *COUNTS, *titles), tuple(rows), notes)
+    return FigureTable(head, ("line", *scenario.axes, *COUNTS, *titles), tuple(rows), notes)
 
 
 def _cells(entry: Entry | None) -> list[str]:

@@ -20,7 +20,7 @@ from flwr_causal.core.discrete.joint_states import Parts, counts_of, split
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.fedges import columns_of
-from flwr_causal.protocol.products.plan import Plan
+from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.columns import MatchedRows, matched_rows, summed_products
@@ -127,7 +127,7 @@ def _marked(
             presence=presence,
             columns=columns,
         ),
-        matched=MatchedRows(Plan(presence, patterns, plan.counts[complete], columns), rows),
+        matched=MatchedRows(ProductPlan(presence, patterns, plan.counts[complete], columns), rows),
         total=plan.num_rows,
     )
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.discrete.contingency_tables import Counts, Sets, num_cells, sets_of
+from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, Sets, num_cells, sets_of
 from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
 from flwr_causal.core.discrete.mixed_network import MixedNetwork
-from flwr_causal.core.discrete.scores import KINDS, Terms, terms_of
+from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
 from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.mixed_gains import SummedMixedGains
@@ -136,7 +136,7 @@ class Problem:
     pooled: bool = False
     withheld: bool = False
 
-    def terms(self, score: str) -> Terms:
+    def terms(self, score: str) -> ScoreTerms:
         """Return a score of the rows of all parties."""
         return terms_of(KINDS[score], self.equivalent_sample_size, self.num_rows)
 
@@ -225,13 +225,13 @@ def all_cells(sets: Sets, cardinalities: IntArray) -> dict[str, int]:
     return {"num_cells": int(number)}
 
 
-def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> Counts:
+def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> ContingencyCounts:
     """Return the contingency tables of all parties together."""
     if "counts" in replies:
-        return Counts.of_whole(replies["counts"], sets, cardinalities)
+        return ContingencyCounts.of_whole(replies["counts"], sets, cardinalities)
     sparse = ("cells", "values", "lengths")
     parties = [[arrays[name] for name in sparse] for arrays in replies.by_party.values()]
-    return Counts.summed(replies["dense"], parties)
+    return ContingencyCounts.summed(replies["dense"], parties)
 
 
 def small_cells(replies: Replies) -> dict[str, int]:

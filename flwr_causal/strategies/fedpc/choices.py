@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.data.check.agreement import Agreement
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
@@ -170,13 +170,13 @@ def plan_of(
     return plan
 
 
-def plan_of_trees(method: CircuitOptions, domain: Domain, within: str | None) -> Plan:
+def plan_of_trees(method: CircuitOptions, domain: Domain, within: str | None) -> TrainingPlan:
     """Return what trees are trained on, within classes or not."""
     training = training_of("trees", within, method)
     return training.plan(domain, seed=method.seed, min_rows=method.minimum_count)
 
 
-def plan_of_classes(method: CircuitOptions, plan: CircuitPlan) -> Plan:
+def plan_of_classes(method: CircuitOptions, plan: CircuitPlan) -> TrainingPlan:
     """Return what class-conditional circuits are trained on."""
     training = training_of("class-conditional", plan.target, method)
     return training.plan(plan.domain, seed=method.seed, min_rows=method.minimum_count)

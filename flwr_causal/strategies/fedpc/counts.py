@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
-    from flwr_causal.protocol.products.plan import Columns
+    from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
     from flwr_causal.strategies.fedpc.choices import CircuitOptions, CircuitPlan
@@ -69,7 +69,7 @@ def counted_classes(
 
 
 def _joined(
-    method: CircuitOptions, plan: CircuitPlan, variables: IntArray, columns: Columns
+    method: CircuitOptions, plan: CircuitPlan, variables: IntArray, columns: PlanColumns
 ) -> Generator[Step, Any, JoinedMoments]:
     """Return the sums of products of columns, of these variables.
 
@@ -117,7 +117,7 @@ def _told(
 
 
 def _model_of_marks(
-    plan: CircuitPlan, trees: Plan, joints: Joints | None, products: FloatArray
+    plan: CircuitPlan, trees: TrainingPlan, joints: Joints | None, products: FloatArray
 ) -> CircuitModel:
     """Return the circuit of counts of pairs and triples of states, and the one of classes."""
     # Products of whole numbers are exact; those of rounded ones are none.

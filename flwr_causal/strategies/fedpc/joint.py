@@ -11,7 +11,7 @@ from flwr_causal.core.circuits.composed import joint_leaves
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
-    Shared,
+    ExpectationStep,
     anchor_rows,
     composed,
     equal_weights,
@@ -87,12 +87,12 @@ def joint_trees(
     return CircuitModel(density, plan.target)
 
 
-def _sent(shared: Shared) -> dict[str, Any]:
+def _sent(shared: ExpectationStep) -> dict[str, Any]:
     """Return the shares of the components, multiples of the unit: exact as small whole numbers."""
     return {"shared": np.rint(shared.responsibilities / UNIT).astype(np.uint16)}
 
 
-def _info(shared: Shared) -> dict[str, float]:
+def _info(shared: ExpectationStep) -> dict[str, float]:
     """Return how well the components before an exchange explain the rows, nats a row."""
     return {"log_likelihood": float(shared.log_likelihood.mean())}
 

@@ -7,7 +7,7 @@ from circuit_cases import domain_of
 from shared_data import DATA, needs_shared_data
 
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.training_by_sums import Step, add
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
 from flwr_causal.errors import ConfigError, DataError
 
@@ -99,7 +99,7 @@ def test_steps_of_trees_do_not_lower_the_penalised_likelihood():
     plan = learner.plan(domain)
     state = learner.start(plan)
     objectives = []
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         asked, state = state, state.after(state.sums(values, plan, state.arrays()))
         if asked.name == "trees":
             mixture = state.mixtures[0]
@@ -160,7 +160,7 @@ def test_what_is_exchanged_is_finite():
     learner = replace(SMALL, target="e")
     plan = learner.plan(domain)
     state, steps = learner.start(plan), []
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         reply = add([state.sums(values, plan, state.arrays())])
         for array in (*state.arrays().values(), *reply.values()):
             assert array.dtype == np.float64

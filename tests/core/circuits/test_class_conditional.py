@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.class_conditional.steps import SMOOTHING, Moments
+from flwr_causal.core.circuits.learners.class_conditional.steps import SMOOTHING, LeafMoments
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError
@@ -221,7 +221,7 @@ def test_no_sum_of_few_rows_leaves_a_party(min_rows):
     parties = np.split(values, [12, 20, 24, 25])
     plan = QUICK.plan(domain, min_rows=min_rows)
     state = QUICK.start(plan)
-    while not isinstance(state, Moments):
+    while not isinstance(state, LeafMoments):
         state = state.after(state.sums(values, plan, state.arrays()))
     for own in parties:
         counts = state.sums(own, plan, state.arrays())["counts"]

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.class_conditional.pattern import started
-from flwr_causal.core.circuits.learners.training_by_sums import Step, add
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError
 
@@ -72,7 +72,7 @@ def test_all_columns_everywhere_are_nearly_the_same_as_without_patterns():
     parties = np.array_split(values, 4)
     plan = QUICK.plan(domain_of())
     state = started(plan, presence(*[ALL] * 4))
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         state = state.after(add(state.sums(own, plan, state.arrays()) for own in parties))
     model = state.model(domain_of())
     pooled = QUICK.learn_model(domain_of(), values)

@@ -13,7 +13,7 @@ from einsum_nodes import nodes_of
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
-from flwr_causal.core.circuits.learners.training_by_sums import Step, add
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
@@ -322,7 +322,7 @@ def test_what_is_exchanged_is_finite_and_float64():
     plan = learner.plan(domain)
     state = learner.start(plan)
     steps = []
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         reply = state.sums(values, plan, state.arrays())
         empty = state.sums(values[:0], plan, state.arrays())
         assert {name: one.shape for name, one in reply.items()} == {

@@ -6,8 +6,8 @@ import pytest
 from flwr_causal.core.circuits.composed.joint_leaves import NumberTable, automatic_components
 from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
-    Part,
     PartyRows,
+    PartyTrees,
     anchor_rows,
     composed,
     equal_weights,
@@ -23,12 +23,12 @@ def trained_together(domain, columns, values, components, target=None):
         part = Domain(tuple(domain.variables[j] for j in own))
         rows.append(PartyRows.of(part, values[:, list(own)], target))
     anchors = anchor_rows(len(values), components, seed=0)
-    parts = [Part.started(one, anchors) for one in rows]
+    parts = [PartyTrees.started(one, anchors) for one in rows]
     log_weights = equal_weights(components)
     for _ in range(PRODUCT_STEPS + 1):
         shared = responsibilities([part.log_densities() for part in parts], log_weights)
         log_weights = shared.log_weights
-        parts = [Part.made(one, shared.responsibilities, trees=True) for one in rows]
+        parts = [PartyTrees.made(one, shared.responsibilities, trees=True) for one in rows]
     circuit = composed(domain, columns, shared).circuit([part.circuits() for part in parts])
     return circuit, responsibilities([part.log_densities() for part in parts], log_weights)
 

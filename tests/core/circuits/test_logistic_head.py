@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from flwr_causal.core.circuits.learners.head import head_step, head_sums, init_head
-from flwr_causal.core.circuits.model import Head
+from flwr_causal.core.circuits.model import LogisticHead
 
 
 def rows(num_classes, n=300, m=4, seed=0):
@@ -58,7 +58,7 @@ def test_three_classes_reach_the_optimum():
     state = trained(features, classes)
 
     def objective(given):
-        head = Head(given[3:], given[:3] - given[0])
+        head = LogisticHead(given[3:], given[:3] - given[0])
         loss = -head.log_posterior(features)[np.arange(len(classes)), classes].sum()
         return loss + ((given[3:] * state.units) ** 2).sum()
 

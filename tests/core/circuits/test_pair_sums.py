@@ -4,7 +4,7 @@ import pytest
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
     BLOCK,
     UNIT,
-    Layout,
+    StateLayout,
     encode,
     round_weights,
     weighted_products,
@@ -38,7 +38,7 @@ def test_counts_of_pairs_and_states_are_those_of_a_loop(complete, missing):
     rng = np.random.default_rng(0)
     codes = random_codes(rng, 200, missing)
     weights = round_weights(rng.random((200, 2)))
-    layout = Layout(STATES, complete)
+    layout = StateLayout(STATES, complete)
     design = layout.design(codes)
     products = weighted_products(design, weights)
     assert products.shape == (2, layout.num_pairs)
@@ -50,7 +50,7 @@ def test_counts_of_pairs_and_states_are_those_of_a_loop(complete, missing):
 
 
 def test_complete_binary_variables_need_one_column_each():
-    assert Layout((2,) * 69, complete=True).num_pairs == 70 * 71 // 2
+    assert StateLayout((2,) * 69, complete=True).num_pairs == 70 * 71 // 2
 
 
 def test_sums_are_the_same_to_the_last_bit_for_any_order_and_split_of_the_rows():
@@ -58,7 +58,7 @@ def test_sums_are_the_same_to_the_last_bit_for_any_order_and_split_of_the_rows()
     n = 3 * BLOCK + 17
     codes = random_codes(rng, n)
     weights = round_weights(rng.dirichlet(np.full(5, 0.2), size=n))
-    layout = Layout(STATES)
+    layout = StateLayout(STATES)
     order = rng.permutation(n)
     for sums in (weighted_products, weighted_sums):
         whole = sums(layout.design(codes), weights)

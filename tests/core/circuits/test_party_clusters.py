@@ -6,7 +6,12 @@ from circuit_cases import domain_of
 from federated_circuits import federated
 from sklearn.datasets import load_breast_cancer
 
-from flwr_causal.core.circuits.composed.composition import Task, factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.composed.composition import (
+    TrainingTask,
+    factors_of,
+    one_pass,
+    tasks_of,
+)
 from flwr_causal.core.circuits.composed.party_answers import log_densities
 from flwr_causal.core.circuits.composed.party_clusters import cluster_labels, train_party
 from flwr_causal.core.circuits.composed.tied_clusters import (
@@ -45,7 +50,7 @@ def test_clusters_are_split_by_class():
 def test_a_number_that_is_constant_at_the_party_varies_little():
     """No covariance with it exists; the other columns keep theirs."""
     values, _, _ = two_groups()
-    domain, tasks = domain_of([0] * 8), [Task(tuple(range(8)), True)]
+    domain, tasks = domain_of([0] * 8), [TrainingTask(tuple(range(8)), True)]
     values[:, 3], values[:, 5] = 1.5, 1e20
     own = train_party(domain, values, tasks, num_clusters=2)
     assert own.sizes == (2,)
@@ -77,7 +82,7 @@ def test_as_many_rows_as_asked_or_an_error():
     with pytest.raises(DataError, match="3 rows cannot be put into 4 clusters: take from 1 to 3"):
         cluster_labels(domain_of([0]), np.zeros((3, 1)), 4)
     domain = domain_of([0, 2])
-    tasks = [Task((0, 1), True)]
+    tasks = [TrainingTask((0, 1), True)]
     with pytest.raises(DataError, match="3 rows are fewer than the minimum count of 5"):
         train_party(domain, np.zeros((3, 2)), tasks)
     with pytest.raises(DataError, match="column 'b' is missing in all rows"):
@@ -101,7 +106,7 @@ class OneGaussian:
 def test_each_cluster_has_the_circuit_of_its_own_rows():
     values, group, _ = two_groups()
     values = np.column_stack([values[:, 0], np.full(60, np.nan), values])
-    tasks = [Task((0,), False), Task(tuple(range(2, 10)), True)]
+    tasks = [TrainingTask((0,), False), TrainingTask(tuple(range(2, 10)), True)]
     trained = train_party(domain_of([0] * 10), values, tasks, num_clusters=2, learner=OneGaussian())
     assert trained.sizes == (1, 2)
     assert trained.rows == [[60], [30, 30]]
@@ -124,7 +129,7 @@ def test_a_task_of_several_holders_is_a_mixture_over_classes():
     values, group, _ = two_groups()
     domain = domain_of([0, 0, 2])
     rows = np.column_stack([values[:, :2], group])
-    trained = train_party(domain, rows, [Task((0, 1, 2), False)], target=2)
+    trained = train_party(domain, rows, [TrainingTask((0, 1, 2), False)], target=2)
     (circuit,) = trained.circuits
     assert trained.rows == [[60]]
     np.testing.assert_array_equal(circuit.predict(rows, "c"), group)
@@ -135,7 +140,7 @@ def test_categories_and_missing_values_take_learn_spn():
     values = np.column_stack([rng.integers(0, 3, 200), rng.normal(size=200)]).astype(float)
     values[::7, 1] = np.nan
     domain = domain_of([3, 0])
-    tasks = [Task((0, 1), True)]
+    tasks = [TrainingTask((0, 1), True)]
     trained = train_party(domain, values, tasks, num_clusters=2)
     same = train_party(domain, values, tasks, num_clusters=2, learner=LearnSPN())
     np.testing.assert_allclose(

@@ -9,7 +9,7 @@ from circuit_cases import domain_of
 
 from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain, to_plain
-from flwr_causal.core.circuits.learners.training_by_sums import Step, add
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
 from flwr_causal.errors import ConfigError
 
@@ -111,7 +111,7 @@ def exchanged(learner, parties, domain, min_rows=1):
     plan = learner.plan(domain, min_rows=min_rows)
     state = learner.start(plan, np.stack([~np.isnan(one).all(axis=0) for one in parties]))
     steps = []
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         step, symbols = learner.steps[state.name], {}
         check_shapes(step.sent, state.arrays(), symbols)
         replies = [step.sums(values, plan, state.arrays()) for values in parties]

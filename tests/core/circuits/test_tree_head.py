@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.learners.training_by_sums import Step
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep
 from flwr_causal.core.circuits.learners.trees.learner import (
     NUM_FOLDS,
     ChowLiuMixture,
@@ -13,7 +13,7 @@ from flwr_causal.core.circuits.learners.trees.learner import (
     log_cells,
     pair_sums_of,
 )
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
+from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout, encode
 from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 2)
@@ -83,7 +83,7 @@ def test_a_row_is_seen_by_features_that_were_made_without_its_fold():
     while not isinstance(state, FoldPairs):
         state = state.after(state.sums(rows, plan, state.arrays()))
     made = state.after(state.sums(rows, plan, state.arrays())).features.by_fold
-    layout = Layout(STATES[:3], complete=False)
+    layout = StateLayout(STATES[:3], complete=False)
     for fold, features in enumerate(made):
         others = rows[folded.folds != fold]
         groups = [codes_of(others[others[:, 3] == c], plan) for c in (0, 1)]
@@ -98,7 +98,7 @@ def test_a_class_of_which_nobody_has_a_row():
     learner = replace(LEARNER, decision="macro-f1")
     plan = learner.plan(domain)
     state, steps = learner.start(plan), []
-    while isinstance(state, Step):
+    while isinstance(state, SummingStep):
         reply = state.sums(rows, plan, state.arrays())
         for array in (*state.arrays().values(), *reply.values()):
             assert np.isfinite(array).all()

@@ -4,7 +4,11 @@ from circuit_cases import domain_of
 from scipy.special import gammaln
 
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode, weighted_products
+from flwr_causal.core.circuits.learners.trees.pair_sums import (
+    StateLayout,
+    encode,
+    weighted_products,
+)
 from flwr_causal.core.circuits.learners.trees.trees import (
     PRIOR_STRENGTHS,
     prior_cells,
@@ -32,7 +36,7 @@ def block(layout, i, j):
 
 @pytest.mark.parametrize("classes", [1, 2])
 def test_tables_are_distributions_of_each_pair(classes):
-    rng, layout = np.random.default_rng(0), Layout(STATES)
+    rng, layout = np.random.default_rng(0), StateLayout(STATES)
     groups = [pair_counts(layout, dependent_rows(rng, 40)) for _ in range(classes)]
     cells = prior_cells(layout, groups[0], np.sum(groups, axis=0))
     np.testing.assert_allclose(cells, cells.T, atol=1e-15)
@@ -44,7 +48,7 @@ def test_tables_are_distributions_of_each_pair(classes):
 
 
 def test_a_class_without_rows_has_the_table_of_the_others():
-    rng, layout = np.random.default_rng(1), Layout(STATES)
+    rng, layout = np.random.default_rng(1), StateLayout(STATES)
     others = pair_counts(layout, dependent_rows(rng, 4000))
     cells = prior_cells(layout, np.zeros_like(others), others)
     np.testing.assert_allclose(cells[block(layout, 0, 0)], np.diag([0.5, 0.5]), atol=0.02)
@@ -59,7 +63,7 @@ def evidence(counts, prior, strength):
 
 def test_each_pair_is_drawn_as_strongly_as_its_counts_ask_for():
     """Of one class: columns to the uniform, pairs to the product of columns."""
-    rng, layout = np.random.default_rng(2), Layout(STATES)
+    rng, layout = np.random.default_rng(2), StateLayout(STATES)
     counts = pair_counts(layout, dependent_rows(rng, 60))
     single = []
     for k, states in enumerate(STATES):
@@ -78,7 +82,7 @@ def test_each_pair_is_drawn_as_strongly_as_its_counts_ask_for():
 
 def test_each_variable_has_a_strength_of_its_own():
     """What is the same in all components is drawn strongly, what tells them apart is not."""
-    rng, layout = np.random.default_rng(3), Layout((2, 2, 2, 2))
+    rng, layout = np.random.default_rng(3), StateLayout((2, 2, 2, 2))
     noise = [rng.integers(2, size=(60, 3)) for _ in range(8)]
     parts = [np.column_stack([np.full(60, k % 2), one]) for k, one in enumerate(noise)]
     parts = [one.astype(float) for one in parts]

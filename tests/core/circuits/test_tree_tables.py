@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, weighted_products
+from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout, weighted_products
 from flwr_causal.core.circuits.learners.trees.trees import (
     chow_liu_tree,
     concatenated,
@@ -54,7 +54,7 @@ def edge_likelihood(codes, edges):
 
 
 def random_trees(rng, count=3):
-    layout = Layout(STATES)
+    layout = StateLayout(STATES)
     parts = [
         chow_liu_tree(
             layout, counts := pair_counts(layout, dependent_codes(rng, 50)), 1e-2 * counts + 1e-3
@@ -78,7 +78,7 @@ def test_the_heaviest_tree_is_the_best_of_all_spanning_trees():
 
 def test_a_chow_liu_tree_has_the_largest_likelihood_of_all_trees():
     rng = np.random.default_rng(1)
-    layout = Layout(STATES)
+    layout = StateLayout(STATES)
     for _ in range(5):
         codes = dependent_codes(rng, 80)
         counts = pair_counts(layout, codes)
@@ -113,7 +113,7 @@ def test_a_row_has_the_same_density_to_the_last_bit_whatever_rows_are_beside_it(
 
 
 def test_the_evidence_is_the_product_of_predictions_one_row_after_the_other():
-    layout = Layout((3,))
+    layout = StateLayout((3,))
     added = np.array([[0.5, 0.2, 0.3]])
     drawn = [0, 2, 2, 1, 0, 0]
     counts = np.array([[3.0, 1.0, 2.0]])

@@ -14,7 +14,7 @@ from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners, 
 from flwr_causal.core.circuits.learners.trees.triple_tables import (
     MOST_MARKS,
     Joints,
-    Tables,
+    TripleTables,
     fitted,
     grown,
     normal_table,
@@ -44,7 +44,7 @@ def counted(domain, values, holders, target=None):
 def tables_of(domain, values, holders):
     _, joints, counts = counted(domain, values, holders)
     ordered = np.array([one.edges is not None for one in domain.variables])
-    return Tables(joints, counts, ordered)
+    return TripleTables(joints, counts, ordered)
 
 
 def every_row(sizes):

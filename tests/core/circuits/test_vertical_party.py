@@ -3,7 +3,7 @@
 import numpy as np
 from circuit_cases import domain_of
 
-from flwr_causal.core.circuits.composed.joint_trees import Part, PartyRows, anchor_rows
+from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees, anchor_rows
 
 STATES = [3, 2, 3]  # the class is the last
 
@@ -20,7 +20,7 @@ def rows_of(n=200, rare=3):
 
 def test_every_class_has_a_component_in_every_mixture():
     rows = rows_of()
-    part = Part.started(rows, anchor_rows(200, 4, seed=1))
+    part = PartyTrees.started(rows, anchor_rows(200, 4, seed=1))
     own = part.shares.reshape(3, 4, 3)
     assert set(np.unique(own)) == {0.0, 1.0}
     assert (own.sum(axis=1) >= 1).all()
@@ -35,7 +35,7 @@ def test_a_component_keeps_the_class_of_its_rows():
     shared[rows.classes == 1, 2] = 0.75
     shared[rows.classes == 2, 3] = 1.0
     for trees in (False, True):
-        part = Part.made(rows, shared, trees=trees)
+        part = PartyTrees.made(rows, shared, trees=trees)
         np.testing.assert_array_equal(part.shares.argmax(axis=1), [0, 1, 1, 2])
         circuits = part.circuits()
         values = np.stack([rows.classes, np.zeros(200), rows.classes], axis=1).astype(float)
@@ -50,7 +50,7 @@ def test_a_component_keeps_the_class_of_its_rows():
 
 def test_densities_are_those_of_the_circuits():
     rows = rows_of()
-    part = Part.made(rows, np.random.default_rng(1).dirichlet(np.ones(3), 200), trees=True)
+    part = PartyTrees.made(rows, np.random.default_rng(1).dirichlet(np.ones(3), 200), trees=True)
     codes = rows.table.codes
     values = np.column_stack([codes.T, rows.classes]).astype(float)
     expected = np.stack([circuit.log_likelihood(values) for circuit in part.circuits()], axis=1)
@@ -61,11 +61,11 @@ def test_a_class_without_component_is_equally_frequent_in_all():
     """The rare class is left out by the minimum count: no row is impossible then."""
     rows = rows_of()
     shared = np.eye(3)[rows.classes]
-    part = Part.made(rows, shared, trees=True, minimum_count=5)
+    part = PartyTrees.made(rows, shared, trees=True, minimum_count=5)
     np.testing.assert_allclose(part.shares[:, 2], 3.1 / 200.3)
     np.testing.assert_allclose(part.shares.sum(axis=1), 1.0)
     # That component is what all rows are, not what its three rows are.
-    few = Part.made(rows, shared, trees=False, minimum_count=1)
+    few = PartyTrees.made(rows, shared, trees=False, minimum_count=1)
     assert few.own.table(2, 0)[0, 2] > 0.5 > 0.1 > part.own.table(2, 0).min()
     assert part.own.table(2, 0).shape[1] == 3
     assert (
@@ -87,9 +87,9 @@ def test_a_missing_class_is_summed_over():
     values = np.stack([classes, np.zeros(200), classes], axis=1).astype(float)
     values[:50, 2] = np.nan
     known = PartyRows.of(rows.domain, values, rows.domain.names[2])
-    part = Part.started(known, anchor_rows(200, 4, seed=1))
+    part = PartyTrees.started(known, anchor_rows(200, 4, seed=1))
     without = PartyRows.of(domain_of(STATES[:2]), values[:, :2], None)
     np.testing.assert_array_equal(
         part.log_densities()[:50],
-        Part.started(without, anchor_rows(200, 4, seed=1)).log_densities()[:50],
+        PartyTrees.started(without, anchor_rows(200, 4, seed=1)).log_densities()[:50],
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.contingency_tables import (
     DENSE_CELLS,
-    Counts,
+    ContingencyCounts,
     num_cells,
     sets_of,
     tables_of,
@@ -23,7 +23,9 @@ from flwr_causal.errors import DataError
 def summed(parties):
     """The sum as the server makes it: dense tables are added, the others merged."""
     dense = np.sum([one.dense.astype(np.int64) for one in parties], axis=0)
-    return Counts.summed(dense, [(one.cells, one.values, one.lengths) for one in parties])
+    return ContingencyCounts.summed(
+        dense, [(one.cells, one.values, one.lengths) for one in parties]
+    )
 
 
 def counted(table, members):

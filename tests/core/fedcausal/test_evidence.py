@@ -15,7 +15,7 @@ from flwr_causal.core.fedcausal.evidence import (
     AMPLITUDES,
     LENGTHS,
     LINEAR,
-    Tables,
+    EvidenceTables,
     client_step,
     evidence_changes,
     evidence_problem,
@@ -286,7 +286,7 @@ class Oracle:
             changes[i, j] = self.score(j, parents) - self.score(j, graph[:, j])
         evidence = np.array([self.score(j, graph[:, j]) for j in range(self.d)])
         asked = wanted.any(axis=0)
-        return Tables(changes, np.where(asked, evidence, 0.0), np.zeros(graph.shape))
+        return EvidenceTables(changes, np.where(asked, evidence, 0.0), np.zeros(graph.shape))
 
 
 def climb(answer, start, problem, ranking=None):
@@ -376,7 +376,7 @@ def test_asks_for_edges_reversals_and_the_best_candidates():
     for cause, effect in ((4, 0), (4, 1), (3, 2), (4, 3), (3, 4)):
         expected[cause, effect] = True
     np.testing.assert_array_equal(state.wanted, expected)
-    reply = Tables(np.full((5, 5), -1.0), np.zeros(5), -ranking)
+    reply = EvidenceTables(np.full((5, 5), -1.0), np.zeros(5), -ranking)
     # nothing improves; the shares now rank the other way, and only what is new is asked for
     state, info = search.server_step(state, reply, problem)
     fresh = [(0, 2), (0, 3), (0, 4), (2, 1)]
@@ -487,7 +487,7 @@ def federate(parties, noise="own", masks=None, start=None):
 
     def answer(graph, wanted):
         replies = [client_step(party, graph, wanted) for party in local]
-        return Tables(
+        return EvidenceTables(
             sum(reply.changes for reply in replies),
             sum(reply.evidence for reply in replies),
             sum(w * reply.shares for w, reply in zip(weights, replies, strict=True)),

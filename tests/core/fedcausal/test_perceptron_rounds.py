@@ -22,7 +22,7 @@ from flwr_causal.errors import ConfigError
 
 def problem_of(d=4, hidden=(4,), knowledge=None, **options):
     masks = (knowledge or Knowledge()).masks([f"x{k}" for k in range(d)])
-    return rounds.Problem(Network(d, hidden), masks, **options)
+    return rounds.PerceptronProblem(Network(d, hidden), masks, **options)
 
 
 def mean_of(uploads):

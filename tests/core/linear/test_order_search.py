@@ -20,7 +20,7 @@ from flwr_causal.core.linear.order_search import (
     search_orders,
     sorted_orders,
 )
-from flwr_causal.data.synthetic.linear import LinearSystem
+from flwr_causal.data.synthetic.linear import SyntheticSystem
 from flwr_causal.data.synthetic.random_graphs import erdos_renyi, signed_weights
 from flwr_causal.errors import ConfigError, DataError
 
@@ -33,7 +33,7 @@ def system(seed, d, edges, spread=1.0, weights=(0.5, 2.0)):
     rng = np.random.default_rng(seed)
     noise = np.exp(rng.uniform(-log(spread), log(spread), d))
     edge = erdos_renyi(d, edges, rng)
-    return LinearSystem(np.where(edge, signed_weights(rng, *weights, (d, d)), 0.0), noise)
+    return SyntheticSystem(np.where(edge, signed_weights(rng, *weights, (d, d)), 0.0), noise)
 
 
 def sampled(seed, d=6, edges=8, n=400, **options):
@@ -207,7 +207,7 @@ def test_the_order_of_the_columns_and_a_common_unit_do_not_matter(seed):
 
 
 def test_equal_noise_variances_decide_directions():
-    chain = LinearSystem(np.diag([1.0, 1.0], 1), np.ones(3))
+    chain = SyntheticSystem(np.diag([1.0, 1.0], 1), np.ones(3))
     rows = chain.sample(2000, 0).to_numpy()
     assert np.array_equal(order_search(rows).adjacency, chain.weights != 0)
     # The same with another scale of the last variable: its class is all that is known.

@@ -13,7 +13,7 @@ from flwr_causal.data.check.plausibility import SAME_UNITS, Expected, doubts
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.series.levels import describe_series
-from flwr_causal.data.series.series import Layout
+from flwr_causal.data.series.series import SeriesLayout
 
 LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
 
@@ -177,7 +177,7 @@ def test_a_table_that_two_parties_have():
 
 def test_time_steps_that_differ():
     """An hour at one party, a day at the others; the unit does not matter, nor the origin."""
-    layout = Layout(time_column="t", order=1)
+    layout = SeriesLayout(time_column="t", order=1)
     days = pd.date_range("2020-01-01", periods=60)
     given = {name: frame.assign(t=days) for name, frame in tables().items()}
     given["p2"]["t"] = days.astype(str) + "T06:00"

@@ -15,10 +15,10 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.series.levels import centered_rows, describe_series
-from flwr_causal.data.series.series import Layout, find_series
+from flwr_causal.data.series.series import SeriesLayout, find_series
 from flwr_causal.errors import ConfigError, DataError
 
-PHASES = Layout(phase_column="pulse")
+PHASES = SeriesLayout(phase_column="pulse")
 
 
 def pulsed(values, pulse):
@@ -45,12 +45,12 @@ def test_centering_in_numbers():
 
 
 def test_a_constant_becomes_zero_exactly():
-    series = find_series(pd.DataFrame({"a": [0.1] * 3}), Layout())
+    series = find_series(pd.DataFrame({"a": [0.1] * 3}), SeriesLayout())
     assert not centered_rows(series, 1, by="series")[0].any()
 
 
 def test_centering_refuses():
-    series = find_series(pd.DataFrame({"a": [1.0, 2.0]}), Layout())
+    series = find_series(pd.DataFrame({"a": [1.0, 2.0]}), SeriesLayout())
     with pytest.raises(ConfigError, match="center is 'party': choose 'global', 'series' or"):
         centered_rows(series, 1, by="party")
     with pytest.raises(ConfigError, match="agreed mean of the 1 variables, got none"):
@@ -63,7 +63,7 @@ def test_centering_refuses():
 
 def test_a_report_counts_the_rows_of_the_design():
     frame = read_table([np.arange(10.0).reshape(5, 2), np.ones((1, 2)), np.eye(3)[:, :2]])
-    layout = Layout(order=1)
+    layout = SeriesLayout(order=1)
     report = describe_series(frame, layout, sums=True)
     assert (report.rows, report.dropped_rows, report.names) == (6, 0, ("x0", "x1"))
     design = lagged_rows([frame.loc[:4, ["x0", "x1"]], frame.loc[6:, ["x0", "x1"]]], 1)
@@ -80,11 +80,11 @@ def test_without_lags_to_lose_it_is_the_ordinary_report():
     table = pd.DataFrame(rng.standard_normal((9, 3)), columns=list("abc"))
     table = table.assign(d=table["a"], e=1.0, f=["u"] * 9, g=[True, False] * 4 + [True])
     targets = replace(describe(table.iloc[2:], sums=True), step="1")
-    layout = Layout(series_column="id", time_column="t", order=2)
+    layout = SeriesLayout(series_column="id", time_column="t", order=2)
     assert describe_series(table.assign(id=7, t=range(9)), layout, sums=True) == targets
     assert targets.columns[3].copy_of == 0
     # a variable that the other ways of centring must not confuse with the one before it
-    series = describe_series(table, Layout(order=2), sums=True, by="series")
+    series = describe_series(table, SeriesLayout(order=2), sums=True, by="series")
     assert [column.kind for column in series.columns] == [c.kind for c in targets.columns]
     assert series.columns[6].mean == pytest.approx(targets.columns[6].mean)
 
@@ -100,7 +100,7 @@ def test_the_agreement_does_not_depend_on_who_holds_which_series(seed, order, of
     series = [rng.standard_normal((steps, 2)) + offset for steps in rng.integers(order + 2, 9, 6)]
 
     def agreed(parts):
-        layout = Layout(order=order)
+        layout = SeriesLayout(order=order)
         reports = {
             str(k): describe_series(read_table(part), layout, sums=True, by=by)
             for k, part in enumerate(parts)
@@ -180,7 +180,7 @@ def test_a_party_with_perturbed_rows_only_has_no_say_in_the_level():
 )
 def test_phases_pool_to_what_the_parties_will_centre_to(seed, order, offset, num_parties):
     rng = np.random.default_rng(seed)
-    layout = Layout(phase_column="pulse", order=order)
+    layout = SeriesLayout(phase_column="pulse", order=order)
     tables = []
     for _ in range(num_parties):
         lengths = rng.integers(order + 2, 30, size=rng.integers(1, 4))
@@ -217,27 +217,27 @@ def test_phases_pool_to_what_the_parties_will_centre_to(seed, order, offset, num
 def test_series_left_out_are_noted():
     frame = read_table([np.eye(4)[:, 2:], np.ones((1, 2)), np.eye(5)[:, 3:]])
     for by in ("global", "series"):
-        report = describe_series(frame, Layout(order=2), sums=True, by=by)
+        report = describe_series(frame, SeriesLayout(order=2), sums=True, by=by)
         assert TableReport.from_dict(report.to_dict()) == report
         (note,) = report.notes
         assert note.startswith("1 of 3 series (1 steps in all) are shorter than the 4 steps")
         agreement = agree({"clinic": report})
         assert agreement.warnings == (f"party 'clinic': {note}",)
-    assert describe_series(frame.iloc[:4], Layout(), sums=True).notes == ()
+    assert describe_series(frame.iloc[:4], SeriesLayout(), sums=True).notes == ()
 
 
 def test_what_varies_between_series_only_is_constant_once_series_lose_their_means():
     frame = read_table([np.array([[1.0, 0.1], [2.0, 0.1], [4.0, 0.1]]), np.eye(3)[:, :2] * [1, 0]])
-    assert not any(column.distinct_one for column in describe_series(frame, Layout()).columns)
-    flags = [c.distinct_one for c in describe_series(frame, Layout(), by="series").columns]
+    assert not any(column.distinct_one for column in describe_series(frame, SeriesLayout()).columns)
+    flags = [c.distinct_one for c in describe_series(frame, SeriesLayout(), by="series").columns]
     assert flags == [False, True]
     with pytest.raises(DataError, match="column 'x1': constant"):
-        agree({"one": describe_series(frame, Layout(), sums=True, by="series")})
+        agree({"one": describe_series(frame, SeriesLayout(), sums=True, by="series")})
 
 
 def test_problems_of_tables_are_found_as_ever():
     fine = pd.DataFrame({"t": range(4), "a": [1.0, 2.0, 4.0, 3.0], "b": [1.0, 0.0, 0.0, 1.0]})
-    layout = Layout(time_column="t")
+    layout = SeriesLayout(time_column="t")
 
     def agreed(*frames, policy=None):
         reports = {str(k): describe_series(frame, layout, policy) for k, frame in enumerate(frames)}
@@ -264,9 +264,9 @@ def test_problems_of_tables_are_found_as_ever():
 
 def test_nothing_left_to_report():
     with pytest.raises(DataError, match="order 3 needs 5 steps"):
-        describe_series(pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]}), Layout(order=3))
+        describe_series(pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0]}), SeriesLayout(order=3))
     unknown = describe_series(pulsed([1, 2, 3], [0, 1, 1]), PHASES, by="phase")
     with pytest.raises(DataError, match="all steps are under a perturbation"):
         agree({"one": unknown})
     with pytest.raises(ConfigError, match="phase_column"):
-        describe_series(pd.DataFrame({"a": [1.0, 2.0, 4.0]}), Layout(), by="phase")
+        describe_series(pd.DataFrame({"a": [1.0, 2.0, 4.0]}), SeriesLayout(), by="phase")

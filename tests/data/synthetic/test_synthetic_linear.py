@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from flwr_causal.data.synthetic.linear import (
     STANDARD_NOISE,
-    LinearSystem,
+    SyntheticSystem,
     federated_linear,
     linear_system,
 )
@@ -101,7 +101,7 @@ def test_noise_has_its_shape(noise, skewness, kurtosis):
 
 
 def test_rows_obey_the_equations():
-    system = LinearSystem(np.array([[0.0, 2.0], [0.0, 0.0]]), np.array([1.0, 1e-9]))
+    system = SyntheticSystem(np.array([[0.0, 2.0], [0.0, 0.0]]), np.array([1.0, 1e-9]))
     rows = system.sample(50, 0)
     np.testing.assert_allclose(rows["x1"], 2 * rows["x0"], atol=1e-7)
 

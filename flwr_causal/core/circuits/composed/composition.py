@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 # -- the tasks of each party (lines 3-14) ----------------------------------------------------------
 
 
-class Task(NamedTuple):
+class TrainingTask(NamedTuple):
     """The training of a party for one of its groups of columns.
 
     Parameters
@@ -79,7 +79,7 @@ class Task(NamedTuple):
     clustered: bool
 
 
-def tasks_of(presence: ArrayLike, *, tied: bool = False) -> list[list[Task]]:
+def tasks_of(presence: ArrayLike, *, tied: bool = False) -> list[list[TrainingTask]]:
     """Return each party's tasks; its outputs have the same order.
 
     Parameters
@@ -90,11 +90,11 @@ def tasks_of(presence: ArrayLike, *, tied: bool = False) -> list[list[Task]]:
         clusters of all groups (see `tied_clusters`). In the paper they are not.
     """
     num_parties = len(np.asarray(presence))
-    tasks: list[list[Task]] = [[] for _ in range(num_parties)]
+    tasks: list[list[TrainingTask]] = [[] for _ in range(num_parties)]
     for group in column_groups(presence):
         clustered = tied or len(group.parties) == 1 < num_parties
         for party in group.parties:
-            tasks[party].append(Task(group.columns, clustered))
+            tasks[party].append(TrainingTask(group.columns, clustered))
     return tasks
 
 
@@ -176,7 +176,7 @@ def factors_of(
             f"the parties have {[len(one) for one in tasks]} tasks, got rows of "
             f"{[len(one) for one in rows]}"
         )
-    groups: dict[Task, list[Output]] = {}
+    groups: dict[TrainingTask, list[Output]] = {}
     counts = []
     for party, (own, own_rows) in enumerate(zip(tasks, rows, strict=True)):
         index = 0

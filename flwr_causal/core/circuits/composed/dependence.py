@@ -212,7 +212,7 @@ def _normal_scores(column: FloatArray) -> FloatArray:
 # -- what follows at the server --------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
+class DependentPair(NamedTuple):
     """Two columns and how strongly they depend: a correlation of scores, or of polynomials."""
 
     first: int
@@ -245,9 +245,9 @@ class Dependence:
         together: the identity where that is all there is.
     shares : ndarray of float64, shape (classes,)
         Of the rows.
-    strongest : Pair
+    strongest : DependentPair
         The pair of columns apart with the largest correlation within classes.
-    strongest_nonlinear : Pair
+    strongest_nonlinear : DependentPair
         The pair of columns apart whose polynomials differ most from those of normal variables.
     enough : bool
         Whether there are enough rows for an estimate; if not, the coherence is the identity.
@@ -261,8 +261,8 @@ class Dependence:
     groups: IntArray
     coherence: FloatArray
     shares: FloatArray
-    strongest: Pair
-    strongest_nonlinear: Pair
+    strongest: DependentPair
+    strongest_nonlinear: DependentPair
     enough: bool
     nonlinear_nats: float
     least_alike: Copies
@@ -522,7 +522,7 @@ def _unexplained(projections: FloatArray, correlations: FloatArray) -> FloatArra
     return np.asarray(np.take_along_axis(differences, best[None], axis=0)[0])
 
 
-def _largest(columns: IntArray, correlations: FloatArray) -> Pair:
+def _largest(columns: IntArray, correlations: FloatArray) -> DependentPair:
     i, j = np.unravel_index(int(first_largest(np.abs(correlations))), correlations.shape)
     first, second = sorted((int(columns[i]), int(columns[j])))
-    return Pair(first, second, float(correlations[i, j]))
+    return DependentPair(first, second, float(correlations[i, j]))

@@ -23,7 +23,7 @@ from flwr_causal.core.circuits.composed.composition import (
     to_plain,
 )
 from flwr_causal.core.circuits.distribution import Distribution
-from flwr_causal.core.circuits.layers import Layers, Leaves
+from flwr_causal.core.circuits.layers import Layers, LeafLayer
 from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import ConfigError, DataError
 
@@ -42,7 +42,7 @@ FORMAT = "flwr-causal federated circuit 1"
 FILE = "federated.json"
 
 
-class PartyLeaves(Leaves):
+class PartyLeaves(LeafLayer):
     """Outputs of parties; every evaluation is one query to all parties, for all rows.
 
     Parameters
@@ -244,7 +244,7 @@ class FederatedCircuit(Distribution):
             row = pd.DataFrame({name: [value] for name, value in self.given.items()})
             given = self.domain.encode(row, tuple(self.given))[0]
 
-        def source(leaves: Sequence[Node]) -> Leaves:
+        def source(leaves: Sequence[Node]) -> LeafLayer:
             outputs = [leaf for leaf in leaves if isinstance(leaf, Output)]
             return PartyLeaves(
                 outputs, self.presence, self.domain.names, given, self.fingerprint, self.ask

@@ -26,14 +26,14 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
     NUM_FOLDS,
     ClassConditionalTrained,
-    Moments,
+    LeafMoments,
     log_probabilities,
     probabilities,
     rows_of,
     starts_of,
     tables_of,
 )
-from flwr_causal.core.circuits.learners.training_by_sums import Step
+from flwr_causal.core.circuits.learners.training_by_sums import SummingStep
 from flwr_causal.core.circuits.leaves.elliptical import (
     squared_norms,
     standard_log_density,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-    from flwr_causal.core.circuits.learners.class_conditional.steps import Rows
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassedRows
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.nodes import Node
 
 #: Variance of a component that starts from a row, as a share of the variance of all rows.
@@ -57,7 +57,7 @@ ROWS_PER_PARAMETER = 4
 MOST_COMPONENTS = 32
 
 
-class Leaves(NamedTuple):
+class JointLeaves(NamedTuple):
     """The party's part of K components.
 
     Parameters
@@ -83,9 +83,9 @@ class NumberTable:
     ----------
     domain : Domain
         Of these columns.
-    plan : Plan
+    plan : TrainingPlan
         Of a training without classes.
-    rows : Rows
+    rows : ClassedRows
     coordinates : Coordinates
     z : ndarray of float64, shape (n, d)
         The numbers in the coordinates.
@@ -94,8 +94,8 @@ class NumberTable:
     """
 
     domain: Domain
-    plan: Plan
-    rows: Rows
+    plan: TrainingPlan
+    rows: ClassedRows
     coordinates: Coordinates
     z: FloatArray
     log_slopes: FloatArray
@@ -104,10 +104,10 @@ class NumberTable:
     def of(cls, domain: Domain, values: FloatArray) -> NumberTable:
         """Choose powers for values ``(n, number of variables)``."""
         plan = ClassConditional().plan(domain)
-        state: Step = ClassConditional().start(plan)
-        while not isinstance(state, Moments):
+        state: SummingStep = ClassConditional().start(plan)
+        while not isinstance(state, LeafMoments):
             following = state.after(state.sums(values, plan, state.arrays()))
-            assert isinstance(following, Step)
+            assert isinstance(following, SummingStep)
             state = following
         rows, known = rows_of(values, plan), state.coordinates
         slopes = transform(rows.numbers / known.scale, known.powers, known.reach)[1]
@@ -115,7 +115,7 @@ class NumberTable:
         slopes = slopes - np.log(known.unit * known.scale)
         return cls(domain, plan, rows, known, known.apply(rows.numbers), slopes.sum(axis=1))
 
-    def start(self, anchors: IntArray) -> Leaves:
+    def start(self, anchors: IntArray) -> JointLeaves:
         """Return the party's part of the components that start from rows ``(E, K)``."""
         own = anchors.ravel()
         size = self.z.shape[1]
@@ -126,9 +126,9 @@ class NumberTable:
         )
         tables = tables_of(self.rows.categories[own], np.arange(len(own)), len(own), self._sizes)
         tables = tables + every / len(self.z)
-        return Leaves(np.ones(len(own)), ClassMoments(self.z[own], spread), tables)
+        return JointLeaves(np.ones(len(own)), ClassMoments(self.z[own], spread), tables)
 
-    def products(self, shared: FloatArray) -> Leaves:
+    def products(self, shared: FloatArray) -> JointLeaves:
         """Return the party's part of components.
 
         Parameters
@@ -149,12 +149,12 @@ class NumberTable:
         folds = ClassSums(counts, first, second, np.zeros((components, size)))
         shrinkage = choose_shrinkage(folds, learner.diagonals, learner.pooled)
         total = folds.total()
-        return Leaves(total.counts, shrunk_moments(total, shrinkage), self._tables(shared))
+        return JointLeaves(total.counts, shrunk_moments(total, shrinkage), self._tables(shared))
 
     #: Trees and products are the same for numbers.
     trees = products
 
-    def log_densities(self, leaves: Leaves) -> FloatArray:
+    def log_densities(self, leaves: JointLeaves) -> FloatArray:
         """Return the log density of each row in each component, shape (n, K)."""
         whitening, log_dets = whitened(leaves.moments.covariances)
         result = np.empty((len(self.z), len(log_dets)))
@@ -166,7 +166,7 @@ class NumberTable:
         )
         return np.asarray(result + self.log_slopes[:, None] + said.sum(axis=2))
 
-    def nodes(self, leaves: Leaves, columns: Sequence[int]) -> list[Node]:
+    def nodes(self, leaves: JointLeaves, columns: Sequence[int]) -> list[Node]:
         """Return the node of each component, over these columns of the party's domain."""
         components = len(leaves.counts)
         name = "component" + "_" * max(map(len, self.domain.names))  # a name that no column has

@@ -31,7 +31,7 @@ from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.trees import trees as tree_mixtures
 from flwr_causal.core.circuits.learners.trees.learner import STRENGTHS, tree_leaves
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
-    Layout,
+    StateLayout,
     encode,
     row_sums,
 )
@@ -74,20 +74,20 @@ class Table:
     ----------
     codes : ndarray of int32, shape (d, n)
         Index of the state; -1 is missing.
-    layout : Layout
+    layout : StateLayout
     cells : ndarray of float64, shape (total, total)
         The party's table of pairs of states, towards which its trees are shrunk; see `prior_cells`.
     """
 
     codes: Codes
-    layout: Layout
+    layout: StateLayout
     cells: FloatArray
 
     @classmethod
     def of(cls, values: FloatArray, num_states: Sequence[int]) -> Table:
         """Return the table of values (n, d), NaN where missing, with the states of each column."""
         codes = encode(values, num_states)
-        layout = Layout(tuple(int(count) for count in num_states), bool((codes >= 0).all()))
+        layout = StateLayout(tuple(int(count) for count in num_states), bool((codes >= 0).all()))
         ones = np.ones((len(values), 1))
         sums = row_sums(layout, codes, 1, ones.__getitem__, pairs=True)
         counts = layout.pair_counts(sums[0])
@@ -96,7 +96,7 @@ class Table:
     def start(self, anchors: IntArray) -> Trees:
         """Return the party's part of the components that start from anchor rows (E, K)."""
         rows = self.codes[:, anchors.ravel()]
-        own = Layout(self.layout.num_states, complete=False).design(rows)[:, 1:]
+        own = StateLayout(self.layout.num_states, complete=False).design(rows)[:, 1:]
         means = np.diagonal(self.cells)
         added = np.broadcast_to((1.0 - OWN_SHARE) * means, own.shape)
         return independent(self.layout, OWN_SHARE * own.astype(np.float64), added)
@@ -129,7 +129,7 @@ class Table:
         return row_sums(self.layout, self.codes, size, weights.__getitem__, pairs=pairs)
 
 
-class Shared(NamedTuple):
+class ExpectationStep(NamedTuple):
     """The server's result of an expectation step.
 
     Parameters
@@ -168,7 +168,7 @@ def anchor_rows(num_rows: int, components: int, seed: int) -> IntArray:
     return np.stack([rng.choice(num_rows, components, replace=False) for _ in range(ENSEMBLES)])
 
 
-def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Shared:
+def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> ExpectationStep:
     """Return the expectation step of the parties' log densities.
 
     Parameters
@@ -182,10 +182,12 @@ def responsibilities(given: Sequence[FloatArray], log_weights: FloatArray) -> Sh
     result = tree_mixtures.responsibilities(joint)
     rows = tree_mixtures.log_weights(result.sum(axis=0))
     densities = logsumexp(joint, axis=(1, 2)) - np.log(len(log_weights))
-    return Shared(result.reshape(len(joint), -1), rows, np.asarray(densities))
+    return ExpectationStep(result.reshape(len(joint), -1), rows, np.asarray(densities))
 
 
-def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -> Composition:
+def composed(
+    domain: Domain, columns: Sequence[Sequence[int]], shared: ExpectationStep
+) -> Composition:
     """Return the mixtures as one composition, in which output k of a party is its part k.
 
     Parameters
@@ -194,7 +196,7 @@ def composed(domain: Domain, columns: Sequence[Sequence[int]], shared: Shared) -
         The joint one.
     columns : sequence of sequences of int
         Of each party, the columns of the domain that it holds, ascending.
-    shared : Shared
+    shared : ExpectationStep
         Of the last step.
     """
     rows = np.maximum(np.rint(shared.responsibilities.sum(axis=0)), 1).astype(int).tolist()
@@ -257,7 +259,7 @@ class PartyRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PartyTrees:
     """A party's part of the K components of each of E mixtures.
 
     Parameters
@@ -277,7 +279,7 @@ class Part:
     shares: FloatArray | None
 
     @classmethod
-    def started(cls, rows: PartyRows, anchors: IntArray) -> Part:
+    def started(cls, rows: PartyRows, anchors: IntArray) -> PartyTrees:
         """Return the part with which EM starts, from anchor rows (E, K)."""
         own = None if rows.table is None else rows.table.start(anchors)
         if rows.target is None:
@@ -289,7 +291,7 @@ class Part:
     @classmethod
     def made(
         cls, rows: PartyRows, shared: FloatArray, *, trees: bool, minimum_count: int = 1
-    ) -> Part:
+    ) -> PartyTrees:
         """Return the maximisation step.
 
         Parameters

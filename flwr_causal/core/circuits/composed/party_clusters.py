@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
-    from flwr_causal.core.circuits.composed.composition import Task
+    from flwr_causal.core.circuits.composed.composition import TrainingTask
     from flwr_causal.core.circuits.learners.by_name import Learner
     from flwr_causal.core.circuits.nodes import Node
 
@@ -80,7 +80,7 @@ class PartyCircuits(NamedTuple):
 def train_party(
     domain: Domain,
     values: FloatArray,
-    tasks: Sequence[Task],
+    tasks: Sequence[TrainingTask],
     *,
     num_clusters: int = NUM_CLUSTERS,
     learner: Learner | None = None,
@@ -96,7 +96,7 @@ def train_party(
         Of the party, or the joint one.
     values : ndarray of float64, shape (n, d)
         The party's rows as ``domain.encode`` makes them. Columns that it does not hold are missing.
-    tasks : sequence of Task
+    tasks : sequence of TrainingTask
         Of this party, from `composition.tasks_of`; columns are those of ``domain``.
     num_clusters : int, default 4
         Clusters of a clustered task, before they are split by class.

@@ -37,7 +37,7 @@ LARGEST = float(np.finfo(np.float32).max)
 EMPTY_ROWS = 0.5
 
 
-class Growth(NamedTuple):
+class TreeGrowth(NamedTuple):
     """A fitted tree and the definition of its features.
 
     Parameters
@@ -144,7 +144,7 @@ class DecisionTree:
                 own.append(leaf)
         return Circuit(domain, mixed([joined(own) for own in factors], counts))
 
-    def grow(self, domain: Domain, values: FloatArray, seed: int = 0) -> Growth:
+    def grow(self, domain: Domain, values: FloatArray, seed: int = 0) -> TreeGrowth:
         """Return the tree; arguments and errors as of :meth:`learn`."""
         from sklearn.tree import DecisionTreeClassifier
 
@@ -166,7 +166,7 @@ class DecisionTree:
             random_state=seed,
         )
         tree.fit(_features(values, columns, orders), labels)
-        return Growth(tree, columns, orders)
+        return TreeGrowth(tree, columns, orders)
 
     def _classes(
         self, domain: Domain, values: FloatArray, target: int, member: IntArray

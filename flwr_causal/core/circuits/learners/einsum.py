@@ -1,10 +1,10 @@
 """Einsum networks (EiNets): tensorised circuits learned by EM (Peharz et al., ICML 2020).
 
 Parties that hold the same columns train one circuit, that of the pooled rows, by sums over rows.
-The exchange `Scale` sums the moments for standardising. Each exchange `EStep` is an E-step: the
-server sends the parameters, and a party returns the expected counts of each weight and unit. The
-server adds and normalises these, the M-step. With more than one batch an exchange uses a part of
-the rows, chosen by a hash of their values and therefore the same however rows are divided.
+The exchange `EinsumScale` sums the moments for standardising. Each exchange `EStep` is an E-step:
+the server sends the parameters, and a party returns the expected counts of each weight and unit.
+The server adds and normalises these, the M-step. With more than one batch an exchange uses a part
+of the rows, chosen by a hash of their values and therefore the same however rows are divided.
 
 An M-step with a step s < 1 is that of stepwise EM (Cappe & Moulines 2009), which needs fewer
 exchanges than EM over all rows: the counts of a batch enter a running mean,
@@ -39,8 +39,8 @@ from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ScaleStep,
     SentArray,
-    Step,
     SummedArray,
+    SummingStep,
     Trained,
     TrainingBySums,
     by_name,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
 
 
 Tensor = Any
@@ -184,7 +184,7 @@ def cooled(step: float, done: float) -> float:
     return step * (LAST_STEP + (1.0 - LAST_STEP) * 0.5 * (1.0 + math.cos(math.pi * done)))
 
 
-class Counts(NamedTuple):
+class ExpectedCounts(NamedTuple):
     """Expected counts.
 
     Attributes
@@ -202,9 +202,9 @@ class Counts(NamedTuple):
     layers: tuple[Tensor, ...]
     root: Tensor
 
-    def plus(self, other: Counts) -> Counts:
+    def plus(self, other: ExpectedCounts) -> ExpectedCounts:
         """Return the counts of the rows of both."""
-        return Counts(
+        return ExpectedCounts(
             self.statistics + other.statistics,
             self.presence + other.presence,
             tuple(a + b for a, b in zip(self.layers, other.layers, strict=True)),
@@ -214,19 +214,19 @@ class Counts(NamedTuple):
 
 def counted(
     layout: TensorLayout, parameters: TensorParameters, rows: Tensor
-) -> tuple[Counts, float]:
+) -> tuple[ExpectedCounts, float]:
     """E-step: return the counts of rows (d, n) and the sum of their log densities."""
     parts = [
         _counted(layout, parameters, rows[:, part])
         for part in chunks(layout, parameters, rows.shape[1])
     ]
-    total = reduce(Counts.plus, (counts for counts, _ in parts))
+    total = reduce(ExpectedCounts.plus, (counts for counts, _ in parts))
     return total, sum(float(densities) for _, densities in parts)
 
 
 def _counted(
     layout: TensorLayout, parameters: TensorParameters, rows: Tensor
-) -> tuple[Counts, Tensor]:
+) -> tuple[ExpectedCounts, Tensor]:
     torch = layout.torch
     evaluation = evaluated(layout, parameters, rows)
     root, layers, below = flows(parameters, evaluation)
@@ -236,7 +236,7 @@ def _counted(
         presence = spread.expand(-1, layout.region_presence.shape[1], -1)
     else:
         presence = torch.bmm(evaluation.presence, below.transpose(1, 2))
-    counts = Counts(
+    counts = ExpectedCounts(
         layout.by_statistic(statistics, layout.region_statistics, len(layout.statistic_columns)),
         layout.by_statistic(presence, layout.region_presence, len(layout.columns)),
         tuple(layers),
@@ -245,7 +245,7 @@ def _counted(
     return counts, evaluation.joint.logsumexp(dim=0).sum()
 
 
-def expected(layout: TensorLayout, parameters: TensorParameters) -> Counts:
+def expected(layout: TensorLayout, parameters: TensorParameters) -> ExpectedCounts:
     """Return the expected counts of one row drawn from the circuit."""
     torch = layout.torch
     layers = []
@@ -260,13 +260,13 @@ def expected(layout: TensorLayout, parameters: TensorParameters) -> Counts:
         parameters.probabilities[layout.later_states],
     ]
     statistics = torch.cat(seen) * presence[layout.statistic_places]
-    return Counts(statistics, presence, tuple(layers[::-1]), parameters.root)
+    return ExpectedCounts(statistics, presence, tuple(layers[::-1]), parameters.root)
 
 
 def stepped(
     layout: TensorLayout,
     parameters: TensorParameters,
-    counts: Counts,
+    counts: ExpectedCounts,
     rows: float,
     step: float,
     prior: float,
@@ -279,7 +279,7 @@ def stepped(
     layout : TensorLayout
     parameters : TensorParameters
         The parameters of the E-step.
-    counts : Counts
+    counts : ExpectedCounts
     rows : float
         Number of rows of the E-step.
     step : float
@@ -330,7 +330,7 @@ def stepped(
 # -- the exchanges --------------------------------------------------------------------------------
 
 
-class Scale(ScaleStep):
+class EinsumScale(ScaleStep):
     """Moments of each column, for standardising, and rows of each state."""
 
     summed = (
@@ -342,7 +342,7 @@ class Scale(ScaleStep):
     )
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum a party's rows, which may have missing values."""
         values = _enough(values, plan)
         apart = np.nan_to_num(values - asked["origin"])
@@ -360,13 +360,13 @@ class Scale(ScaleStep):
         }
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         return {"columns": len(plan.num_states), "states": sum(plan.num_states)}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows."""
         counts, numbers = sums["counts"], np.array(plan.num_states)
@@ -380,7 +380,7 @@ class Scale(ScaleStep):
         if (by_column != counts)[numbers > 0].any():
             yield "the states of a category do not count its values"
 
-    def after(self, summed: Mapping[str, FloatArray]) -> Scale | EStep:
+    def after(self, summed: Mapping[str, FloatArray]) -> EinsumScale | EStep:
         """Return the first E-step, or this exchange about a better origin."""
         plan, counts = self.plan, summed["counts"]
         options: EinsumNetwork = plan.learner
@@ -414,12 +414,12 @@ class Scale(ScaleStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class TensorArrays:
     """A tensorised circuit as arrays.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     regions : ndarray of int64, shape (G, R, V)
         Columns of each leaf region, see `random_regions`.
     shift, scale : ndarray of float, shape (d,)
@@ -430,7 +430,7 @@ class Known:
         Fields of `TensorParameters` as `plain_arrays` writes them.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     regions: IntArray
     shift: FloatArray
     scale: FloatArray
@@ -451,13 +451,13 @@ class Known:
 
 
 @dataclass(frozen=True, eq=False)
-class EStep(Known, Step):
+class EStep(TensorArrays, SummingStep):
     """An E-step: expected counts of each weight and unit.
 
     Parameters
     ----------
     plan, regions, shift, scale, states, parameters
-        See `Known`.
+        See `TensorArrays`.
     rows : float
         Number of rows of all parties.
     done : int
@@ -519,7 +519,7 @@ class EStep(Known, Step):
         } | self.parameters
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return the counts of a party's rows, which may have missing values."""
         regions = asked["regions"].astype(np.int64)
         layout = layout_of(plan, regions, asked["shift"], asked["scale"])
@@ -539,7 +539,7 @@ class EStep(Known, Step):
         }
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         numbers, columns = len(asked["means"]), len(plan.columns)
         # Each category has a statistic for each of its states but the first.
@@ -552,7 +552,7 @@ class EStep(Known, Step):
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield whether more rows are counted than there are."""
         if sums["rows"][0] > rows:
@@ -565,7 +565,7 @@ class EStep(Known, Step):
         rows = float(summed["rows"][0])
         if rows > 0.0:  # the part may have no row
             layers = layout.layers(summed["layers"], summed["statistics"].shape[2])
-            counts = Counts(
+            counts = ExpectedCounts(
                 layout.tensor(summed["statistics"]),
                 layout.tensor(summed["presence"]),
                 tuple(layout.tensor(layer) for layer in layers),
@@ -610,13 +610,13 @@ class EStep(Known, Step):
 
 
 @dataclass(frozen=True, eq=False)
-class EinsumTrained(Known, Trained):
+class EinsumTrained(TensorArrays, Trained):
     """The trained circuit.
 
     Parameters
     ----------
     plan, regions, shift, scale, states, parameters
-        See `Known`.
+        See `TensorArrays`.
     log_likelihoods : tuple of float
         As in `EStep`.
     """
@@ -647,7 +647,9 @@ class EinsumTrained(Known, Trained):
         )
 
 
-def layout_of(plan: Plan, regions: IntArray, shift: FloatArray, scale: FloatArray) -> TensorLayout:
+def layout_of(
+    plan: TrainingPlan, regions: IntArray, shift: FloatArray, scale: FloatArray
+) -> TensorLayout:
     """Return the layout of a circuit with these regions."""
     options = plan.learner
     states = np.array(plan.num_states, dtype=np.int64)
@@ -667,7 +669,7 @@ def first_parameters(
     options : EinsumNetwork
     seed : int
     states : ndarray of float64
-        Rows of each state, as `Scale` counts them.
+        Rows of each state, as `EinsumScale` counts them.
 
     Returns
     -------
@@ -699,7 +701,7 @@ def first_parameters(
     return arrays
 
 
-def _enough(values: FloatArray, plan: Plan) -> FloatArray:
+def _enough(values: FloatArray, plan: TrainingPlan) -> FloatArray:
     """Return the rows of the classes with at least ``min_rows`` rows."""
     if plan.min_rows == 1:
         return values
@@ -765,11 +767,11 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if self.precision not in PRECISIONS:
             raise ConfigError(f"precision must be one of {PRECISIONS}, got {self.precision!r}")
 
-    steps: ClassVar = by_name(Scale, EStep)
+    steps: ClassVar = by_name(EinsumScale, EStep)
 
-    def start(self, plan: Plan, presence: BoolArray | None = None) -> Scale:
+    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> EinsumScale:
         """Return the state before the first exchange."""
-        return Scale(plan, np.zeros(len(plan.names)))
+        return EinsumScale(plan, np.zeros(len(plan.names)))
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
         """Return the circuit of rows: one leaf, which can be composed with others.
@@ -792,9 +794,9 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if self.batch_size is None:
             return TrainingBySums.learn(replace(self, batches=1), domain, values, seed)
         plan = self.plan(domain, seed=seed)
-        state: Scale | EStep = self.start(plan)
-        while isinstance(state, Scale):
-            state = state.after(Scale.sums(values, plan, state.arrays()))
+        state: EinsumScale | EStep = self.start(plan)
+        while isinstance(state, EinsumScale):
+            state = state.after(EinsumScale.sums(values, plan, state.arrays()))
         layout = state.layout
         parameters = parameters_from(layout, state.parameters)
         rng = np.random.default_rng(seed)

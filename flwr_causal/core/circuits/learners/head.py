@@ -1,11 +1,11 @@
 """A logistic head and a decision threshold, trained by sums over rows.
 
 The posterior of the class from a product of leaves is overconfident, as it counts information that
-leaves share several times. A head gives every leaf a weight (`Head`); with all weights 1 its
-posterior is that of the product. For two classes it is logistic regression on the log ratios of the
-leaves. The features of a training row are its log densities under leaves that were made without the
-row (`Features`). Loss, gradient and Hessian are sums over rows, so every exchange (`HeadStep`) is a
-Newton step for the rows of all parties. Five to nine steps reach the optimum.
+leaves share several times. A head gives every leaf a weight (`LogisticHead`); with all weights 1
+its posterior is that of the product. For two classes it is logistic regression on the log ratios of
+the leaves. The features of a training row are its log densities under leaves that were made without
+the row (`Features`). Loss, gradient and Hessian are sums over rows, so every exchange (`HeadStep`)
+is a Newton step for the rows of all parties. Five to nine steps reach the optimum.
 
 The sums are taken by fold of the rows. From those of the last step follow the heads without each
 fold (one Newton step from the head of all rows), under which `ChoiceStep` judges the rows of the
@@ -28,8 +28,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     ROUNDING,
     SentArray,
     State,
-    Step,
     SummedArray,
+    SummingStep,
     Trained,
     TrainingBySums,
     impossible,
@@ -37,7 +37,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     symmetric,
     upper_triangles,
 )
-from flwr_causal.core.circuits.model import EDGES, Head, best_threshold, log_odds_counts
+from flwr_causal.core.circuits.model import EDGES, LogisticHead, best_threshold, log_odds_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
 
 # Rows summed at once.
 CHUNK = 4096
@@ -68,7 +68,7 @@ class HeadTraining:
 
     Parameters
     ----------
-    head : Head
+    head : LogisticHead
         The head at which the next exchange evaluates the loss; final if ``done``.
     penalty : float
         Half of it times the sum of squared weights is added to the loss, each weight in units of
@@ -79,7 +79,7 @@ class HeadTraining:
         Largest number of exchanges, after which the training ends with the best head so far.
     units : ndarray of float, shape (m,), optional
         Standard deviations of the features; None before the first exchange.
-    accepted : Head, optional
+    accepted : LogisticHead, optional
         The best head so far; None before the first exchange.
     objective : float
         Penalised loss of ``accepted``, in nats.
@@ -87,20 +87,20 @@ class HeadTraining:
         Number of exchanges so far.
     done : bool
         Whether the training has ended.
-    without_each : tuple of Head
+    without_each : tuple of LogisticHead
         Of the other rows than those of each fold; empty until the training has ended.
     """
 
-    head: Head
+    head: LogisticHead
     penalty: float
     tolerance: float
     most_exchanges: int
     units: FloatArray | None = None
-    accepted: Head | None = None
+    accepted: LogisticHead | None = None
     objective: float = np.inf
     exchanges: int = 0
     done: bool = False
-    without_each: tuple[Head, ...] = ()
+    without_each: tuple[LogisticHead, ...] = ()
 
 
 def init_head(
@@ -123,14 +123,14 @@ def init_head(
     with np.errstate(divide="ignore"):
         biases = np.log(counts / counts.sum())
     done = int((counts > 0).sum()) < 2  # one class needs no head
-    head = Head(np.zeros(num_features), biases)
+    head = LogisticHead(np.zeros(num_features), biases)
     return HeadTraining(head, penalty, tolerance, most_exchanges, done=done)
 
 
 def head_sums(
     features: FloatArray,
     classes: IntArray,
-    head: Head,
+    head: LogisticHead,
     folds: IntArray | None = None,
     num_folds: int = 1,
 ) -> Arrays:
@@ -141,7 +141,7 @@ def head_sums(
     features : ndarray of float, shape (n, C, m)
         Log densities under leaves that were made without the row.
     classes : ndarray of int, shape (n,)
-    head : Head
+    head : LogisticHead
     folds : ndarray of int, shape (n,), optional
         Default: all rows are in fold 0.
     num_folds : int, default 1
@@ -163,7 +163,7 @@ def head_sums(
     loss, gradient = np.zeros(num_folds), np.zeros((num_folds, size))
     hessian = np.zeros((num_folds, size, size))
     first, second = np.zeros((num_classes, m)), np.zeros((num_classes, m))
-    known = Head(head.weights, head.biases[present])
+    known = LogisticHead(head.weights, head.biases[present])
     fold_of = np.zeros(len(classes), dtype=np.int64) if folds is None else folds
     for fold in range(num_folds):
         own = np.flatnonzero(fold_of == fold)
@@ -224,7 +224,7 @@ def head_step(state: HeadTraining, summed: Mapping[str, FloatArray]) -> HeadTrai
         state = replace(state, done=True, without_each=tuple(without))
     if state.accepted is not None and objective > state.objective * (1.0 + 1e-12):
         best = state.accepted
-        middle = Head(
+        middle = LogisticHead(
             (head.weights + best.weights) / 2.0,
             np.where(head.biases > -np.inf, (head.biases + best.biases) / 2.0, -np.inf),
         )
@@ -235,13 +235,13 @@ def head_step(state: HeadTraining, summed: Mapping[str, FloatArray]) -> HeadTrai
 
 
 def _newton(
-    head: Head, gradient: FloatArray, hessian: FloatArray, units: FloatArray, penalty: float
-) -> tuple[Head, float]:
+    head: LogisticHead, gradient: FloatArray, hessian: FloatArray, units: FloatArray, penalty: float
+) -> tuple[LogisticHead, float]:
     """Return the head after a Newton step, and about what the step gains, in nats.
 
     Parameters
     ----------
-    head : Head
+    head : LogisticHead
     gradient : ndarray of float, shape (C' + m,)
         Of the log loss by the biases of the classes that have rows, and the weights.
     hessian : ndarray of float, shape (C' + m, C' + m)
@@ -260,7 +260,7 @@ def _newton(
     move = np.linalg.solve(curvature, slope)
     biases = head.biases.copy()
     biases[present[1:]] -= move[:free]
-    return Head(head.weights - move[free:] / units, biases), 0.5 * float(slope @ move)
+    return LogisticHead(head.weights - move[free:] / units, biases), 0.5 * float(slope @ move)
 
 
 def _units(summed: Mapping[str, FloatArray], num_classes: int) -> FloatArray:
@@ -315,7 +315,7 @@ MOST_LOSS = 700.0
 CLEAR = 2.0
 
 
-def head_arrays(head: Head) -> Arrays:
+def head_arrays(head: LogisticHead) -> Arrays:
     """Return a head as finite arrays, which `head_of` reads."""
     present = head.biases > -np.inf
     return {
@@ -325,9 +325,9 @@ def head_arrays(head: Head) -> Arrays:
     }
 
 
-def head_of(asked: Arrays) -> Head:
+def head_of(asked: Arrays) -> LogisticHead:
     """Return the head of :func:`head_arrays`."""
-    return Head(
+    return LogisticHead(
         asked["head_weights"], np.where(asked["head_present"] > 0, asked["head_biases"], -np.inf)
     )
 
@@ -351,7 +351,7 @@ class Features(ABC):
 
     @classmethod
     @abstractmethod
-    def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> RowFeatures:
+    def of_rows(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> RowFeatures:
         """Return the features of a party's rows, from leaves that were made without their fold."""
 
 
@@ -425,7 +425,7 @@ class TrainedWithHead(Trained):
 
     Parameters
     ----------
-    head : Head, optional
+    head : LogisticHead, optional
         Default: the circuit predicts the class.
     threshold : float, optional
         Probability from which on the second of two classes is predicted. Default: the more
@@ -434,26 +434,26 @@ class TrainedWithHead(Trained):
         With the option "auto": what the choice between head and circuit is based on.
     """
 
-    head: Head | None = None
+    head: LogisticHead | None = None
     threshold: float | None = None
     choice_of_head: HeadChoice | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class ThresholdStep(Step):
+class ThresholdStep(SummingStep):
     """The exchange that chooses a threshold. A subclass defines ``kind``, the class of features.
 
     Parameters
     ----------
     features : Features
-    head : Head
+    head : LogisticHead
         The trained head, or the head whose posterior is that of the circuit.
     trained : TrainedWithHead
         The result of the training, without the threshold.
     """
 
     features: Features
-    head: Head
+    head: LogisticHead
     trained: TrainedWithHead
 
     name = "threshold"
@@ -466,7 +466,7 @@ class ThresholdStep(Step):
 
     @classmethod
     def or_trained(
-        cls, features: Features, head: Head, trained: TrainedWithHead, decision: str
+        cls, features: Features, head: LogisticHead, trained: TrainedWithHead, decision: str
     ) -> State:
         """Return this exchange if the decision is "macro-f1" of two classes, else ``trained``."""
         two = len(head.biases) == 2 and bool(np.isfinite(head.biases).all())
@@ -477,14 +477,14 @@ class ThresholdStep(Step):
         return self.features.arrays() | head_arrays(self.head)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows by class and log odds."""
         features, classes, _ = cls.kind.of_rows(values, plan, asked)
         return {"log_odds": log_odds_counts(head_of(asked).log_posterior(features), classes)}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield whether the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
@@ -495,7 +495,7 @@ class ThresholdStep(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class _TrainingStep(Step):
+class _TrainingStep(SummingStep):
     """An exchange of, or after, the training of a head.
 
     Parameters
@@ -546,7 +546,7 @@ class ChoiceStep(_TrainingStep):
     @classmethod
     @abstractmethod
     def circuit_log_posterior(
-        cls, values: FloatArray, plan: Plan, asked: Arrays, features: FloatArray
+        cls, values: FloatArray, plan: TrainingPlan, asked: Arrays, features: FloatArray
     ) -> FloatArray:
         """Return the log posterior of the class (n, C) of the rows of `Features.of_rows`."""
 
@@ -567,7 +567,7 @@ class ChoiceStep(_TrainingStep):
         return {one.name: known[one.name] for one in self.sent}
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows by errors of circuit and head, and sum the log losses."""
         features, classes, folds = cls.threshold.kind.of_rows(values, plan, asked)
         biases = np.where(asked["head_present"] > 0, asked["without_biases"], -np.inf)
@@ -575,7 +575,7 @@ class ChoiceStep(_TrainingStep):
             cls.circuit_log_posterior(values, plan, asked, features),
             np.empty(features.shape[:2]),
         ]
-        for fold, head in enumerate(map(Head, asked["without_weights"], biases)):
+        for fold, head in enumerate(map(LogisticHead, asked["without_weights"], biases)):
             own = folds == fold
             posteriors[1][own] = head.log_posterior(features[own])
         index = np.arange(len(classes))
@@ -587,7 +587,7 @@ class ChoiceStep(_TrainingStep):
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield whether the counts contradict the party's rows."""
         yield from miscounted(sums["errors"], plan, rows)
@@ -638,14 +638,14 @@ class HeadStep(_TrainingStep):
         return self.features.arrays() | head_arrays(self.training.head)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return loss, gradient and Hessian over a party's rows; see :func:`head_sums`."""
         kind = cls.choice.threshold.kind
         features, classes, folds = kind.of_rows(values, plan, asked)
         return head_sums(features, classes, head_of(asked), folds, kind.num_folds)
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         present, m = int((asked["head_present"] > 0).sum()), len(asked["head_weights"])
         size = present + m
@@ -660,7 +660,7 @@ class HeadStep(_TrainingStep):
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows."""
         yield from miscounted(sums["count"], plan, rows)

@@ -4,9 +4,9 @@ In each exchange the server sends all parties the same arrays, every party answe
 its rows, and the server adds the sums of all parties and derives the next request from the total.
 The circuit is that of the pooled rows, however they are split among parties.
 
-- A `Step` is one exchange. Its fields are the server's state before it. Its class declares the
-  arrays that are sent and the sums that return, computes the sums of a party's rows, and derives
-  the next state from the total.
+- A `SummingStep` is one exchange. Its fields are the server's state before it. Its class declares
+  the arrays that are sent and the sums that return, computes the sums of a party's rows, and
+  derives the next state from the total.
 - `Trained` is the state after the last exchange, from which the circuits are built.
 - A `TrainingBySums` is the learner; its fields are its options.
 
@@ -74,7 +74,7 @@ class SummedArray(SentArray):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The settings of a training, known to server and parties before the first exchange.
 
     Parameters
@@ -142,7 +142,7 @@ class Plan:
         return labels.astype(np.int64)
 
 
-class Step(ABC):
+class SummingStep(ABC):
     """One exchange; its fields are the server's state. A subclass is a frozen dataclass.
 
     Attributes
@@ -165,14 +165,14 @@ class Step(ABC):
 
     @classmethod
     @abstractmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return the sums over a party's rows.
 
         Parameters
         ----------
         values : ndarray of float64, shape (n, number of variables)
             As ``Domain.encode`` makes them.
-        plan : Plan
+        plan : TrainingPlan
         asked : dict of arrays
             As `arrays` returns them.
         """
@@ -182,13 +182,13 @@ class Step(ABC):
         """Return the state after the exchange; ``summed`` are the parties' sums, added up."""
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the symbols in `summed` whose size follows from the plan and what was sent."""
         return {"classes": plan.num_classes}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how sums of one party contradict each other, or its number of rows, in words.
 
@@ -205,7 +205,7 @@ class Step(ABC):
 
     @classmethod
     def contradiction(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> str:
         """Return what is wrong with the sums of one party, "" if nothing is; see `doubts`."""
         sizes = cls.sizes(plan, asked)
@@ -217,7 +217,7 @@ class Step(ABC):
         return next(cls.doubts(sums, plan, asked, rows), "")
 
 
-def miscounted(counts: FloatArray, plan: Plan, rows: int, folds: int = 1) -> Iterator[str]:
+def miscounted(counts: FloatArray, plan: TrainingPlan, rows: int, folds: int = 1) -> Iterator[str]:
     """Yield whether numbers of rows contradict the number that the party has reported.
 
     Parameters
@@ -225,7 +225,7 @@ def miscounted(counts: FloatArray, plan: Plan, rows: int, folds: int = 1) -> Ite
     counts : ndarray of float
         Each row is counted in one entry. The rows of a class may be left out if they are fewer than
         ``plan.min_rows``, and so may the rows without a class.
-    plan : Plan
+    plan : TrainingPlan
     rows : int
     folds : int, default 1
         Parts of a class that are left out one by one.
@@ -261,7 +261,7 @@ class Trained(ABC):
         return ()
 
 
-State = Step | Trained
+State = SummingStep | Trained
 
 #: More than the relative rounding error of a sum over rows.
 ROUNDING = 1e-6
@@ -270,17 +270,17 @@ FAR = 100.0
 
 
 @dataclass(frozen=True, eq=False)
-class ScaleStep(Step):
+class ScaleStep(SummingStep):
     """The first exchange of tables of numbers: counts, sums and sums of squares of columns.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     origin : ndarray of float, shape (d,)
         Point about which sums are taken: 0, or the mean if the exchange is repeated.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     origin: FloatArray
 
     name = "scale"
@@ -304,7 +304,7 @@ class TrainingBySums(ABC):
 
     Attributes
     ----------
-    steps : mapping of str to subclass of Step
+    steps : mapping of str to subclass of SummingStep
         All exchanges that may occur, by name.
     columns_may_differ : bool
         Whether parties may hold different columns.
@@ -312,12 +312,12 @@ class TrainingBySums(ABC):
         The class, a category; None: there is none.
     """
 
-    steps: ClassVar[Mapping[str, type[Step]]]
+    steps: ClassVar[Mapping[str, type[SummingStep]]]
     columns_may_differ: ClassVar[bool] = False
 
     target: str | None
 
-    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
+    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> TrainingPlan:
         """Return the settings of a training.
 
         Parameters
@@ -326,7 +326,7 @@ class TrainingBySums(ABC):
             Of all parties' columns.
         seed : int, default 0
         min_rows : int, default 1
-            See `Plan`.
+            See `TrainingPlan`.
 
         Raises
         ------
@@ -342,15 +342,15 @@ class TrainingBySums(ABC):
         columns = tuple(j for j in range(len(states)) if j != target)
         if not columns:
             raise ConfigError("there is no column beside the target: nothing to learn")
-        return Plan(domain.names, states, target, columns, self, seed, min_rows)
+        return TrainingPlan(domain.names, states, target, columns, self, seed, min_rows)
 
     @abstractmethod
-    def start(self, plan: Plan, presence: BoolArray | None = None) -> Step:
+    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> SummingStep:
         """Return the state before the first exchange.
 
         Parameters
         ----------
-        plan : Plan
+        plan : TrainingPlan
         presence : ndarray of bool, shape (parties, variables), optional
             Which columns each party holds. Default: every party holds all of them.
 
@@ -361,7 +361,7 @@ class TrainingBySums(ABC):
         """
 
     def train(
-        self, parties: Sequence[FloatArray], plan: Plan, presence: BoolArray | None = None
+        self, parties: Sequence[FloatArray], plan: TrainingPlan, presence: BoolArray | None = None
     ) -> Trained:
         """Return the state after all exchanges, with parties in one process.
 
@@ -372,7 +372,7 @@ class TrainingBySums(ABC):
             As in `start`.
         """
         state: State = self.start(plan, presence)
-        while isinstance(state, Step):
+        while isinstance(state, SummingStep):
             asked = state.arrays()
             state = state.after(add(state.sums(values, plan, asked) for values in parties))
         return state
@@ -403,7 +403,7 @@ class TrainingBySums(ABC):
         return density
 
 
-def by_name(*steps: type[Step]) -> dict[str, type[Step]]:
+def by_name(*steps: type[SummingStep]) -> dict[str, type[SummingStep]]:
     """Return a dict of steps by their names."""
     return {step.name: step for step in steps}
 

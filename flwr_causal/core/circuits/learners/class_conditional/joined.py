@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
 
 
-def labelled_numbers(plan: Plan, presence: BoolArray) -> list[int]:
+def labelled_numbers(plan: TrainingPlan, presence: BoolArray) -> list[int]:
     """Return the places, among the numbers, of those that all parties with the target hold.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
         With a target.
     presence : ndarray of bool, shape (parties, variables of the joint domain)
     """
@@ -69,7 +69,7 @@ class ClassColumns:
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
         Of the joint domain, with the target.
     coordinates : Coordinates
         Of the d numbers.
@@ -77,7 +77,7 @@ class ClassColumns:
         Places of the m labelled numbers among the d.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     coordinates: Coordinates
     labelled: Sequence[int]
 

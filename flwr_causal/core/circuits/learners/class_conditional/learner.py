@@ -9,14 +9,14 @@ import numpy as np
 
 from flwr_causal.core.circuits.learners.class_conditional import pattern
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
-    Choice,
     ClassConditionalOptions,
-    Head,
     HeldOut,
-    Moments,
+    LeafMoments,
+    LeafScale,
+    LeavesChoice,
+    LeavesHead,
+    LeavesThreshold,
     Powers,
-    Scale,
-    Threshold,
 )
 from flwr_causal.core.circuits.learners.head import TrainingWithHead
 from flwr_causal.core.circuits.learners.training_by_sums import by_name
@@ -25,7 +25,7 @@ from flwr_causal.errors import ConfigError
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
 
 
 @dataclass(kw_only=True, eq=False)
@@ -45,13 +45,13 @@ class ClassConditional(ClassConditionalOptions, TrainingWithHead):
     target: str | None = None
 
     steps: ClassVar = by_name(
-        Scale,
+        LeafScale,
         Powers,
-        Moments,
+        LeafMoments,
         HeldOut,
-        Head,
-        Choice,
-        Threshold,
+        LeavesHead,
+        LeavesChoice,
+        LeavesThreshold,
         pattern.PatternScale,
         pattern.PatternPowers,
         pattern.PatternMoments,
@@ -59,7 +59,7 @@ class ClassConditional(ClassConditionalOptions, TrainingWithHead):
     )
     columns_may_differ: ClassVar[bool] = True
 
-    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
+    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> TrainingPlan:
         """Return the plan of a domain; its columns beside the target must hold a number."""
         plan = super().plan(domain, seed=seed, min_rows=min_rows)
         if not plan.numbers:
@@ -69,8 +69,10 @@ class ClassConditional(ClassConditionalOptions, TrainingWithHead):
             )
         return plan
 
-    def start(self, plan: Plan, presence: BoolArray | None = None) -> Scale | pattern.PatternScale:
+    def start(
+        self, plan: TrainingPlan, presence: BoolArray | None = None
+    ) -> LeafScale | pattern.PatternScale:
         """Return the state before the first exchange."""
         if presence is not None and not np.all(presence):
             return pattern.started(plan, presence)
-        return Scale(plan, np.zeros(len(plan.numbers)))
+        return LeafScale(plan, np.zeros(len(plan.numbers)))

@@ -55,8 +55,8 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import (
 )
 from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
-    Step,
     SummedArray,
+    SummingStep,
     impossible,
     miscounted,
     symmetric,
@@ -74,15 +74,15 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Shrinkage
     from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalOptions
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan, State
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, State, TrainingPlan
 
 
-def started(plan: Plan, presence: ArrayLike) -> PatternScale:
+def started(plan: TrainingPlan, presence: ArrayLike) -> PatternScale:
     """Return the state before the first exchange.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
         Of the joint domain.
     presence : array_like of bool, shape (parties, variables of the joint domain)
         Whether a party holds a variable.
@@ -112,7 +112,7 @@ def started(plan: Plan, presence: ArrayLike) -> PatternScale:
     numbers = held[:, list(plan.numbers)]
     numbers = numbers[numbers.any(axis=1)]
     groups = [
-        steps.Scale(part_of(plan, group.columns), np.zeros(len(group.columns)))
+        steps.LeafScale(part_of(plan, group.columns), np.zeros(len(group.columns)))
         for group in column_groups(numbers)
     ]
     return PatternScale(plan, np.unique(numbers, axis=0)[::-1], tuple(groups))
@@ -125,12 +125,12 @@ PATTERNS = SentArray("patterns", "1 where a set of parties holds a column", ("pa
 BY_COLUMN = (*Coordinates._fields, "origin", "offsets")
 
 
-class Party(NamedTuple):
+class PartyColumns(NamedTuple):
     """The columns of a party, found in its values.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
         Of the party's columns.
     own : ndarray of int64
         Places of the party's numbers in the joint plan.
@@ -142,14 +142,14 @@ class Party(NamedTuple):
         Place of the second moments of its pattern; empty for a party without numbers.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     own: IntArray
     states: BoolArray
     pattern: int
     triangle: slice
 
     @classmethod
-    def of(cls, values: FloatArray, plan: Plan, patterns: FloatArray) -> Party:
+    def of(cls, values: FloatArray, plan: TrainingPlan, patterns: FloatArray) -> PartyColumns:
         """Find the columns of a party.
 
         Parameters
@@ -157,7 +157,7 @@ class Party(NamedTuple):
         values : ndarray of float, shape (n, number of variables of the joint domain)
             A column that is missing in all rows is not held by the party. In the others no value
             may be missing.
-        plan : Plan
+        plan : TrainingPlan
             Of the joint domain.
         patterns : ndarray of float, shape (G, d)
             As `PatternScale` sends them.
@@ -192,7 +192,9 @@ class Party(NamedTuple):
         }
 
 
-def part_of(plan: Plan, columns: Iterable[int], categories: Iterable[int] = ()) -> Plan:
+def part_of(
+    plan: TrainingPlan, columns: Iterable[int], categories: Iterable[int] = ()
+) -> TrainingPlan:
     """Return the plan of some numbers and categories, given by their places among those."""
     own = [plan.numbers[k] for k in columns] + [plan.categories[k] for k in categories]
     return replace(plan, columns=tuple(sorted(own)))
@@ -221,12 +223,12 @@ def spread(array: FloatArray, places: IntArray, d: int) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class ByGroup(Step):
+class ByGroup(SummingStep):
     """An exchange of `steps` for each group of numbers that the same parties hold.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
         Of all columns.
     patterns : ndarray of bool, shape (G, d)
         The different sets of numbers that parties hold.
@@ -235,12 +237,12 @@ class ByGroup(Step):
         only its columns take part, and the other groups wait.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     patterns: BoolArray
-    groups: tuple[steps.Scale | steps.Powers | steps.Moments, ...]
+    groups: tuple[steps.LeafScale | steps.Powers | steps.LeafMoments, ...]
 
     #: The exchange of one group.
-    step: ClassVar[type[steps.Scale | steps.Powers | steps.Moments]]
+    step: ClassVar[type[steps.LeafScale | steps.Powers | steps.LeafMoments]]
 
     def arrays(self) -> Arrays:
         """Return the patterns, and the arrays of the groups with all columns side by side."""
@@ -256,14 +258,14 @@ class ByGroup(Step):
         return result
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return the sums over a party's rows, 0 for columns that it does not hold."""
-        party = Party.of(values, plan, asked["patterns"])
+        party = PartyColumns.of(values, plan, asked["patterns"])
         answer = cls.party_sums(values, party, party.of_columns(asked))
         return {name: spread(array, party.own, len(plan.numbers)) for name, array in answer.items()}
 
     @classmethod
-    def party_sums(cls, values: FloatArray, party: Party, asked: Arrays) -> Arrays:
+    def party_sums(cls, values: FloatArray, party: PartyColumns, asked: Arrays) -> Arrays:
         """Return the sums of the party's own columns, which are the last axis."""
         return cls.step.sums(values, party.plan, asked)
 
@@ -277,12 +279,12 @@ class ByGroup(Step):
         needed = {type(group) for group in groups}
         return next(kind for kind in kinds if kind.step in needed)(self.plan, self.patterns, groups)
 
-    def group_sums(self, group: Step, summed: Mapping[str, FloatArray]) -> Arrays:
+    def group_sums(self, group: SummingStep, summed: Mapping[str, FloatArray]) -> Arrays:
         """Return the sums of the columns of a group."""
         own = self.places(group)
         return {name: array[..., own] for name, array in summed.items()}
 
-    def places(self, group: Step) -> IntArray:
+    def places(self, group: SummingStep) -> IntArray:
         """Return the places of a group's columns among all."""
         own = group.plan.numbers  # type: ignore[attr-defined]
         return np.searchsorted(np.array(self.plan.numbers), np.array(own))
@@ -292,24 +294,24 @@ class PatternScale(ByGroup):
     """Counts, sums and squares of each class; counts by column."""
 
     name = "pattern-scale"
-    step = steps.Scale
-    sent = (PATTERNS, *steps.Scale.sent)
+    step = steps.LeafScale
+    sent = (PATTERNS, *steps.LeafScale.sent)
     summed = (
         SummedArray(
             "counts", "rows of each class with each column", ("classes", "columns"), "count"
         ),
-        *steps.Scale.summed[1:],
+        *steps.LeafScale.summed[1:],
     )
 
     @classmethod
-    def party_sums(cls, values: FloatArray, party: Party, asked: Arrays) -> Arrays:
+    def party_sums(cls, values: FloatArray, party: PartyColumns, asked: Arrays) -> Arrays:
         """Return the sums, with the counts of the classes repeated for each column."""
         answer = super().party_sums(values, party, asked)
         return answer | {"counts": np.repeat(answer["counts"][:, None], len(party.own), axis=1)}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
         held = sums["counts"].any(axis=0)
@@ -318,7 +320,7 @@ class PatternScale(ByGroup):
         first, second = sums["first"][..., None], sums["second"][..., None]
         yield from impossible(sums["counts"], first, second)
 
-    def group_sums(self, group: Step, summed: Mapping[str, FloatArray]) -> Arrays:
+    def group_sums(self, group: SummingStep, summed: Mapping[str, FloatArray]) -> Arrays:
         """Return the sums of a group, all columns of which have the same counts."""
         answer = super().group_sums(group, summed)
         return answer | {"counts": answer["counts"][:, 0]}
@@ -340,8 +342,8 @@ class PatternMoments(ByGroup):
     """Counts, sums and products by pattern, fold and class; tables by fold and class."""
 
     name = "pattern-moments"
-    step = steps.Moments
-    sent = (PATTERNS, *steps.Moments.sent)
+    step = steps.LeafMoments
+    sent = (PATTERNS, *steps.LeafMoments.sent)
     summed = (
         SummedArray(
             "counts",
@@ -368,7 +370,7 @@ class PatternMoments(ByGroup):
     )
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return the sums over a party's transformed rows, 0 for the other patterns."""
         classes, d, patterns = plan.num_classes, len(plan.numbers), asked["patterns"] > 0
         reply = {
@@ -377,8 +379,8 @@ class PatternMoments(ByGroup):
             "second": np.zeros((NUM_FOLDS, classes, triangles_of(patterns)[-1].stop)),
             "tables": np.zeros((NUM_FOLDS, classes, sum(plan.sizes))),
         }
-        party = Party.of(values, plan, asked["patterns"])
-        answer = steps.Moments.sums(values, party.plan, party.of_columns(asked))
+        party = PartyColumns.of(values, plan, asked["patterns"])
+        answer = steps.LeafMoments.sums(values, party.plan, party.of_columns(asked))
         if len(party.own):
             reply["counts"][party.pattern] = answer["counts"]
             reply["first"][party.pattern][..., party.own] = answer["first"]
@@ -387,14 +389,14 @@ class PatternMoments(ByGroup):
         return reply
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         *_, last = triangles_of(asked["patterns"] > 0)
-        return {**steps.Moments.sizes(plan, asked), "column pairs": last.stop}
+        return {**steps.LeafMoments.sizes(plan, asked), "column pairs": last.stop}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows; columns not held are 0."""
         counts = sums["counts"]
@@ -455,12 +457,12 @@ class PatternMoments(ByGroup):
 
 
 @dataclass(frozen=True, eq=False)
-class PatternHeldOut(Step):
+class PatternHeldOut(SummingStep):
     """Log-likelihoods and log losses of each fold's rows under leaves made without the fold.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
         Of all columns.
     patterns : ndarray of bool, shape (G, d)
     coordinates : Coordinates
@@ -477,7 +479,7 @@ class PatternHeldOut(Step):
         Rows of each fold, class and state, the categories side by side.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     patterns: BoolArray
     coordinates: Coordinates
     folds: tuple[ClassSums, ...]
@@ -538,9 +540,9 @@ class PatternHeldOut(Step):
         return correlation_blocks(within, self.plan.learner.cuts)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
-        party = Party.of(values, plan, asked["patterns"])
+        party = PartyColumns.of(values, plan, asked["patterns"])
         if not len(party.own):
             tails = len(asked["tails"])
             shapes = {"likelihoods": (tails,), "log_losses": (len(asked["blocks"]), tails)}

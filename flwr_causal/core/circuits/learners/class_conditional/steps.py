@@ -5,18 +5,18 @@ leaf over all numbers: an elliptical distribution (Gaussian or Student t) of col
 transform made more symmetric. Categories are independent of the numbers and of each other given the
 class. All parameters are functions of sums over rows:
 
-- `Scale`: counts, sums and squares of each class. If the mean is so far from 0 that the squares
+- `LeafScale`: counts, sums and squares of each class. If the mean is so far from 0 that the squares
   lose digits, the exchange is repeated with sums about the mean;
 - `Powers`: sums of the columns under a grid of Yeo-Johnson powers;
-- `Moments`: counts, sums and products of the transformed columns by class and fold, and counts of
-  the categories' states. The shrinkage of covariances follows from them, as the held-out likelihood
-  is a function of the same sums;
+- `LeafMoments`: counts, sums and products of the transformed columns by class and fold, and counts
+  of the categories' states. The shrinkage of covariances follows from them, as the held-out
+  likelihood is a function of the same sums;
 - `HeldOut`: log-likelihoods under a grid of degrees of freedom, and log losses of the class under
   leaves over blocks of correlated columns. A second circuit has a leaf for each block: its
   posterior of the class is better than that of the circuit with the best density;
-- `Head`, `Choice`, `Threshold`: a logistic head on log densities under univariate leaves and leaves
-  over blocks, and log probabilities of categories; the choice between it and the circuit of blocks;
-  and a threshold, if the options ask for them.
+- `LeavesHead`, `LeavesChoice`, `LeavesThreshold`: a logistic head on log densities under univariate
+  leaves and leaves over blocks, and log probabilities of categories; the choice between it and the
+  circuit of blocks; and a threshold, if the options ask for them.
 
 Rows must be complete. A class of which no party has a row is left out; a class with a single row
 has the covariance that all classes share. Parties that hold different columns train by the
@@ -65,8 +65,8 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     ScaleStep,
     SentArray,
     State,
-    Step,
     SummedArray,
+    SummingStep,
     impossible,
     miscounted,
     row_folds,
@@ -76,8 +76,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical, standard_log_density
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
-from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
-from flwr_causal.core.circuits.model import Head as LogisticHead
+from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior, LogisticHead
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
@@ -87,7 +86,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
     from flwr_causal.core.circuits.model import Posterior
     from flwr_causal.core.circuits.nodes import Leaf, Node
 
@@ -95,7 +94,7 @@ if TYPE_CHECKING:
 NUM_FOLDS = 5
 
 
-class Rows(NamedTuple):
+class ClassedRows(NamedTuple):
     """Rows of a party: numbers (n, d), classes (n,), folds (n,) and states of categories (n, k)."""
 
     numbers: FloatArray
@@ -104,8 +103,8 @@ class Rows(NamedTuple):
     categories: IntArray
 
 
-def rows_of(values: FloatArray, plan: Plan) -> Rows:
-    """Return a party's rows without the classes that it leaves out; see ``Plan.min_rows``.
+def rows_of(values: FloatArray, plan: TrainingPlan) -> ClassedRows:
+    """Return a party's rows without the classes that it leaves out; see ``TrainingPlan.min_rows``.
 
     Folds of fewer than ``min_rows`` rows are joined with others. If it is above 1 the folds
     therefore depend on how rows are divided among parties.
@@ -132,11 +131,11 @@ def rows_of(values: FloatArray, plan: Plan) -> Rows:
     categories = states.astype(np.int64)
     folds = row_folds(np.column_stack((numbers, categories, classes)), NUM_FOLDS, plan.seed)
     kept = np.bincount(classes, minlength=plan.num_classes)[classes] >= plan.min_rows
-    rows = Rows(numbers[kept], classes[kept], folds[kept], categories[kept])
+    rows = ClassedRows(numbers[kept], classes[kept], folds[kept], categories[kept])
     return rows._replace(folds=_large_folds(rows, plan)) if plan.min_rows > 1 else rows
 
 
-def _large_folds(rows: Rows, plan: Plan) -> IntArray:
+def _large_folds(rows: ClassedRows, plan: TrainingPlan) -> IntArray:
     """Return the fold of each row, where no class has a fold with fewer than ``min_rows`` rows.
 
     The smaller folds of a class are joined to one, or to its largest fold if the one is too small.
@@ -182,13 +181,13 @@ def tables_of(
     return counts
 
 
-def by_category(tables: FloatArray, plan: Plan) -> FloatArray:
+def by_category(tables: FloatArray, plan: TrainingPlan) -> FloatArray:
     """Return the rows that the states of each category count together.
 
     Parameters
     ----------
     tables : ndarray of float, shape (..., sum of sizes)
-    plan : Plan
+    plan : TrainingPlan
 
     Returns
     -------
@@ -250,7 +249,7 @@ class ClassConditionalTrained(TrainedWithHead):
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
@@ -262,7 +261,7 @@ class ClassConditionalTrained(TrainedWithHead):
         Degrees of freedom and blocks.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     counts: FloatArray
     coordinates: Coordinates
     moments: ClassMoments
@@ -402,7 +401,7 @@ class ClassConditionalOptions(HeadOptions):
 # -- scales and powers ----------------------------------------------------------------------------
 
 
-class Scale(ScaleStep):
+class LeafScale(ScaleStep):
     """Counts, sums and squares of each class."""
 
     summed = (
@@ -414,7 +413,7 @@ class Scale(ScaleStep):
     )
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum a party's rows."""
         rows = rows_of(values, plan)
         about = rows.numbers - asked["origin"]
@@ -427,13 +426,13 @@ class Scale(ScaleStep):
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows."""
         yield from miscounted(sums["counts"], plan, rows)
         yield from impossible(sums["counts"], sums["first"], sums["second"])
 
-    def after(self, summed: Mapping[str, FloatArray]) -> Scale | Powers | Moments:
+    def after(self, summed: Mapping[str, FloatArray]) -> LeafScale | Powers | LeafMoments:
         """Return the exchange of powers or of moments, or this one about a better origin."""
         counts, first, second = summed["counts"], summed["first"], summed["second"]
         n = counts.sum()
@@ -459,7 +458,7 @@ class Scale(ScaleStep):
         coordinates = Coordinates(scale, middle, np.abs(middle) + REACH, ones, zeros, ones)
         present = np.where(counts > 0, 1.0, 0.0)[:, None]
         offsets = _class_means(counts, first) / scale - present * (shift / scale)
-        following = Moments if self.plan.learner.powers == (1.0,) else Powers
+        following = LeafMoments if self.plan.learner.powers == (1.0,) else Powers
         return following(self.plan, counts, coordinates, offsets)
 
 
@@ -469,7 +468,7 @@ class Scaled:
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
@@ -478,14 +477,14 @@ class Scaled:
         Means of the classes in the coordinates, 0 for a class without rows.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     counts: FloatArray
     coordinates: Coordinates
     offsets: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Powers(Scaled, Step):
+class Powers(Scaled, SummingStep):
     """Sums of the columns under a grid of powers."""
 
     name = "powers"
@@ -513,7 +512,7 @@ class Powers(Scaled, Step):
         return arrays | {"grid": np.array(self.plan.learner.powers)}
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum a party's transformed rows."""
         rows = rows_of(values, plan)
         u = rows.numbers / asked["scale"]
@@ -523,7 +522,7 @@ class Powers(Scaled, Step):
         logs = np.stack([log_sums(group, reach) for group in groups])
         return {"logs": logs, "powers": sums[0], "squares": sums[1]}
 
-    def after(self, summed: Mapping[str, FloatArray]) -> Moments:
+    def after(self, summed: Mapping[str, FloatArray]) -> LeafMoments:
         """Return the exchange of moments, with the chosen powers and the means under them."""
         counts, known = self.counts, self.coordinates
         grid = np.array(self.plan.learner.powers)
@@ -543,7 +542,7 @@ class Powers(Scaled, Step):
         present = np.where(counts > 0, 1.0, 0.0)[:, None]
         coordinates = known._replace(powers=grid[chosen], center=center, unit=unit)
         offsets = (_class_means(counts, first) - present * center) / unit
-        return Moments(self.plan, counts, coordinates, offsets)
+        return LeafMoments(self.plan, counts, coordinates, offsets)
 
 
 def _class_means(counts: FloatArray, first: FloatArray) -> FloatArray:
@@ -576,7 +575,7 @@ def coordinates_of(asked: Arrays) -> Coordinates:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments(Scaled, Step):
+class LeafMoments(Scaled, SummingStep):
     """Counts, sums and products of the transformed columns by fold and class."""
 
     name = "moments"
@@ -607,7 +606,7 @@ class Moments(Scaled, Step):
         return {**self.coordinates._asdict(), "offsets": self.offsets}
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum a party's transformed rows."""
         rows = rows_of(values, plan)
         z = coordinates_of(asked).apply(rows.numbers) - asked["offsets"][rows.classes]
@@ -632,7 +631,7 @@ class Moments(Scaled, Step):
         }
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         d = len(plan.numbers)
         own = {"columns": d, "column pairs": d * (d + 1) // 2, "states": sum(plan.sizes)}
@@ -640,7 +639,7 @@ class Moments(Scaled, Step):
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's sums contradict each other or its rows."""
         counts, first = sums["counts"], sums["first"]
@@ -683,12 +682,12 @@ FOLD_MOMENTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut(Step):
+class HeldOut(SummingStep):
     """Log-likelihoods and log losses of each fold's rows under leaves made without the fold.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
@@ -699,7 +698,7 @@ class HeldOut(Step):
     shrinkage : Shrinkage
     """
 
-    plan: Plan
+    plan: TrainingPlan
     counts: FloatArray
     coordinates: Coordinates
     folds: ClassSums
@@ -746,7 +745,7 @@ class HeldOut(Step):
         }
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
         rows = rows_of(values, plan)
         z = coordinates_of(asked).apply(rows.numbers)
@@ -793,7 +792,7 @@ class HeldOut(Step):
         if not options.head:
             return features.threshold_or(trained, options.decision)
         training = init_head(total.counts, len(pieces(choice.blocks)) + len(plan.categories))
-        return Head.or_after(features, training, trained, options)
+        return LeavesHead.or_after(features, training, trained, options)
 
 
 def _cut_blocks(of: ClassSums, cuts: Sequence[float]) -> IntArray:
@@ -839,7 +838,7 @@ class LeafFeatures(Features):
         """Return the exchange that chooses a threshold of the circuit, or ``trained``."""
         plan = self.known.plan
         product = product_head(self.choice.blocks, len(plan.categories), self.weights)
-        return Threshold.or_trained(self, product, trained, decision)
+        return LeavesThreshold.or_trained(self, product, trained, decision)
 
     def arrays(self) -> Arrays:
         """Return moments without each fold, and the blocks."""
@@ -851,7 +850,7 @@ class LeafFeatures(Features):
         }
 
     @classmethod
-    def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> RowFeatures:
+    def of_rows(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> RowFeatures:
         """Return the features of a party's rows, from leaves that were made without their fold."""
         rows = rows_of(values, plan)
         z = coordinates_of(asked).apply(rows.numbers)
@@ -896,16 +895,16 @@ def product_head(blocks: IntArray, num_categories: int, shares: FloatArray) -> L
         return LogisticHead(np.array(weights + [1.0] * num_categories), np.log(shares))
 
 
-class Threshold(ThresholdStep):
+class LeavesThreshold(ThresholdStep):
     """Rows by class and log odds under the head, or under the circuit of blocks."""
 
     kind = LeafFeatures
 
 
-class Choice(ChoiceStep):
+class LeavesChoice(ChoiceStep):
     """Errors and log losses of the head and of the circuit of blocks on held-out rows."""
 
-    threshold = Threshold
+    threshold = LeavesThreshold
     circuit_sent = (SentArray("shares", "shares of the classes", ("classes",)),)
 
     features: LeafFeatures
@@ -917,7 +916,7 @@ class Choice(ChoiceStep):
 
     @classmethod
     def circuit_log_posterior(
-        cls, values: FloatArray, plan: Plan, asked: Arrays, features: FloatArray
+        cls, values: FloatArray, plan: TrainingPlan, asked: Arrays, features: FloatArray
     ) -> FloatArray:
         """Return the log posterior of the class (n, C) by leaves over blocks."""
         blocks = asked["blocks"].astype(np.int64)
@@ -930,7 +929,7 @@ class Choice(ChoiceStep):
         return self.features.threshold_or(trained, self.options.decision)
 
 
-class Head(HeadStep):
+class LeavesHead(HeadStep):
     """One Newton step of the head."""
 
-    choice = Choice
+    choice = LeavesChoice

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     Factors = Callable[[IntArray, int], Sequence[Node]]
     Grids = dict[str, Any]
-    Candidate = Callable[["Growth", Grids], Node]
+    Candidate = Callable[["SpnGrowth", Grids], Node]
 
 #: Number of folds for which the fold of a row serves as its hash.
 HASHES = 2**62
@@ -183,7 +183,7 @@ class LearnSPN(SpnOptions):
                 raise DataError(f"the target {self.target!r} is missing in every row")
             values, weights = values[known], weights[known]
         with single_threaded():
-            growth = Growth(self, domain, values, weights, seed)
+            growth = SpnGrowth(self, domain, values, weights, seed)
             root = best_root(growth, target) if self.blocks else growth.root(target)
         circuit = Circuit(domain, root)
         if not self.em_steps:
@@ -282,7 +282,7 @@ def _frame_of(data: Any) -> Any:
 # -- the recursion --------------------------------------------------------------------------------
 
 
-class Growth:
+class SpnGrowth:
     """A table from which nodes are learned.
 
     Parameters
@@ -318,9 +318,9 @@ class Growth:
             self.domain, self.values, self.row_weights, options.smoothing, options.leaves
         )
 
-    def part(self, rows: BoolArray) -> Growth:
+    def part(self, rows: BoolArray) -> SpnGrowth:
         """Return the growth of a part of the rows."""
-        return Growth(
+        return SpnGrowth(
             self.options, self.domain, self.values[rows], self.row_weights[rows], self.seed
         )
 
@@ -410,7 +410,7 @@ class Growth:
 # -- blocks of numbers ----------------------------------------------------------------------------
 
 
-def best_root(growth: Growth, target: int | None) -> Node:
+def best_root(growth: SpnGrowth, target: int | None) -> Node:
     """Return the root with the best block, or without a block if that is better.
 
     Numbers with missing values are in no block. If weights of rows are not whole numbers there is
@@ -418,13 +418,13 @@ def best_root(growth: Growth, target: int | None) -> Node:
 
     Parameters
     ----------
-    growth : Growth
+    growth : SpnGrowth
     target : int or None
-        As in ``Growth.root``; a block is conditional on it. Without a target a block is tried alone
-        and conditional on each of the categories that depend on it most.
+        As in ``SpnGrowth.root``; a block is conditional on it. Without a target a block is tried
+        alone and conditional on each of the categories that depend on it most.
     """
 
-    def without(rows: Growth, _: Grids) -> Node:
+    def without(rows: SpnGrowth, _: Grids) -> Node:
         return rows.root(target)
 
     if len(growth.values) < LEAST_ROWS or (growth.row_weights % 1 != 0).any():
@@ -449,7 +449,7 @@ def best_root(growth: Growth, target: int | None) -> Node:
     return candidates[int(first_largest(scores))](growth, FINE)
 
 
-def dependent_numbers(growth: Growth) -> IntArray:
+def dependent_numbers(growth: SpnGrowth) -> IntArray:
     """Return the numbers that depend strongly on another number, ascending."""
     values, weights = growth.values, growth.row_weights
     numbers = np.flatnonzero((growth.domain.num_states == 0) & ~np.isnan(values).any(axis=0))
@@ -460,7 +460,7 @@ def dependent_numbers(growth: Growth) -> IntArray:
     return np.asarray(numbers[(largest > LEAST_CORRELATION).any(axis=1)])
 
 
-def _categories(growth: Growth, block: IntArray) -> list[int]:
+def _categories(growth: SpnGrowth, block: IntArray) -> list[int]:
     """Return the categories that depend most on a block, of those with enough rows."""
     values, weights, states = growth.values, growth.row_weights, growth.domain.num_states
     fit = [
@@ -483,7 +483,7 @@ def _smallest_state(column: FloatArray, weights: FloatArray) -> float:
     return float(counts[counts > 0].min())
 
 
-def _with_block(growth: Growth, grids: Grids, *, block: IntArray, given: int | None) -> Node:
+def _with_block(growth: SpnGrowth, grids: Grids, *, block: IntArray, given: int | None) -> Node:
     """Return a root with one leaf over the block, or one for each state of a category."""
     domain = growth.domain
     inside = sorted({*block.tolist(), given} - {None})

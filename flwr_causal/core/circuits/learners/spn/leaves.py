@@ -110,7 +110,7 @@ def smoothed_normals(
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class ColumnPriors:
     """The distribution of each column in all rows, the prior of its leaves.
 
     Parameters
@@ -143,7 +143,7 @@ class Columns:
     starts: IntArray
 
     @classmethod
-    def of(cls, domain: Domain, values: FloatArray, row_weights: FloatArray) -> Columns:
+    def of(cls, domain: Domain, values: FloatArray, row_weights: FloatArray) -> ColumnPriors:
         """Describe the columns of a table.
 
         Raises
@@ -249,7 +249,7 @@ class LeafFit:
         smoothing: float,
         kind: NumericLeaf,
     ) -> None:
-        self.columns = Columns.of(domain, values, row_weights)
+        self.columns = ColumnPriors.of(domain, values, row_weights)
         self.row_weights = row_weights
         self.smoothing = smoothing
         self.kind = kind

@@ -7,16 +7,17 @@ and Jordan 2000) is trained by EM, from counts weighted by responsibilities. The
 last bit, however the rows are divided among them:
 
 - `Pairs`: counts of pairs of states, from which the server draws the components of the start;
-- `Products`: a few steps of EM in which the variables of a component are independent, so that only
-  counts of states are sent;
+- `TreeProducts`: a few steps of EM in which the variables of a component are independent, so that
+  only counts of states are sent;
 - `TreeCounts`: one step (or more) with counts of pairs for every component. The trees are shrunk
   towards the pooled table of pairs, each variable with its own strength.
 
 With a target each class has its own mixtures. Further exchanges train the prediction of the class:
 
-- `FoldPairs`, `Head`, `Threshold`: a logistic head on log probabilities of states and pairs under
-  each class (`PairFeatures`), from counts of pairs for each fold of a party's rows;
-- `Choice`: between the head and the mixture, by rows that are taken out of the mixture's counts;
+- `FoldPairs`, `TreesHead`, `TreesThreshold`: a logistic head on log probabilities of states and
+  pairs under each class (`PairFeatures`), from counts of pairs for each fold of a party's rows;
+- `TreesChoice`: between the head and the mixture, by rows that are taken out of the mixture's
+  counts;
 - `Odds`: without a head, the threshold of the mixture itself, from counts of rows by class and log
   odds. The log odds of these training rows are more extreme than those of other rows, but the
   threshold depends only on their order. Macro F1 on held-out rows rises from .612 to .675 on
@@ -53,15 +54,15 @@ from flwr_causal.core.circuits.learners.head import (
 from flwr_causal.core.circuits.learners.options import TreesOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     SentArray,
-    Step,
     SummedArray,
+    SummingStep,
     by_name,
     miscounted,
     symmetric,
     upper_triangles,
 )
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
-    Layout,
+    StateLayout,
     encode,
     row_sums,
 )
@@ -84,10 +85,10 @@ from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.model import (
     CircuitModel,
     HeadPosterior,
+    LogisticHead,
     best_threshold,
     log_odds_counts,
 )
-from flwr_causal.core.circuits.model import Head as LogisticHead
 from flwr_causal.core.circuits.nodes import Product, mixed
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import ConfigError, DataError
@@ -97,7 +98,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Plan, State
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, State, TrainingPlan
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
     from flwr_causal.core.circuits.learners.trees.trees import Trees
     from flwr_causal.core.circuits.nodes import Leaf, Node
@@ -109,14 +110,14 @@ class PairFeatures:
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     logs : ndarray of float, shape (C, total, total)
         Log probabilities of pairs of states; on the diagonal those of states.
     pairs : ndarray of int, shape (m - d, 2)
         The pairs of variables that have a feature.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     logs: FloatArray
     pairs: IntArray
 
@@ -126,7 +127,7 @@ class PairFeatures:
         A feature is 0 if one of its states is missing (-1).
         """
         d, n = codes.shape
-        first = Layout(self.plan.sizes, complete=False).first
+        first = StateLayout(self.plan.sizes, complete=False).first
         known = codes >= 0
         places = np.where(known, codes, 0) + first[:, None]
         result = np.empty((n, len(self.logs), d + len(self.pairs)))
@@ -141,7 +142,7 @@ class PairFeatures:
 
     def leaves(self) -> tuple[tuple[Leaf, ...], ...]:
         """Return the leaves of each class: over single variables, then over pairs."""
-        first = Layout(self.plan.sizes, complete=False).first
+        first = StateLayout(self.plan.sizes, complete=False).first
         own = [
             slice(start, start + size) for start, size in zip(first, self.plan.sizes, strict=True)
         ]
@@ -178,7 +179,7 @@ class FoldedRows:
     folds: IntArray
 
     @classmethod
-    def of(cls, values: FloatArray, plan: Plan, num_folds: int) -> FoldedRows:
+    def of(cls, values: FloatArray, plan: TrainingPlan, num_folds: int) -> FoldedRows:
         """Return the rows with random folds, the same at every call.
 
         Folds are not a hash of the values: in tables of few columns with few states, the many equal
@@ -213,12 +214,12 @@ def _rows(table: FloatArray) -> FloatArray:
     return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
 
-def log_cells(layout: Layout, counts: FloatArray, strength: float) -> FloatArray:
+def log_cells(layout: StateLayout, counts: FloatArray, strength: float) -> FloatArray:
     """Log probabilities of pairs of states in each class, shrunk towards the pooled table.
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     counts : ndarray of float, shape (C, total, total)
     strength : float
         Pseudo rows of the pooled table in each class.
@@ -234,12 +235,12 @@ def log_cells(layout: Layout, counts: FloatArray, strength: float) -> FloatArray
     return np.log(np.where(cells > 0, cells, 1.0))
 
 
-def chosen_pairs(layout: Layout, counts: FloatArray, most: int) -> IntArray:
+def chosen_pairs(layout: StateLayout, counts: FloatArray, most: int) -> IntArray:
     """Return the pairs of variables with the largest conditional mutual information, shape (m, 2).
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     counts : ndarray of float, shape (C, total, total)
     most : int
         Largest number of pairs, m; all pairs if there are no more.
@@ -274,15 +275,15 @@ STRENGTHS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 300, 50
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Step):
+class Pairs(SummingStep):
     """Counts of pairs of states.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     """
 
-    plan: Plan
+    plan: TrainingPlan
 
     name = "pairs"
     summed = (
@@ -292,23 +293,23 @@ class Pairs(Step):
     )
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows."""
         return {"counts": pair_sums_of(rows_by_class(values, plan), plan)}
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         return {**super().sizes(plan, asked), "pairs": _all_states(plan).num_pairs}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's counts contradict each other or its rows."""
         yield from _miscounted_pairs(sums["counts"], plan, rows)
 
-    def after(self, summed: Mapping[str, FloatArray]) -> Products:
+    def after(self, summed: Mapping[str, FloatArray]) -> TreeProducts:
         """Return the first step of EM, from components that are drawn."""
         plan, counts = self.plan, summed["counts"]
         options: ChowLiuMixture = plan.learner
@@ -317,11 +318,11 @@ class Pairs(Step):
             raise DataError(
                 f"the parties have no {plan.min_rows} rows that count: nothing to learn"
             )
-        everything = Layout(plan.sizes, complete=False)
+        everything = StateLayout(plan.sizes, complete=False)
         pairs = [everything.pair_counts(one) for one in counts]
         pooled = np.sum(pairs, axis=0)
         present = np.add.reduceat(np.diagonal(pooled), everything.first)
-        layout = Layout(plan.sizes, bool((present == rows.sum()).all()))
+        layout = StateLayout(plan.sizes, bool((present == rows.sum()).all()))
         cells = tuple(prior_cells(layout, own, pooled) for own in pairs)
         mixtures = []
         for c, (own, count) in enumerate(zip(cells, rows, strict=True)):
@@ -329,7 +330,7 @@ class Pairs(Step):
             rng = np.random.default_rng([plan.seed, c])
             trees = drawn_products(layout, own, options.ensembles * size, rng)
             mixtures.append(Mixtures(trees, log_weights(np.ones((options.ensembles, size)))))
-        return Products(plan, layout, rows, cells, tuple(mixtures), 0)
+        return TreeProducts(plan, layout, rows, cells, tuple(mixtures), 0)
 
 
 def automatic_components(rows: float, parameters: int) -> int:
@@ -351,7 +352,7 @@ def automatic_components(rows: float, parameters: int) -> int:
     return int(np.clip(rows // per_component, 1, MOST_COMPONENTS))
 
 
-def _automatic_size(layout: Layout, cells: FloatArray, rows: float) -> int:
+def _automatic_size(layout: StateLayout, cells: FloatArray, rows: float) -> int:
     """Return the default number of trees for a class of so many rows with this pooled table."""
     tree = chow_liu_tree(layout, np.zeros_like(cells), cells)
     return automatic_components(rows, int((tree.sizes - tree.sizes // tree.states).sum()))
@@ -367,13 +368,13 @@ MIXTURES_SENT = (
 
 
 @dataclass(frozen=True, eq=False)
-class Products(Step):
+class TreeProducts(SummingStep):
     """A step of EM with independent columns: counts of states for each component.
 
     Parameters
     ----------
-    plan : Plan
-    layout : Layout
+    plan : TrainingPlan
+    layout : StateLayout
     rows : ndarray of float, shape (C,)
         Rows of each class.
     cells : tuple of arrays (total, total)
@@ -384,8 +385,8 @@ class Products(Step):
         Number of finished steps of EM, of both kinds.
     """
 
-    plan: Plan
-    layout: Layout
+    plan: TrainingPlan
+    layout: StateLayout
     rows: FloatArray
     cells: tuple[FloatArray, ...]
     mixtures: tuple[Mixtures, ...]
@@ -410,9 +411,9 @@ class Products(Step):
         return {"complete": np.array(float(self.layout.complete))} | to_arrays(self.mixtures)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows, each weighted by its responsibilities."""
-        layout = Layout(plan.sizes, bool(asked["complete"]))
+        layout = StateLayout(plan.sizes, bool(asked["complete"]))
         mixtures = from_arrays(plan.sizes, asked)
         parts = [
             row_sums(
@@ -427,14 +428,14 @@ class Products(Step):
         return {"counts": withheld(np.concatenate(parts), plan.min_rows)}
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
-        layout = Layout(plan.sizes, bool(asked["complete"]))
+        layout = StateLayout(plan.sizes, bool(asked["complete"]))
         return {"states": layout.width, "pairs": layout.num_pairs}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield whether a component counts more rows than there are."""
         if (sums["counts"] > np.minimum(sums["counts"][:, :1], rows)).any():
@@ -469,7 +470,7 @@ class Products(Step):
         return trained.odds_or_trained(options.decision)
 
 
-class TreeCounts(Products):
+class TreeCounts(TreeProducts):
     """A step of EM with trees: counts of pairs of states for each component."""
 
     pairs = True
@@ -490,18 +491,20 @@ class TreeCounts(Products):
         return shrunk_trees(self.layout, counts, cells, self.plan.learner.strengths)
 
 
-def rows_by_class(values: FloatArray, plan: Plan) -> list[Codes]:
+def rows_by_class(values: FloatArray, plan: TrainingPlan) -> list[Codes]:
     """Return the states of each class's rows, shape (d, rows of the class); -1 is missing."""
     codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
     return [np.ascontiguousarray(codes[:, classes == c]) for c in range(plan.num_classes)]
 
 
-def _all_states(plan: Plan) -> Layout:
+def _all_states(plan: TrainingPlan) -> StateLayout:
     """Return the layout in which all states have a column, as parties may have missing values."""
-    return Layout(plan.sizes, complete=False)
+    return StateLayout(plan.sizes, complete=False)
 
 
-def _miscounted_pairs(counts: FloatArray, plan: Plan, rows: int, folds: int = 1) -> Iterator[str]:
+def _miscounted_pairs(
+    counts: FloatArray, plan: TrainingPlan, rows: int, folds: int = 1
+) -> Iterator[str]:
     """Yield how counts of pairs of states contradict each other, or the party's rows.
 
     Parameters
@@ -523,7 +526,7 @@ def _miscounted_pairs(counts: FloatArray, plan: Plan, rows: int, folds: int = 1)
             yield "the pairs of states count more rows than there are"
 
 
-def pair_sums_of(groups: list[Codes], plan: Plan) -> FloatArray:
+def pair_sums_of(groups: list[Codes], plan: TrainingPlan) -> FloatArray:
     """Return counts of pairs of states for each group of rows, shape (groups, num_pairs)."""
     layout = _all_states(plan)
     counts = [row_sums(layout, codes, 1, partial(_ones, codes), pairs=True) for codes in groups]
@@ -554,7 +557,7 @@ class TreesTrained(TrainedWithHead):
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     rows : ndarray of float, shape (C,)
         Rows of each class.
     mixtures : tuple of Mixtures
@@ -563,7 +566,7 @@ class TreesTrained(TrainedWithHead):
         Features of the head, from all rows; None without a head.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     rows: FloatArray
     mixtures: tuple[Mixtures, ...]
     features: PairFeatures | None = None
@@ -595,7 +598,9 @@ class TreesTrained(TrainedWithHead):
         return class_mixture(domain, plan, self.rows, nodes)
 
 
-def class_mixture(domain: Domain, plan: Plan, rows: FloatArray, nodes: Sequence[Node]) -> Circuit:
+def class_mixture(
+    domain: Domain, plan: TrainingPlan, rows: FloatArray, nodes: Sequence[Node]
+) -> Circuit:
     """Return the mixture of the classes that have rows, with the class as a variable."""
     present = np.flatnonzero(rows > 0)
     if plan.target is None:
@@ -624,7 +629,7 @@ def tree_leaves(trees: Trees, columns: Sequence[int]) -> list[ChowLiuTree]:
 MIXTURE_SENT = (SentArray("rows", "rows of each class", ("classes",)), *MIXTURES_SENT)
 
 
-def log_joint(values: FloatArray, plan: Plan, asked: Arrays) -> FloatArray:
+def log_joint(values: FloatArray, plan: TrainingPlan, asked: Arrays) -> FloatArray:
     """Return the log density of rows and class times the number of all rows, shape (n, C)."""
     codes = encode(values[:, plan.columns], plan.sizes)
     mixtures = from_arrays(plan.sizes, asked)
@@ -634,7 +639,7 @@ def log_joint(values: FloatArray, plan: Plan, asked: Arrays) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Odds(Step):
+class Odds(SummingStep):
     """Rows by class and log odds under the mixture.
 
     Parameters
@@ -653,7 +658,7 @@ class Odds(Step):
         return {"rows": self.trained.rows} | to_arrays(self.trained.mixtures)
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows."""
         return {
             "log_odds": log_odds_counts(log_joint(values, plan, asked), plan.classes_of(values))
@@ -661,7 +666,7 @@ class Odds(Step):
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield whether the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
@@ -672,7 +677,7 @@ class Odds(Step):
 
 
 @dataclass(frozen=True, eq=False)
-class FoldPairs(Step):
+class FoldPairs(SummingStep):
     """Counts of pairs of states for each fold of the rows and class.
 
     Parameters
@@ -690,19 +695,19 @@ class FoldPairs(Step):
     )
 
     @classmethod
-    def sums(cls, values: FloatArray, plan: Plan, asked: Arrays) -> Arrays:
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows."""
         rows = FoldedRows.of(values, plan, NUM_FOLDS)
         return {"counts": pair_sums_of(rows.groups(NUM_FOLDS, plan.num_classes), plan)}
 
     @classmethod
-    def sizes(cls, plan: Plan, asked: Arrays) -> dict[str, int]:
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         return {"groups": NUM_FOLDS * plan.num_classes, "pairs": _all_states(plan).num_pairs}
 
     @classmethod
     def doubts(
-        cls, sums: Mapping[str, FloatArray], plan: Plan, asked: Arrays, rows: int
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield how a party's counts contradict each other or its rows."""
         yield from _miscounted_pairs(sums["counts"], plan, rows, NUM_FOLDS)
@@ -711,7 +716,7 @@ class FoldPairs(Step):
         """Return the first Newton step of the head."""
         plan, sent = self.trained.plan, summed["counts"]
         options: ChowLiuMixture = plan.learner
-        layout = Layout(plan.sizes, complete=False)
+        layout = StateLayout(plan.sizes, complete=False)
         shape = (NUM_FOLDS, plan.num_classes, layout.total, layout.total)
         counts = np.stack([layout.pair_counts(one) for one in sent]).reshape(shape)
         total = counts.sum(axis=0)
@@ -728,7 +733,7 @@ class FoldPairs(Step):
         )
         training = init_head(rows, len(plan.columns) + len(pairs), options.head_penalty)
         trained = replace(self.trained, features=final)
-        return Head.or_after(FoldFeatures(tuple(by_fold)), training, trained, options)
+        return TreesHead.or_after(FoldFeatures(tuple(by_fold)), training, trained, options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -759,7 +764,7 @@ class FoldFeatures(Features):
         }
 
     @classmethod
-    def of_rows(cls, values: FloatArray, plan: Plan, asked: Arrays) -> RowFeatures:
+    def of_rows(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> RowFeatures:
         """Return the features of a party's rows, made without the fold of each row."""
         rows = FoldedRows.of(values, plan, NUM_FOLDS)
         pairs = asked["pairs"].astype(np.int64).reshape(-1, 2)
@@ -768,16 +773,16 @@ class FoldFeatures(Features):
         return RowFeatures(features, rows.classes, rows.folds)
 
 
-class Threshold(ThresholdStep):
+class TreesThreshold(ThresholdStep):
     """Rows by class and log odds under the head."""
 
     kind = FoldFeatures
 
 
-class Choice(ChoiceStep):
+class TreesChoice(ChoiceStep):
     """Errors and log losses of the head on held-out rows, and of the mixture on the same rows."""
 
-    threshold = Threshold
+    threshold = TreesThreshold
     circuit_sent = MIXTURE_SENT
 
     trained: TreesTrained
@@ -788,7 +793,7 @@ class Choice(ChoiceStep):
 
     @classmethod
     def circuit_log_posterior(
-        cls, values: FloatArray, plan: Plan, asked: Arrays, features: FloatArray
+        cls, values: FloatArray, plan: TrainingPlan, asked: Arrays, features: FloatArray
     ) -> FloatArray:
         """Return the log posterior of the class (n, C) by the mixtures without the row itself."""
         joint, classes = log_joint(values, plan, asked), plan.classes_of(values)
@@ -804,10 +809,10 @@ class Choice(ChoiceStep):
         return trained.odds_or_trained(self.options.decision)
 
 
-class Head(HeadStep):
+class TreesHead(HeadStep):
     """One Newton step of the head."""
 
-    choice = Choice
+    choice = TreesChoice
 
 
 # -- the learner ----------------------------------------------------------------------------------
@@ -871,9 +876,11 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
                 f"{self.head_strength}, {self.head_penalty} and {self.most_pairs}"
             )
 
-    steps: ClassVar = by_name(Pairs, Products, TreeCounts, Odds, FoldPairs, Head, Choice, Threshold)
+    steps: ClassVar = by_name(
+        Pairs, TreeProducts, TreeCounts, Odds, FoldPairs, TreesHead, TreesChoice, TreesThreshold
+    )
 
-    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> Plan:
+    def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> TrainingPlan:
         """Return the plan of a domain in which every variable has states."""
         plan = super().plan(domain, seed=seed, min_rows=min_rows)
         if plan.numbers:
@@ -884,6 +891,6 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
             )
         return plan
 
-    def start(self, plan: Plan, presence: BoolArray | None = None) -> Pairs:
+    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> Pairs:
         """Return the state before the first exchange."""
         return Pairs(plan)

@@ -40,7 +40,7 @@ CHUNK = 32_768
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class StateLayout:
     """The order of the variables' states in tables over all states.
 
     Parameters
@@ -219,7 +219,7 @@ def weighted_sums(design: NDArray[np.float32], weights: FloatArray) -> FloatArra
 
 
 def row_sums(
-    layout: Layout,
+    layout: StateLayout,
     codes: Codes,
     size: int,
     weights_of: Callable[[slice], FloatArray],
@@ -230,7 +230,7 @@ def row_sums(
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     codes : ndarray of int32, shape (d, n)
         -1 is missing.
     size : int

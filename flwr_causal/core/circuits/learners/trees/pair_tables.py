@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.circuits.learners.trees.learner import class_mixture, tree_leaves
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout, encode
+from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout, encode
 from flwr_causal.core.circuits.learners.trees.trees import prior_cells, shrunk_trees
 from flwr_causal.core.circuits.learners.trees.triple_tables import class_nodes
 from flwr_causal.errors import DataError
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.learners.trees.trees import Trees
     from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 
 
-def owners(plan: Plan, joints: Joints | None) -> IntArray:
+def owners(plan: TrainingPlan, joints: Joints | None) -> IntArray:
     """Return the variable of each mark, shape (C L,): all of a class, then those of the next.
 
     A mark of a pair has the holders of its first variable, which are those of its second.
@@ -44,14 +44,14 @@ def owners(plan: Plan, joints: Joints | None) -> IntArray:
     return np.tile(own, plan.num_classes)
 
 
-def wanted(plan: Plan, joints: Joints | None) -> BoolArray:
+def wanted(plan: TrainingPlan, joints: Joints | None) -> BoolArray:
     """Return which products of marks are needed, (C L, C L): of a class, not pairs with pairs."""
     pairs = np.arange(len(owners(plan, joints)) // plan.num_classes) >= sum(plan.sizes)
     return np.kron(np.eye(plan.num_classes, dtype=np.bool_), ~(pairs[:, None] & pairs))
 
 
 def marks(
-    values: FloatArray, plan: Plan, joints: Joints | None, patterns: IntArray | None = None
+    values: FloatArray, plan: TrainingPlan, joints: Joints | None, patterns: IntArray | None = None
 ) -> FloatArray:
     """Return 1 for the state of each variable within the class of each row, else 0.
 
@@ -62,7 +62,7 @@ def marks(
     ----------
     values : ndarray of float64, shape (n, number of variables)
         As ``Domain.encode`` makes them; a missing value has no mark.
-    plan : Plan
+    plan : TrainingPlan
     joints : Joints or None
     patterns : ndarray of int64, shape (n,), optional
         The pattern of each row, rows that the same parties have. Default: all are of one. Without
@@ -74,7 +74,7 @@ def marks(
         Of L marks of a class the first are those of single states, the others those of pairs.
     """
     codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
-    own = Layout(plan.sizes, complete=False).design(codes)[:, 1:]
+    own = StateLayout(plan.sizes, complete=False).design(codes)[:, 1:]
     if joints is not None:
         own = np.hstack([own, joints.layout.design(joints.codes(codes))[:, 1:]])
     cells = classes
@@ -85,12 +85,14 @@ def marks(
     return np.asarray((within[:, :, None] * own[:, None]).reshape(len(values), -1))
 
 
-def num_left_out(plan: Plan, joints: Joints | None, products: FloatArray, known: IntArray) -> int:
+def num_left_out(
+    plan: TrainingPlan, joints: Joints | None, products: FloatArray, known: IntArray
+) -> int:
     """Return how many rows have no marks, of the variable for which these are most.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TrainingPlan
     joints : Joints or None
     products : ndarray of float, shape (C L, C L)
         Of :func:`marks`.
@@ -98,13 +100,13 @@ def num_left_out(plan: Plan, joints: Joints | None, products: FloatArray, known:
         How many rows the holders of each mark's variable have.
     """
     counted = np.diagonal(products).reshape(plan.num_classes, -1)[:, : sum(plan.sizes)].sum(axis=0)
-    first = Layout(plan.sizes, complete=False).first
+    first = StateLayout(plan.sizes, complete=False).first
     return int((known[first] - np.add.reduceat(counted, first)).max())
 
 
 def trained(
     domain: Domain,
-    plan: Plan,
+    plan: TrainingPlan,
     joints: Joints | None,
     products: FloatArray,
     target: int | None = None,
@@ -116,7 +118,7 @@ def trained(
     Parameters
     ----------
     domain : Domain
-    plan : Plan
+    plan : TrainingPlan
     joints : Joints or None
         None: the counts are those of pairs of states.
     products : ndarray of float, shape (C L, C L)
@@ -130,7 +132,7 @@ def trained(
     DataError
         If no class has rows.
     """
-    layout = Layout(plan.sizes, complete=False)
+    layout = StateLayout(plan.sizes, complete=False)
     length = len(products) // plan.num_classes
     counts = np.einsum("cicj->cij", products.reshape((plan.num_classes, length) * 2))
     states = np.diagonal(counts, axis1=1, axis2=2)[:, : layout.total]
@@ -148,7 +150,7 @@ def trained(
     return class_mixture(domain, plan, rows, nodes)
 
 
-def _trees(layout: Layout, counts: FloatArray, strengths: Sequence[float]) -> list[Trees]:
+def _trees(layout: StateLayout, counts: FloatArray, strengths: Sequence[float]) -> list[Trees]:
     """Return the tree of each class."""
     pooled, found = counts.sum(axis=0), []
     for own in counts:

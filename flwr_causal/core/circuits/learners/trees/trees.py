@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays
-    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes, Layout
+    from flwr_causal.core.circuits.learners.trees.pair_sums import Codes, StateLayout
 
 
 # Rows evaluated together: their codes and densities stay in a fast cache.
@@ -217,12 +217,12 @@ def concatenated(parts: list[Trees]) -> Trees:
     )
 
 
-def independent(layout: Layout, counts: FloatArray, added: FloatArray) -> Trees:
+def independent(layout: StateLayout, counts: FloatArray, added: FloatArray) -> Trees:
     """Return trees without edges.
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     counts, added : ndarray, shape (K, total)
         Weight and pseudo count of each state.
     """
@@ -230,12 +230,12 @@ def independent(layout: Layout, counts: FloatArray, added: FloatArray) -> Trees:
     return Trees(layout.states, np.full(shape, -1), counts.ravel(), added.ravel())
 
 
-def chow_liu_tree(layout: Layout, counts: FloatArray, added: FloatArray) -> Trees:
+def chow_liu_tree(layout: StateLayout, counts: FloatArray, added: FloatArray) -> Trees:
     """Return the tree that makes pairwise counts the most likely (Chow and Liu 1968).
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     counts : ndarray, shape (total, total)
         Counts of the pairs of states.
     added : ndarray, shape (total, total)
@@ -246,7 +246,7 @@ def chow_liu_tree(layout: Layout, counts: FloatArray, added: FloatArray) -> Tree
     return Trees(layout.states, parents, *tables)
 
 
-def _tree_cells(layout: Layout, parents: IntArray, table: FloatArray) -> FloatArray:
+def _tree_cells(layout: StateLayout, parents: IntArray, table: FloatArray) -> FloatArray:
     """Return the cells of trees with the given parents (K, d) from a table of pairs, (T,)."""
     first, states = layout.first, layout.states
     parts = []
@@ -260,12 +260,12 @@ def _tree_cells(layout: Layout, parents: IntArray, table: FloatArray) -> FloatAr
     return np.concatenate(parts)
 
 
-def mutual_information(layout: Layout, cells: FloatArray) -> FloatArray:
+def mutual_information(layout: StateLayout, cells: FloatArray) -> FloatArray:
     """Return the mutual information of each pair of variables in nats, shape (d, d).
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     cells : ndarray, shape (total, total)
         Symmetric positive weights of the pairs of states; each pair of variables is normalised by
         itself. The diagonal of the result is not meaningful.
@@ -337,7 +337,7 @@ PRODUCT_ROWS, STATE_ROWS = 2.0, 1e-3
 FIRST_STRENGTH = 10.0
 
 
-def shares(layout: Layout, counts: FloatArray) -> FloatArray:
+def shares(layout: StateLayout, counts: FloatArray) -> FloatArray:
     """Divide the counts of each pair of variables by their sum, (total, total); 0 if that is 0."""
     by_variable = np.add.reduceat(counts, layout.first, axis=1)
     weight = np.add.reduceat(by_variable, layout.first, axis=0)[layout.owner][:, layout.owner]
@@ -345,7 +345,7 @@ def shares(layout: Layout, counts: FloatArray) -> FloatArray:
     return result
 
 
-def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArray:
+def prior_cells(layout: StateLayout, own: FloatArray, pooled: FloatArray) -> FloatArray:
     """Return the table towards which trees of a class are shrunk.
 
     A pair of columns is shrunk towards its table in the other classes and towards the product of
@@ -355,7 +355,7 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     own, pooled : ndarray, shape (total, total)
         Counts of pairs of states in the class, and in all classes.
 
@@ -377,14 +377,14 @@ def prior_cells(layout: Layout, own: FloatArray, pooled: FloatArray) -> FloatArr
     return shares(layout, cells)
 
 
-def softened(layout: Layout, cells: FloatArray, share: float = UNIFORM) -> FloatArray:
+def softened(layout: StateLayout, cells: FloatArray, share: float = UNIFORM) -> FloatArray:
     """Return a table of pairs with a share replaced by the uniform distribution."""
     uniform = _product(layout, 1.0 / layout.states[layout.owner])
     result: FloatArray = (1.0 - share) * cells + share * uniform
     return result
 
 
-def _product(layout: Layout, columns: FloatArray) -> FloatArray:
+def _product(layout: StateLayout, columns: FloatArray) -> FloatArray:
     """Return the table of pairs of independent columns with given probabilities (total,)."""
     cells = np.outer(columns, columns)
     cells[layout.owner[:, None] == layout.owner] = 0.0
@@ -392,7 +392,7 @@ def _product(layout: Layout, columns: FloatArray) -> FloatArray:
     return cells
 
 
-def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
+def _drawn_columns(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
     """Return the probabilities of each column's states, shrunk towards a prior, both (total,)."""
     first, owner = layout.first, layout.owner
     rows = np.add.reduceat(counts, first)
@@ -406,7 +406,7 @@ def _drawn_columns(layout: Layout, counts: FloatArray, prior: FloatArray) -> Flo
     return shares_of
 
 
-def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> FloatArray:
+def _pair_strengths(layout: StateLayout, counts: FloatArray, prior: FloatArray) -> FloatArray:
     """Return for each cell the best strength of a prior of its pair of columns, (total, total)."""
     d = len(layout.first)
     left, right = np.nonzero(counts)  # cells without counts add 0 to the evidence
@@ -424,7 +424,7 @@ def _pair_strengths(layout: Layout, counts: FloatArray, prior: FloatArray) -> Fl
 
 
 def drawn_products(
-    layout: Layout, cells: FloatArray, count: int, rng: np.random.Generator
+    layout: StateLayout, cells: FloatArray, count: int, rng: np.random.Generator
 ) -> Trees:
     """Draw the components of independent columns from which EM starts.
 
@@ -435,7 +435,7 @@ def drawn_products(
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     cells : ndarray, shape (total, total)
         See :func:`prior_cells`.
     count : int
@@ -450,14 +450,14 @@ def drawn_products(
     return independent(layout, np.zeros_like(draws), np.maximum(draws, 0.01 * means))
 
 
-def products(layout: Layout, counts: FloatArray, cells: FloatArray) -> Trees:
+def products(layout: StateLayout, counts: FloatArray, cells: FloatArray) -> Trees:
     """Return components of independent columns from the counts of their states (K, total)."""
     added = PRODUCT_ROWS * np.diagonal(softened(layout, cells)) + STATE_ROWS
     return independent(layout, counts, np.broadcast_to(added, counts.shape))
 
 
 def shrunk_trees(
-    layout: Layout, pairs: FloatArray, cells: FloatArray, strengths: Sequence[float]
+    layout: StateLayout, pairs: FloatArray, cells: FloatArray, strengths: Sequence[float]
 ) -> Trees:
     """Return the tree of each component, shrunk towards the pooled table.
 
@@ -469,7 +469,7 @@ def shrunk_trees(
 
     Parameters
     ----------
-    layout : Layout
+    layout : StateLayout
     pairs : ndarray, shape (K, num_pairs)
         Counts of each component.
     cells : ndarray, shape (total, total)

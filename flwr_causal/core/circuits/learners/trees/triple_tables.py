@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
 
-from flwr_causal.core.circuits.learners.trees.pair_sums import Layout
+from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout
 from flwr_causal.core.circuits.learners.trees.trees import PRIOR_STRENGTHS
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.nodes import mixed
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Plan
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
     from flwr_causal.core.circuits.nodes import Node
 
@@ -90,7 +90,11 @@ class Joints:
 
     @classmethod
     def of(
-        cls, domain: Domain, plan: Plan, holders: Sequence[int], most_marks: int = MOST_MARKS
+        cls,
+        domain: Domain,
+        plan: TrainingPlan,
+        holders: Sequence[int],
+        most_marks: int = MOST_MARKS,
     ) -> Joints:
         """Return the pairs of variables with the same holders, as far as marks are to be had.
 
@@ -98,7 +102,7 @@ class Joints:
         ----------
         domain : Domain
             Intervals of a number are merged; states of a category are not.
-        plan : Plan
+        plan : TrainingPlan
         holders : sequence of int
             By column of the domain; equal numbers are equal sets of parties.
         most_marks : int
@@ -128,9 +132,11 @@ class Joints:
         return tuple(int(own[-1]) + 1 for own in self.groups)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> StateLayout:
         """The order of the marks of pairs, those of a pair of variables side by side."""
-        return Layout(tuple(self.counts[i] * self.counts[j] for i, j in self.pairs), complete=False)
+        return StateLayout(
+            tuple(self.counts[i] * self.counts[j] for i, j in self.pairs), complete=False
+        )
 
     @cached_property
     def starts(self) -> dict[tuple[int, int], int]:
@@ -283,7 +289,7 @@ def _scores(probabilities: FloatArray) -> tuple[FloatArray, FloatArray, FloatArr
     return means, 1.0 - np.diff(slopes) / probabilities - means**2, ends
 
 
-class Tables:
+class TripleTables:
     """Estimates from the counts of one class.
 
     Parameters
@@ -293,7 +299,7 @@ class Tables:
         Of single states and pairs; those of pairs with pairs are not read.
     ordered : ndarray of bool, shape (d,)
         Whether a variable's states are intervals that follow each other.
-    others : Tables, optional
+    others : TripleTables, optional
         Those of the other classes, towards which tables are shrunk.
     """
 
@@ -302,10 +308,10 @@ class Tables:
         joints: Joints,
         counts: FloatArray,
         ordered: BoolArray,
-        others: Tables | None = None,
+        others: TripleTables | None = None,
     ) -> None:
         self.joints, self.counts, self.ordered, self.others = joints, counts, ordered, others
-        self._layout = Layout(joints.sizes, complete=False)
+        self._layout = StateLayout(joints.sizes, complete=False)
         self._known: dict[tuple[int, ...], Estimate] = {}
 
     @property
@@ -498,15 +504,15 @@ def class_nodes(
     """
     nodes, everything = [], counts.sum(axis=0)
     for own in counts:
-        others = Tables(joints, everything - own, ordered) if len(counts) > 1 else None
-        tables = Tables(joints, own, ordered, others)
+        others = TripleTables(joints, everything - own, ordered) if len(counts) > 1 else None
+        tables = TripleTables(joints, own, ordered, others)
         trees = [grown(tables, root, target) for root in roots(len(columns))]
         leaves = [tree_leaf(tables, members, columns) for members in trees]
         nodes.append(mixed(leaves, np.ones(len(leaves))))
     return nodes
 
 
-def grown(tables: Tables, root: int, target: int | None = None) -> list[Member]:
+def grown(tables: TripleTables, root: int, target: int | None = None) -> list[Member]:
     """Return a partial 2-tree, parents before their children.
 
     The variable is next whose parents raise its evidence most. Below a variable with a second
@@ -514,7 +520,7 @@ def grown(tables: Tables, root: int, target: int | None = None) -> list[Member]:
 
     Parameters
     ----------
-    tables : Tables
+    tables : TripleTables
     root : int
         The first variable; with a target the second.
     target : int, optional
@@ -545,7 +551,7 @@ def grown(tables: Tables, root: int, target: int | None = None) -> list[Member]:
 
 
 def _choices(
-    tables: Tables, newest: Member, waiting: set[int], target: int | None
+    tables: TripleTables, newest: Member, waiting: set[int], target: int | None
 ) -> Iterator[tuple[float, int, tuple[int, ...]]]:
     """Yield what can depend on a new variable of a tree: minus the gain, the variable, parents."""
     variable, parents = newest
@@ -557,7 +563,9 @@ def _choices(
             yield least - tables.gain(other, given), other, given
 
 
-def tree_leaf(tables: Tables, members: Sequence[Member], columns: Sequence[int]) -> ChowLiuTree:
+def tree_leaf(
+    tables: TripleTables, members: Sequence[Member], columns: Sequence[int]
+) -> ChowLiuTree:
     """Return a partial 2-tree as a tree with hidden variables, over ascending columns.
 
     A variable with children that have two parents has a hidden one, which determines it: its state

@@ -23,19 +23,24 @@ DEPENDENT = 1e-9
 class SearchTask(NamedTuple):
     """The arguments of a search that stay the same.
 
+    A variable is a block of columns: a number is one column.
+
     Attributes
     ----------
     correlations
-        ``(k, m, m)``; of pairs that cannot be adjacent or share a neighbour, entries may be NaN.
+        ``(k, M, M)`` of all M columns; of pairs of variables that cannot be adjacent or share a
+        neighbour, entries may be NaN.
+    first
+        ``(m + 1,)`` the first column of each variable; ``first[m]`` is M.
     own, rows
         ``(d,)`` for each variable which of the correlations inform about its causes, and their
         number of rows.
     log_variances
-        ``(d,)`` logarithms of the variables' variances.
+        ``(d,)`` logarithms of the variables' variances: of determinants of their covariances.
     possible, required
         ``(m, d)`` edges that may, and that must be in the graph.
     costs
-        ``(m,)`` cost of an edge from each column.
+        ``(d, m)`` cost of the edge to each variable from each.
     most
         Parents of a variable at most, besides the required ones.
     with_spread
@@ -43,6 +48,7 @@ class SearchTask(NamedTuple):
     """
 
     correlations: FloatArray
+    first: IntArray
     own: IntArray
     rows: FloatArray
     log_variances: FloatArray
@@ -56,162 +62,416 @@ class SearchTask(NamedTuple):
 class OrderRoom(NamedTuple):
     """Arrays for intermediate results of one choice of parents.
 
+    The columns of the candidates lie one after the other; w is the largest number of columns of a
+    variable. Covariances are given the columns that have been entered.
+
     Attributes
     ----------
     candidates
-        ``(m,)`` columns among which parents are chosen.
+        ``(m,)`` variables among which parents are chosen.
+    start
+        ``(m + 1,)`` where the columns of each candidate begin.
+    columns, lead
+        ``(M,)`` the candidates' columns, and where those of the same candidate begin.
     parents
         ``(m,)`` positions of the chosen ones among the candidates.
-    covariance, variance
-        ``(m,)`` covariances of the candidates with the variable, and their variances, given the
-        parents; the variance is -1 for the parents.
+    covariance
+        ``(w, M)`` covariances of the variable's columns with the candidates'.
+    within
+        ``(w, M)`` covariances of the candidates' columns with those of the same candidate; negative
+        for parents.
+    left
+        ``(w, w)`` covariance of the variable's columns.
     factor
-        ``(parents, m)`` triangular factor of the candidates' correlations, one row for each parent.
+        ``(rows, M)`` triangular factor of the candidates' correlations, one row for each column
+        that was entered.
+    entered, begin
+        ``(rows,)`` the place of the column of each row among the candidates' columns; ``(m + 1,)``
+        the first row of each parent.
     loads
-        ``(m,)`` the factor's entries of the variable.
+        ``(rows, w)`` the factor's entries of the variable's columns.
     inverse
-        ``(parents, parents)`` inverse of the factor among the parents.
+        ``(rows, rows)`` inverse of the factor among the entered columns.
+    block, shared, rest
+        ``(w, w)`` each, for determinants of one candidate or parent.
     near
         ``(m,)`` neighbours of a variable that is moved, in the order.
     """
 
     candidates: IntArray
+    start: IntArray
+    columns: IntArray
+    lead: IntArray
     parents: IntArray
     covariance: FloatArray
-    variance: FloatArray
+    within: FloatArray
+    left: FloatArray
     factor: FloatArray
+    entered: IntArray
+    begin: IntArray
     loads: FloatArray
     inverse: FloatArray
+    block: FloatArray
+    shared: FloatArray
+    rest: FloatArray
     near: IntArray
+
+    @classmethod
+    def of(cls, widths: IntArray, most: int, most_columns: int) -> OrderRoom:
+        """Return room for variables of these numbers of columns.
+
+        Parameters
+        ----------
+        widths
+            ``(m,)``.
+        most, most_columns
+            Parents of a variable at most, and their columns.
+        """
+        m, all_columns, w = len(widths), int(widths.sum()), int(widths.max(initial=1))
+        square = (w, w)
+        return cls(
+            candidates=np.empty(m, dtype=np.int64),
+            start=np.empty(m + 1, dtype=np.int64),
+            columns=np.empty(all_columns, dtype=np.int64),
+            lead=np.empty(all_columns, dtype=np.int64),
+            parents=np.empty(m, dtype=np.int64),
+            covariance=np.empty((w, all_columns)),
+            within=np.empty((w, all_columns)),
+            left=np.empty(square),
+            factor=np.empty((most_columns, all_columns)),
+            entered=np.empty(most_columns, dtype=np.int64),
+            begin=np.empty(most + 1, dtype=np.int64),
+            loads=np.empty((most_columns, w)),
+            inverse=np.empty((most_columns, most_columns)),
+            block=np.empty(square),
+            shared=np.empty(square),
+            rest=np.empty(square),
+            near=np.empty(m, dtype=np.int64),
+        )
+
+
+@compiled_inside
+def _log_determinant(matrix: FloatArray, size: int) -> float:
+    """Return the logarithm of the determinant of a covariance; the matrix is overwritten."""
+    result = 0.0
+    for t in range(size):
+        pivot = matrix[t, t]
+        result += np.log(max(pivot, RESIDUAL_FLOOR))
+        if pivot > RESIDUAL_FLOOR:
+            for u in range(t + 1, size):
+                share = matrix[u, t] / pivot
+                for v in range(t + 1, size):
+                    matrix[u, v] -= share * matrix[t, v]
+    return result
+
+
+@compiled_inside
+def _lay_out(task: SearchTask, room: OrderRoom, count: int) -> None:
+    """Lay the columns of the candidates one after the other."""
+    at = 0
+    for slot in range(count):
+        room.start[slot] = at
+        variable = room.candidates[slot]
+        for column in range(task.first[variable], task.first[variable + 1]):
+            room.columns[at], room.lead[at] = column, room.start[slot]
+            at += 1
+    room.start[count] = at
 
 
 @compiled_inside
 def _enter(
     task: SearchTask, room: OrderRoom, child: int, count: int, slot: int, size: int
-) -> float:
-    """Make the candidate at ``slot`` parent number ``size``; return the variance it explains."""
-    own = task.own[child]
-    root = np.sqrt(room.variance[slot])
-    for other in range(count):
-        value = task.correlations[own, room.candidates[slot], room.candidates[other]]
-        for row in range(size):
-            value -= room.factor[row, slot] * room.factor[row, other]
-        room.factor[size, other] = value / root
-    load = room.covariance[slot] / root
-    for other in range(count):
-        room.covariance[other] -= room.factor[size, other] * load
-        room.variance[other] -= room.factor[size, other] * room.factor[size, other]
+) -> None:
+    """Make the candidate at ``slot`` parent number ``size``."""
+    own, origin = task.own[child], task.first[child]
+    width = task.first[child + 1] - origin
+    row, begin = room.begin[size], room.start[slot]
+    for place in range(begin, room.start[slot + 1]):
+        variance = room.within[place - begin, place]
+        if variance <= DEPENDENT:
+            continue
+        root = np.sqrt(variance)
+        for other in range(room.start[count]):
+            room.factor[row, other] = task.correlations[
+                own, room.columns[place], room.columns[other]
+            ]
+        for above in range(row):
+            share = room.factor[above, place]
+            for other in range(room.start[count]):
+                room.factor[row, other] -= share * room.factor[above, other]
+        for other in range(room.start[count]):
+            room.factor[row, other] /= root
+        for t in range(width):
+            room.loads[row, t] = room.covariance[t, place] / root
+            for other in range(room.start[count]):
+                room.covariance[t, other] -= room.factor[row, other] * room.loads[row, t]
+        for t in range(width):
+            for u in range(width):
+                room.left[t, u] -= room.loads[row, t] * room.loads[row, u]
+        if len(room.within) == 1:
+            for other in range(room.start[count]):
+                room.within[0, other] -= room.factor[row, other] * room.factor[row, other]
+        else:
+            for t in range(len(room.within)):
+                for other in range(room.start[count]):
+                    beside = min(room.lead[other] + t, room.start[count] - 1)
+                    room.within[t, other] -= room.factor[row, other] * room.factor[row, beside]
+        room.entered[row] = place
+        row += 1
     room.parents[size] = slot
-    room.variance[slot] = -1.0
-    room.loads[size] = load
-    return load * load  # type: ignore[no-any-return]
+    # A parent is no candidate any more.
+    for place in range(begin, room.start[slot + 1]):
+        room.within[:, place] = -1.0
+    room.begin[size + 1] = row
+
+
+@compiled_inside
+def _left(room: OrderRoom, slot: int, width: int) -> float:
+    """Return what is left of a variable with one more parent.
+
+    It is the variance of one column, and the log determinant of the covariance of several.
+    """
+    begin = room.start[slot]
+    size = room.start[slot + 1] - begin
+    for t in range(width):
+        for u in range(width):
+            room.rest[t, u] = room.left[t, u]
+    for c in range(size):
+        for e in range(size):
+            room.block[c, e] = room.within[e, begin + c]
+        for t in range(width):
+            room.shared[c, t] = room.covariance[t, begin + c]
+    for c in range(size):
+        pivot = room.block[c, c]
+        if pivot <= DEPENDENT:
+            continue
+        for e in range(c + 1, size):
+            share = room.block[e, c] / pivot
+            for g in range(c + 1, size):
+                room.block[e, g] -= share * room.block[c, g]
+            for t in range(width):
+                room.shared[e, t] -= share * room.shared[c, t]
+        for t in range(width):
+            for u in range(width):
+                room.rest[t, u] -= room.shared[c, t] * room.shared[c, u] / pivot
+    if width == 1:
+        return max(room.rest[0, 0], RESIDUAL_FLOOR)  # type: ignore[no-any-return]
+    return _log_determinant(room.rest, width)  # type: ignore[no-any-return]
+
+
+@compiled_inside
+def _varies(room: OrderRoom, slot: int) -> bool:
+    """Whether any column of a candidate is no combination of the parents' columns."""
+    begin = room.start[slot]
+    for place in range(begin, room.start[slot + 1]):
+        if room.within[place - begin, place] > DEPENDENT:
+            return True
+    return False
 
 
 @compiled_inside
 def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float]:
-    """Add parents while the score improves; return their number and the residual variance."""
-    own, size, residual = task.own[child], 0, 1.0
-    for slot in range(count):
-        room.covariance[slot] = task.correlations[own, room.candidates[slot], child]
-        room.variance[slot] = 1.0
-    for slot in range(count):
-        if task.required[room.candidates[slot], child] and room.variance[slot] > DEPENDENT:
-            residual -= _enter(task, room, child, count, slot, size)
-            size += 1
-    limit = size + task.most
-    while size < limit:
-        best, least, share, price = -1, 0.0, 0.0, np.inf
+    """Add parents while the score improves; return their number and the log determinant."""
+    own, origin, size = task.own[child], task.first[child], 0
+    width = task.first[child + 1] - origin
+    _lay_out(task, room, count)
+    for t in range(width):
+        for u in range(width):
+            room.left[t, u] = task.correlations[own, origin + t, origin + u]
+    for place in range(room.start[count]):
+        for t in range(width):
+            room.covariance[t, place] = task.correlations[own, origin + t, room.columns[place]]
+        room.within[0, place] = 1.0
+    if len(room.within) > 1:
         for slot in range(count):
-            if room.variance[slot] > DEPENDENT:
-                explained = room.covariance[slot] * room.covariance[slot] / room.variance[slot]
-                cost = task.costs[room.candidates[slot]]
-                # What explains less at no less cost is not better.
-                if explained > share or cost < price:
-                    left = max(residual - explained, RESIDUAL_FLOOR) / residual
-                    change = 0.5 * task.rows[child] * np.log(left) + cost
-                    if change < least - SCORE_TIE:
-                        best, least, share, price = slot, change, explained, cost
+            lead = room.start[slot]
+            for place in range(lead, room.start[slot + 1]):
+                for t in range(room.start[slot + 1] - lead):
+                    room.within[t, place] = task.correlations[
+                        own, room.columns[lead + t], room.columns[place]
+                    ]
+    room.begin[0] = 0
+    for slot in range(count):
+        if task.required[room.candidates[slot], child] and _varies(room, slot):
+            _enter(task, room, child, count, slot, size)
+            size += 1
+    now = _log_left_now(room, width)
+    limit, plain = size + task.most, len(room.within) == 1
+    while size < limit:
+        best, least, lowest, price = -1, 0.0, np.inf, np.inf
+        for slot in range(count):
+            begin = slot if plain else room.start[slot]
+            if width == 1 and (plain or room.start[slot + 1] == begin + 1):
+                variance, shared = room.within[0, begin], room.covariance[0, begin]
+                if variance <= DEPENDENT:
+                    continue
+                left = max(room.left[0, 0] - shared * shared / variance, RESIDUAL_FLOOR)
+            elif _varies(room, slot):
+                left = _left(room, slot, width)
+            else:
+                continue
+            cost = task.costs[child, room.candidates[slot]]
+            # What explains less at no less cost is not better.
+            if left < lowest or cost < price:
+                log_left = np.log(left) if width == 1 else left
+                change = 0.5 * task.rows[child] * (log_left - now) + cost
+                if change < least - SCORE_TIE:
+                    best, least, lowest, price = slot, change, left, cost
         if best < 0:
             break
-        residual = max(residual - _enter(task, room, child, count, best, size), RESIDUAL_FLOOR)
+        _enter(task, room, child, count, best, size)
+        now = _log_left_now(room, width)
         size += 1
-    return size, max(residual, RESIDUAL_FLOOR)
+    return size, now
+
+
+@compiled_inside
+def _log_left_now(room: OrderRoom, width: int) -> float:
+    """Return the log determinant of the variable's covariance given the parents."""
+    if width == 1:
+        return np.log(max(room.left[0, 0], RESIDUAL_FLOOR))  # type: ignore[no-any-return]
+    for t in range(width):
+        for u in range(width):
+            room.rest[t, u] = room.left[t, u]
+    return _log_determinant(room.rest, width)  # type: ignore[no-any-return]
 
 
 @compiled_inside
 def _decompose(task: SearchTask, room: OrderRoom, child: int, size: int) -> float:
-    """Decompose the correlations of the parents anew; return the residual variance."""
-    own, residual = task.own[child], 1.0
-    for row in range(size):
-        slot = room.parents[row]
-        for column in range(row, size):
-            other = room.parents[column]
-            value = task.correlations[own, room.candidates[slot], room.candidates[other]]
+    """Decompose the correlations of the parents anew; return the log determinant."""
+    own, origin, row = task.own[child], task.first[child], 0
+    width = task.first[child + 1] - origin
+    for t in range(width):
+        for u in range(width):
+            room.left[t, u] = task.correlations[own, origin + t, origin + u]
+    for parent in range(size):
+        room.begin[parent] = row
+        slot = room.parents[parent]
+        for place in range(room.start[slot], room.start[slot + 1]):
+            # The entries above of all columns that are still to come, and then this one's.
+            variance = task.correlations[own, room.columns[place], room.columns[place]]
             for above in range(row):
-                value -= room.factor[above, slot] * room.factor[above, other]
-            if column == row:
-                room.factor[row, slot] = np.sqrt(max(value, DEPENDENT))
-            else:
-                room.factor[row, other] = value / room.factor[row, slot]
-        load = task.correlations[own, room.candidates[slot], child]
-        for above in range(row):
-            load -= room.factor[above, slot] * room.loads[above]
-        room.loads[row] = load / room.factor[row, slot]
-        residual -= room.loads[row] * room.loads[row]
-    return max(residual, RESIDUAL_FLOOR)
+                variance -= room.factor[above, place] * room.factor[above, place]
+            if variance <= DEPENDENT:
+                continue
+            root = np.sqrt(variance)
+            for later in range(parent, size):
+                near = room.parents[later]
+                for other in range(room.start[near], room.start[near + 1]):
+                    value = task.correlations[own, room.columns[place], room.columns[other]]
+                    for above in range(row):
+                        value -= room.factor[above, place] * room.factor[above, other]
+                    room.factor[row, other] = value / root
+            for t in range(width):
+                load = task.correlations[own, room.columns[place], origin + t]
+                for above in range(row):
+                    load -= room.factor[above, place] * room.loads[above, t]
+                room.loads[row, t] = load / root
+            for t in range(width):
+                for u in range(width):
+                    room.left[t, u] -= room.loads[row, t] * room.loads[row, u]
+            room.entered[row] = place
+            row += 1
+    room.begin[size] = row
+    return _log_left_now(room, width)  # type: ignore[no-any-return]
 
 
 @compiled_inside
-def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: int, residual: float) -> int:
+def _superfluous(
+    task: SearchTask, room: OrderRoom, child: int, size: int, now: float
+) -> int:
     """Return the number of the parent without which the score is best, -1 for none."""
-    for row in range(size):
-        slot = room.parents[row]
-        room.inverse[row, row] = 1.0 / room.factor[row, slot]
+    width = task.first[child + 1] - task.first[child]
+    for row in range(room.begin[size]):
+        place = room.entered[row]
+        room.inverse[row, row] = 1.0 / room.factor[row, place]
         for column in range(row):
             value = 0.0
             for between in range(column, row):
-                value += room.factor[between, slot] * room.inverse[between, column]
+                value += room.factor[between, place] * room.inverse[between, column]
             room.inverse[row, column] = -value * room.inverse[row, row]
     worst, least = -1, 0.0
-    for column in range(size):
-        parent = room.candidates[room.parents[column]]
-        if not task.required[parent, child]:
+    for parent in range(size):
+        variable = room.candidates[room.parents[parent]]
+        if task.required[variable, child]:
+            continue
+        begin = room.begin[parent]
+        if width == 1 and room.begin[parent + 1] == begin + 1:
             weight, variance = 0.0, 0.0
-            for row in range(column, size):
-                weight += room.inverse[row, column] * room.loads[row]
-                variance += room.inverse[row, column] * room.inverse[row, column]
-            explained = weight * weight / variance
-            gain = 0.5 * task.rows[child] * np.log1p(explained / residual)
-            change = gain - task.costs[parent]
-            if change < least - SCORE_TIE:
-                worst, least = column, change
+            for row in range(begin, room.begin[size]):
+                weight += room.inverse[row, begin] * room.loads[row, 0]
+                variance += room.inverse[row, begin] * room.inverse[row, begin]
+            without = np.log(max(room.left[0, 0] + weight * weight / variance, RESIDUAL_FLOOR))
+        else:
+            without = _log_without(room, parent, size, width)
+        gain = 0.5 * task.rows[child] * (without - now)
+        change = gain - task.costs[child, variable]
+        if change < least - SCORE_TIE:
+            worst, least = parent, change
     return worst
 
 
 @compiled_inside
-def _select(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float, float]:
+def _log_without(room: OrderRoom, parent: int, size: int, width: int) -> float:
+    """Return the log determinant of the variable's covariance without one of the parents.
+
+    Without columns B the covariance grows by ``b' V^-1 b``: b are their coefficients, and V is their
+    block of the inverse of the parents' correlations.
+    """
+    begin, end, last = room.begin[parent], room.begin[parent + 1], room.begin[size]
+    for t in range(width):
+        for u in range(width):
+            room.rest[t, u] = room.left[t, u]
+    for c in range(begin, end):
+        for t in range(width):
+            room.shared[c - begin, t] = 0.0
+        for e in range(begin, end):
+            room.block[c - begin, e - begin] = 0.0
+        for row in range(c, last):
+            for t in range(width):
+                room.shared[c - begin, t] += room.inverse[row, c] * room.loads[row, t]
+            for e in range(begin, min(end, row + 1)):
+                room.block[c - begin, e - begin] += room.inverse[row, c] * room.inverse[row, e]
+    for c in range(end - begin):
+        pivot = room.block[c, c]
+        for e in range(c + 1, end - begin):
+            share = room.block[e, c] / pivot
+            for g in range(c + 1, end - begin):
+                room.block[e, g] -= share * room.block[c, g]
+            for t in range(width):
+                room.shared[e, t] -= share * room.shared[c, t]
+        for t in range(width):
+            for u in range(width):
+                room.rest[t, u] += room.shared[c, t] * room.shared[c, u] / pivot
+    return _log_determinant(room.rest, width)  # type: ignore[no-any-return]
+
+
+@compiled_inside
+def _select(
+    task: SearchTask, room: OrderRoom, child: int, count: int
+) -> tuple[int, float, float]:
     """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
 
     Returns
     -------
     size, log_variance, cost
-        Number of parents, logarithm of the residual variance, cost of the edges.
+        Number of parents, log determinant of the residual covariance, cost of the edges.
     """
-    size, residual = _grow(task, room, child, count)
+    size, left = _grow(task, room, child, count)
     while size > 0:
-        worst = _superfluous(task, room, child, size, residual)
+        worst = _superfluous(task, room, child, size, left)
         if worst < 0:
             break
         size -= 1
-        for row in range(worst, size):
-            room.parents[row] = room.parents[row + 1]
-        residual = _decompose(task, room, child, size)
+        for parent in range(worst, size):
+            room.parents[parent] = room.parents[parent + 1]
+        left = _decompose(task, room, child, size)
     cost = 0.0
-    for row in range(size):
-        parent = room.candidates[room.parents[row]]
-        if not task.required[parent, child]:
-            cost += task.costs[parent]
-    return size, task.log_variances[child] + np.log(residual), cost
+    for parent in range(size):
+        variable = room.candidates[room.parents[parent]]
+        if not task.required[variable, child]:
+            cost += task.costs[child, variable]
+    return size, task.log_variances[child] + left, cost
 
 
 @compiled_inside

@@ -377,16 +377,7 @@ class _Problem:
         limit = int(self.rows.min() * MOST_PARENTS) if max_parents is None else max_parents
         self.most = max(1, min(self.m - 1, limit))
         largest = self.most + int(self.required.sum(axis=0).max(initial=0))
-        self.room = OrderRoom(
-            candidates=np.empty(self.m, dtype=np.int64),
-            parents=np.empty(self.m, dtype=np.int64),
-            covariance=np.empty(self.m),
-            variance=np.empty(self.m),
-            factor=np.empty((largest, self.m)),
-            loads=np.empty(self.m),
-            inverse=np.empty((largest, largest)),
-            near=np.empty(self.m, dtype=np.int64),
-        )
+        self.room = OrderRoom.of(np.ones(self.m, dtype=np.int64), largest, largest)
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
 
     def candidate(self, name: str, start: Sequence[int]) -> OrderCandidate:
@@ -468,12 +459,13 @@ class _Problem:
     def _task(self, possible: BoolArray, costs: FloatArray) -> SearchTask:
         return SearchTask(
             self.correlations,
+            np.arange(self.m + 1),
             self.own,
             self.rows,
             self.log_variances,
             possible,
             self.required,
-            costs,
+            np.repeat(costs[None], self.d, axis=0),
             self.most,
             self.edge_cost is None,
         )

@@ -42,8 +42,8 @@ FLOORS = (
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms.split()}
 WITHOUT_FLOWER = HEIGHT["data"]
 # Class names that stand for one thing in several modules: the functions `init` and `step` of a core
-# have them, and a strategy and its core.
-SHARED_NAMES = {"ClientState", "Info", "Moments", "Outcome", "ServerProblem", "State"}
+# have them, a strategy and its core, and the two sides of a method and its entry.
+SHARED_NAMES = {"ClientState", "Info", "Method", "Moments", "Outcome", "ServerProblem", "State"}
 # What Flower documents for users, and its logger; all else of Flower belongs into compat.py.
 PUBLIC_FLOWER = {
     "flwr.app": None,

@@ -35,7 +35,7 @@ _OWN = {
 OWN_METHODS = tuple(_OWN)
 
 
-class MethodClasses(NamedTuple):
+class Method(NamedTuple):
     """A strategy and its client.
 
     Another package declares a method by an entry point that names such a pair, or any object with
@@ -57,7 +57,7 @@ class MethodClasses(NamedTuple):
 
 
 @cache
-def find(method: str) -> MethodClasses:
+def find(method: str) -> Method:
     """Return the method of an id.
 
     Raises
@@ -70,9 +70,7 @@ def find(method: str) -> MethodClasses:
     if method in _OWN:
         module, name, _ = _OWN[method]
         client = client_of(method)
-        return MethodClasses(
-            getattr(import_module(f"flwr_causal.strategies.{module}"), name), client
-        )
+        return Method(getattr(import_module(f"flwr_causal.strategies.{module}"), name), client)
     if not declared:
         raise ConfigError(
             f"There is no method '{method}'. The methods are: {', '.join(sorted(METHODS))}."
@@ -120,7 +118,7 @@ def _packages(points: tuple[EntryPoint, ...]) -> str:
     return f"The package{'s' * (len(names) > 1)} {' and '.join(names)}"
 
 
-def _loaded(point: EntryPoint) -> MethodClasses:
+def _loaded(point: EntryPoint) -> Method:
     """Import the method that an entry point names, and check its type and id."""
     from flwr_causal.clients import CausalClient
     from flwr_causal.strategies import CausalStrategy
@@ -137,10 +135,10 @@ def _loaded(point: EntryPoint) -> MethodClasses:
         if not (isinstance(part, type) and issubclass(part, base)):
             raise ConfigError(
                 f"{where}, whose attribute '{name}' is {part!r}; it must be a subclass of "
-                f"{base.__name__}. Declare a flwr_causal.app.methods.MethodClasses(strategy=..., "
+                f"{base.__name__}. Declare a flwr_causal.app.methods.Method(strategy=..., "
                 "client=...)."
             )
-    method = MethodClasses(found.strategy, found.client)
+    method = Method(found.strategy, found.client)
     if method.strategy.method != point.name:
         raise ConfigError(
             f"{where}, but {method.strategy.__name__}.method is '{method.strategy.method}': both "
@@ -170,7 +168,7 @@ class _Table(Mapping[str, T]):
         return len(list(iter(self)))
 
 
-METHODS: Mapping[str, MethodClasses] = _Table(find)
+METHODS: Mapping[str, Method] = _Table(find)
 CLIENTS: Mapping[str, type[CausalClient]] = _Table(client_of)
 
 

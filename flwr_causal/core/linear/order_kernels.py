@@ -179,9 +179,7 @@ def _lay_out(task: SearchTask, room: OrderRoom, count: int) -> None:
 
 
 @compiled_inside
-def _enter(
-    task: SearchTask, room: OrderRoom, child: int, count: int, slot: int, size: int
-) -> None:
+def _enter(task: SearchTask, room: OrderRoom, child: int, count: int, slot: int, size: int) -> None:
     """Make the candidate at ``slot`` parent number ``size``."""
     own, origin = task.own[child], task.first[child]
     width = task.first[child + 1] - origin
@@ -256,7 +254,7 @@ def _left(room: OrderRoom, slot: int, width: int) -> float:
                 room.rest[t, u] -= room.shared[c, t] * room.shared[c, u] / pivot
     if width == 1:
         return max(room.rest[0, 0], RESIDUAL_FLOOR)  # type: ignore[no-any-return]
-    return _log_determinant(room.rest, width)  # type: ignore[no-any-return]
+    return _log_determinant(room.rest, width)
 
 
 @compiled_inside
@@ -333,7 +331,7 @@ def _log_left_now(room: OrderRoom, width: int) -> float:
     for t in range(width):
         for u in range(width):
             room.rest[t, u] = room.left[t, u]
-    return _log_determinant(room.rest, width)  # type: ignore[no-any-return]
+    return _log_determinant(room.rest, width)
 
 
 @compiled_inside
@@ -373,13 +371,11 @@ def _decompose(task: SearchTask, room: OrderRoom, child: int, size: int) -> floa
             room.entered[row] = place
             row += 1
     room.begin[size] = row
-    return _log_left_now(room, width)  # type: ignore[no-any-return]
+    return _log_left_now(room, width)
 
 
 @compiled_inside
-def _superfluous(
-    task: SearchTask, room: OrderRoom, child: int, size: int, now: float
-) -> int:
+def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: int, now: float) -> int:
     """Return the number of the parent without which the score is best, -1 for none."""
     width = task.first[child + 1] - task.first[child]
     for row in range(room.begin[size]):
@@ -415,8 +411,8 @@ def _superfluous(
 def _log_without(room: OrderRoom, parent: int, size: int, width: int) -> float:
     """Return the log determinant of the variable's covariance without one of the parents.
 
-    Without columns B the covariance grows by ``b' V^-1 b``: b are their coefficients, and V is their
-    block of the inverse of the parents' correlations.
+    Without columns B the covariance grows by ``b' V^-1 b``: b are their coefficients, and V is
+    their block of the inverse of the parents' correlations.
     """
     begin, end, last = room.begin[parent], room.begin[parent + 1], room.begin[size]
     for t in range(width):
@@ -443,13 +439,11 @@ def _log_without(room: OrderRoom, parent: int, size: int, width: int) -> float:
         for t in range(width):
             for u in range(width):
                 room.rest[t, u] += room.shared[c, t] * room.shared[c, u] / pivot
-    return _log_determinant(room.rest, width)  # type: ignore[no-any-return]
+    return _log_determinant(room.rest, width)
 
 
 @compiled_inside
-def _select(
-    task: SearchTask, room: OrderRoom, child: int, count: int
-) -> tuple[int, float, float]:
+def _select(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float, float]:
     """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
 
     Returns

@@ -195,7 +195,8 @@ def search_orders(
     starts: Mapping[str, Sequence[int]] | None = None,
     pairs: BoolArray | None = None,
     max_parents: int | None = None,
-    edge_cost: float | None = None,
+    edge_cost: float | FloatArray | None = None,
+    widths: Sequence[int] | None = None,
 ) -> OrderSolution:
     """Search from several orders of the variables.
 
@@ -219,8 +220,8 @@ def search_orders(
         and its possible neighbours are then read; others may be NaN. Default: all.
     max_parents
         Parents of a variable at most, besides the required ones. Default: a third of the rows.
-    edge_cost
-        See :func:`order_score`.
+    edge_cost, widths
+        See :func:`order_score`. With widths starts must be given.
 
     Raises
     ------
@@ -237,7 +238,7 @@ def search_orders(
         d = moments.d if num_targets is None else num_targets
         moments = [moments] * d
     require_varying(moments)
-    problem = _Problem(moments, masks, least_effect, pairs, max_parents, edge_cost)
+    problem = _Problem(moments, masks, least_effect, pairs, max_parents, edge_cost, widths)
     if starts is None:
         most = max(moments, key=lambda own: own.n)
         starts = sorted_orders(most, len(moments))
@@ -295,7 +296,8 @@ def order_score(
     adjacency: ArrayLike,
     masks: EdgeMasks,
     num_targets: int | None = None,
-    edge_cost: float | None = None,
+    edge_cost: float | FloatArray | None = None,
+    widths: Sequence[int] | None = None,
 ) -> float:
     """Return the score of a graph; lower is better.
 
@@ -324,27 +326,83 @@ def order_score(
     num_targets
         d. Default: m, no lags.
     edge_cost
-        Cost of every edge, in place of the second term and of all those in |E|: the score then is
-        the Gaussian BIC, or the extended one, which depends on no unit and is equal for equivalent
-        graphs. Default: the score above.
+        Cost of every edge, or of each, ``(m, d)``, in place of the second term and of all those in
+        |E|: the score then is the Gaussian BIC, or the extended one, which depends on no unit and
+        is equal for equivalent graphs. Default: the score above.
+    widths
+        ``(m,)`` number of columns of each variable, side by side in the moments. Then ``v_j`` is
+        the determinant of the residual covariance of the variable's columns, in units of their
+        standard deviations. Only with ``edge_cost``. Default: one column each.
     """
     if isinstance(moments, Moments):
         moments = [moments] * (moments.d if num_targets is None else num_targets)
     d, rows = len(moments), np.array([own.n for own in moments], dtype=np.float64)
     parents = np.asarray(adjacency)[:, :d] != 0
-    residuals = [
-        regress(own.second, np.flatnonzero(parents[:, j]), j)[1] for j, own in enumerate(moments)
-    ]
-    floors = [RESIDUAL_FLOOR * own.second[j, j] for j, own in enumerate(moments)]
-    logs = np.log(np.maximum(residuals, floors))
-    free, possible = _free_edges(parents, masks, d)
+    if widths is None:
+        logs = np.array([_log_variance(own, parents[:, j], j) for j, own in enumerate(moments)])
+    else:
+        columns = columns_of(widths)
+        logs = np.array(
+            [_log_determinant(own, columns, parents[:, j], j) for j, own in enumerate(moments)]
+        )
     fit = 0.5 * float(rows @ logs)
     if edge_cost is not None:
-        return fit + edge_cost * sum(free)
+        free_edges = parents & ~np.asarray(masks.required, dtype=bool)[:, :d]
+        return fit + float(np.broadcast_to(edge_cost, parents.shape)[free_edges].sum())
+    free, possible = _free_edges(parents, masks, d)
     score = fit + 0.5 * log(rows.mean()) * sum(free)
     choices = sum(_log_choices(*both) for both in zip(possible, free, strict=True))
     spread = 0.5 * d * log(float(logs.var()) + 2 / rows.mean())
     return score + spread + choices + free[0] * log(2)
+
+
+def _log_variance(moments: Moments, parents: BoolArray, child: int) -> float:
+    """Return the logarithm of the residual variance of a column."""
+    residual = regress(moments.second, np.flatnonzero(parents), child)[1]
+    return log(max(residual, RESIDUAL_FLOOR * moments.second[child, child]))
+
+
+def columns_of(widths: Sequence[int]) -> list[IntArray]:
+    """Return the columns of each variable, which lie side by side."""
+    ends = np.cumsum(widths)
+    return [np.arange(end - width, end) for end, width in zip(ends, widths, strict=True)]
+
+
+def _log_determinant(
+    moments: Moments, columns: Sequence[IntArray], parents: BoolArray, child: int
+) -> float:
+    """Return the log determinant of the residual correlations of a variable's columns."""
+    correlations = _rounded(moments.correlations)
+    given = _joined(columns, parents, columns[child][:0])
+    pivots = log_pivots(correlations, np.concatenate([given, columns[child]]))
+    return float(pivots[len(given) :].sum())
+
+
+def _joined(columns: Sequence[IntArray], chosen: BoolArray, none: IntArray) -> IntArray:
+    own = [part for part, one in zip(columns, chosen, strict=True) if one]
+    return np.concatenate(own) if own else none
+
+
+def log_pivots(correlations: FloatArray, columns: IntArray) -> FloatArray:
+    """Return the logarithm of each column's variance given the columns before it.
+
+    Columns that are combinations of those before have the least value, and are left out after it.
+
+    Parameters
+    ----------
+    correlations
+        ``(M, M)``.
+    columns
+        Which of them, in their order.
+    """
+    left = correlations[np.ix_(columns, columns)]
+    result = np.empty(len(columns))
+    for at in range(len(columns)):
+        pivot = left[at, at]
+        result[at] = log(max(pivot, RESIDUAL_FLOOR))
+        if pivot > DEPENDENT:
+            left = left - np.outer(left[:, at], left[at]) / pivot
+    return result
 
 
 class _Problem:
@@ -357,18 +415,21 @@ class _Problem:
         least_effect: float,
         pairs: BoolArray | None,
         max_parents: int | None = None,
-        edge_cost: float | None = None,
+        edge_cost: float | FloatArray | None = None,
+        widths: Sequence[int] | None = None,
     ) -> None:
-        self.moments, self.masks, self.edge_cost = moments, masks, edge_cost
-        d, self.m = len(moments), moments[0].d
+        self.moments, self.masks, self.edge_cost, self.widths = moments, masks, edge_cost, widths
+        d, self.m = len(moments), moments[0].d if widths is None else len(widths)
+        self.sizes = np.ones(self.m, dtype=np.int64) if widths is None else np.array(widths)
         self.d = d
         parts, self.own = distinct(moments)
         # Where another variable is constant, as under interventions, it explains nothing.
         self.correlations = np.array([_rounded(part.correlations) for part in parts])
         self.rows = np.array([own.n for own in moments], dtype=np.float64)
-        variances = [own.second[j, j] for j, own in enumerate(moments)]
         # The BIC does not depend on units: without them, equal scores are equal in every bit.
-        self.log_variances = np.zeros(self.d) if edge_cost is not None else np.log(variances)
+        self.log_variances = np.zeros(self.d)
+        if edge_cost is None:
+            self.log_variances = np.log([own.second[j, j] for j, own in enumerate(moments)])
         self.required = np.asarray(masks.required, dtype=bool)[:, :d]
         self.allowed = np.asarray(masks.allowed, dtype=bool)[:, :d] | self.required
         if pairs is not None:
@@ -377,7 +438,8 @@ class _Problem:
         limit = int(self.rows.min() * MOST_PARENTS) if max_parents is None else max_parents
         self.most = max(1, min(self.m - 1, limit))
         largest = self.most + int(self.required.sum(axis=0).max(initial=0))
-        self.room = OrderRoom.of(np.ones(self.m, dtype=np.int64), largest, largest)
+        most_columns = int(np.sort(self.sizes)[-largest:].sum())
+        self.room = OrderRoom.of(self.sizes, largest, most_columns)
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
 
     def candidate(self, name: str, start: Sequence[int]) -> OrderCandidate:
@@ -405,26 +467,50 @@ class _Problem:
         place = np.full(len(result), -1)
         place[candidate.order] = np.arange(self.d)
         for j in range(self.d):
-            parents = np.flatnonzero(candidate.adjacency[:, j])
-            strengths = partial_correlations(self.correlations[self.own[j]], parents, j)
+            strengths = self._strengths_of(candidate.adjacency[:, j], j)
             possible = self.allowed[:, j] & (place < place[j])
             result[possible, j] = np.nan_to_num(strengths[possible])
         return result
 
+    def _strengths_of(self, parents: BoolArray, child: int) -> FloatArray:
+        """Return the strength of each variable's effect on one, given the one's (other) parents.
+
+        Of several columns it is ``sqrt(1 - det(with) / det(without))`` of the child's residual
+        covariance, which is the absolute partial correlation of two columns.
+        """
+        correlations = self.correlations[self.own[child]]
+        if self.widths is None:
+            return partial_correlations(correlations, np.flatnonzero(parents), child)
+        columns, result = columns_of(self.widths), np.zeros(self.m)
+        own = columns[child]
+        for i in range(self.m):
+            others = parents.copy()
+            others[[i, child]] = False
+            given = _joined(columns, others, own[:0])
+            without = log_pivots(correlations, np.concatenate([given, own]))[len(given) :].sum()
+            further = np.concatenate([given, columns[i]])
+            left = log_pivots(correlations, np.concatenate([further, own]))[len(further) :].sum()
+            result[i] = np.sqrt(max(1 - np.exp(min(left - without, 0.0)), 0.0))
+        return result
+
     def _score(self, parents: BoolArray) -> float:
-        return order_score(self.moments, parents, self.masks, edge_cost=self.edge_cost)
+        return order_score(
+            self.moments, parents, self.masks, edge_cost=self.edge_cost, widths=self.widths
+        )
 
     def _costs(self, now: float, lagged: float) -> FloatArray:
-        """Return the cost of one more edge from each column, (m,), beside that many edges."""
+        """Return the cost of each edge to one variable, (d, m), beside that many edges."""
         if self.edge_cost is not None:
-            return np.full(self.m, max(self.edge_cost, self.least_cost))
+            each = np.broadcast_to(self.edge_cost, (self.m, self.d)).T
+            return np.ascontiguousarray(np.maximum(each, self.least_cost))
         _, possible = _free_edges(self.required, self.masks, self.d)
         bic, sizes = 0.5 * log(self.rows.mean()), [self.d, self.m - self.d]
         by_block = [
             bic + log(max(pairs - edges, 1) / (edges + 1)) + directions
             for edges, pairs, directions in zip((now, lagged), possible, (log(2), 0), strict=True)
         ]
-        return np.repeat(np.maximum(by_block, self.least_cost), sizes)
+        costs = np.repeat(np.maximum(by_block, self.least_cost), sizes)
+        return np.repeat(costs[None], self.d, axis=0)
 
     def _search(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> None:
         """Move variables in the order, in place, until the score is at a minimum."""
@@ -445,10 +531,11 @@ class _Problem:
 
     def _promising(self) -> BoolArray:
         """Return the allowed edges between a variable and the columns that best predict it."""
-        d, m = self.d, self.m
+        d = self.d
         either, near = self.allowed.copy(), np.zeros_like(self.allowed)
         either[:d] |= self.allowed[:d].T
-        task = self._task(either, np.full(m, CANDIDATE_COST))
+        costs = CANDIDATE_COST * np.outer(self.sizes[:d], self.sizes)
+        task = self._task(either, costs)
         task = task._replace(
             required=np.zeros_like(self.required), most=min(self.most, MOST_CANDIDATES)
         )
@@ -459,13 +546,13 @@ class _Problem:
     def _task(self, possible: BoolArray, costs: FloatArray) -> SearchTask:
         return SearchTask(
             self.correlations,
-            np.arange(self.m + 1),
+            np.concatenate([[0], np.cumsum(self.sizes)]),
             self.own,
             self.rows,
             self.log_variances,
             possible,
             self.required,
-            np.repeat(costs[None], self.d, axis=0),
+            costs,
             self.most,
             self.edge_cost is None,
         )

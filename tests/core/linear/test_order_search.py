@@ -111,7 +111,7 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
     problem = module._Problem([moments] * 7, masks, 0.0, None)
     start = np.random.default_rng(seed).permutation(7)
     order = start[topological_order(required[np.ix_(start, start)])]
-    costs = np.full(7, 3.0)
+    costs = np.full((7, 7), 3.0)
     found = problem._along(order, problem.allowed, costs)
     for at, child in enumerate(order):
         must = np.flatnonzero(required[:, child])
@@ -122,7 +122,7 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
 def test_no_move_of_one_variable_is_better():
     moments, _ = sampled(5, d=7, edges=12, n=300, spread=3.0)
     problem = module._Problem([moments] * 7, everything(moments), 0.0, None)
-    costs, order = np.full(7, 3.5), np.random.default_rng(1).permutation(7)
+    costs, order = np.full((7, 7), 3.5), np.random.default_rng(1).permutation(7)
     problem._search(order, problem.allowed, costs)
 
     def total(order):

@@ -9,6 +9,7 @@ Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a
 - `lingam`: a linear DAG whose noise is not Gaussian, with all directions.
 - `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.
 - `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model, or of both.
+- `block_search`: the equivalence class of numbers and categories, also with curved effects.
 - `fuse`: the union of several DAGs along a common order.
 - `learn_spn`: a probabilistic circuit; its ``log_likelihood(frame)`` has the shape ``(n,)``.
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
+    from flwr_causal.core.blocks.search import block_search
     from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
     from flwr_causal.core.ges.fusion import fuse
     from flwr_causal.core.ges.ges import ges
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 
 __all__ = [
+    "block_search",
     "dagma",
     "fuse",
     "ges",
@@ -41,6 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "block_search": "flwr_causal.core.blocks.search",
     "dagma": "flwr_causal.core.linear.dagma",
     "fuse": "flwr_causal.core.ges.fusion",
     "ges": "flwr_causal.core.ges.ges",

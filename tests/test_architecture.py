@@ -24,7 +24,7 @@ FLOORS = (
     "core.linear",
     "core.discrete",
     "core.nonlinear core.ges",
-    "core.consensus",
+    "core.blocks core.consensus",
     "core.series",
     "core.fedcausal core.circuits",
     "data",

@@ -1,0 +1,148 @@
+"""Columns of second moments for numbers, curved effects and categories: a block for each variable.
+
+A category of k states is k - 1 columns, each 1 in the rows of a state (Andrews, Ramsey & Cooper
+2019): which state has none changes no score. A number is one column, or several functions of it, by
+which its effects may be curved. The second moments of all columns are sums over rows, and those of
+several parties add up to those of the pooled rows.
+
+References
+----------
+Andrews, B., Ramsey, J. & Cooper, G. F. (2019). Learning high-dimensional directed acyclic graphs
+with mixed data-types. PMLR 104.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.discrete.discrete import as_discrete, named_columns
+from flwr_causal.core.nonlinear.basis import SIZE, basis_rows
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from flwr_causal.core.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Number:
+    """A variable of numbers.
+
+    Parameters
+    ----------
+    name : str
+    mean, scale : float
+        Of the rows of all parties: mean and standard deviation, above 0.
+    functions : int, default 1
+        Columns of the block, 1 to 5: the number itself, and further functions of it, see
+        :func:`flwr_causal.core.nonlinear.basis.raw_basis`.
+    """
+
+    name: str
+    mean: float
+    scale: float
+    functions: int = 1
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return self.functions
+
+    def columns(self, values: NDArray[Any]) -> FloatArray:
+        """Return the columns of rows, shape (n, width)."""
+        rows = np.asarray(values, dtype=np.float64)[:, None]
+        return basis_rows(rows, [self.mean], [self.scale], self.functions) / self.scale
+
+
+@dataclass(frozen=True)
+class Category:
+    """A variable of states.
+
+    Parameters
+    ----------
+    name : str
+    states : tuple of str
+        Two or more; the last one has no column.
+    """
+
+    name: str
+    states: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.states) - 1
+
+    def columns(self, values: NDArray[Any]) -> FloatArray:
+        """Return the columns of rows, shape (n, width), from the numbers of their states."""
+        return np.asarray(values[:, None] == np.arange(self.width), dtype=np.float64)
+
+
+Variable = Number | Category
+
+
+def design(table: Any, functions: int = 1) -> tuple[tuple[Variable, ...], FloatArray]:
+    """Return the variables of a table, and the columns of its rows side by side.
+
+    Parameters
+    ----------
+    table : array of shape (n, d), or object with ``.columns``
+        Columns of numbers are numbers, all others categories, booleans too.
+    functions : int, default 1
+        Of each number.
+
+    Returns
+    -------
+    variables : tuple of Number or Category
+    columns : ndarray of shape (n, sum of widths)
+
+    Raises
+    ------
+    ConfigError
+        If the number of functions is not from 1 to 5.
+    DataError
+        If there are no rows, values are missing or infinite, or a column has one value.
+    """
+    if not 1 <= functions <= SIZE:
+        raise ConfigError(f"functions is {functions}: give 1 to {SIZE} functions of a number")
+    names, values = named_columns(table)
+    if not values or not len(values[0]):
+        raise DataError("the table has no rows")
+    variables: list[Variable] = []
+    parts = []
+    for name, column in zip(names, values, strict=True):
+        variable, own = _variable(table, name, column, functions)
+        variables.append(variable)
+        parts.append(variable.columns(own))
+    return tuple(variables), np.column_stack(parts)
+
+
+def _variable(
+    table: Any, name: str, column: NDArray[Any], functions: int
+) -> tuple[Variable, NDArray[Any]]:
+    """Return a variable, and its numbers or the numbers of its states."""
+    if column.dtype.kind not in "iuf":
+        coded = as_discrete(table, [name])
+        if len(coded.states[0]) < 2:
+            raise DataError(f"column {name!r} has one value: leave it out")
+        return Category(name, coded.states[0]), coded.codes[0]
+    numbers = column.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        raise DataError(f"column {name!r} has missing or infinite values: drop or fill them")
+    mean, scale = float(numbers.mean()), float(numbers.std())
+    if scale <= 1e-12 * float(np.abs(numbers).max()):
+        raise DataError(f"column {name!r} has one value: leave it out")
+    # Of few different values further functions are combinations of those before.
+    most = len(np.unique(numbers[: SIZE * 100])) - 1
+    return Number(name, mean, scale, min(functions, max(most, 1))), numbers
+
+
+def column_names(variables: Sequence[Variable]) -> tuple[str, ...]:
+    """Return a name for each column."""
+    return tuple(f"{one.name}[{k}]" for one in variables for k in range(one.width))

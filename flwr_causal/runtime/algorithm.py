@@ -312,7 +312,7 @@ class Algorithm(Method[Progress]):
         """Return the graph, at the end or so far."""
         return state.result.graph
 
-    def model(self, state: Progress) -> Any:
+    def fitted(self, state: Progress) -> Any:
         """Return the fitted model, None without one."""
         return state.result.model
 

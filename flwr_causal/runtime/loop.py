@@ -639,7 +639,7 @@ class _Session(Generic[StateT]):
             counted = None if method.columns_differ else total
             outcome.num_rows = counted.all.rows if counted else method.num_rows(state)
             outcome.model = method.with_parties(
-                state, method.model(state), self.by_party, self.federation.summed_reports
+                state, method.fitted(state), self.by_party, self.federation.summed_reports
             )
             if isinstance(method, Trainings) and method.leave_one_out:
                 outcome.influence = method.influence(cast("Any", state))

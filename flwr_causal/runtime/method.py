@@ -286,7 +286,7 @@ class Method(Generic[StateT]):
         """Return the graph of a state with what the method knows beside its edges."""
         return graph
 
-    def model(self, state: StateT) -> Any:
+    def fitted(self, state: StateT) -> Any:
         """Return the fitted model, None if the method fits a graph only."""
         return None
 

@@ -242,9 +242,9 @@ class Trainings(Generic[StateT]):
                     found[parties[training.without - 1]] = change_between(graph, other)
         return found
 
-    def model(self, state: TrainingsState[StateT]) -> Any:
+    def fitted(self, state: TrainingsState[StateT]) -> Any:
         """Return the main training's model."""
-        return self.inner.model(state.main)
+        return self.inner.fitted(state.main)
 
     def with_parties(
         self,

@@ -26,7 +26,7 @@ from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evi
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import PerceptronOptions
-from flwr_causal.strategies.options import Mode, also_called, only, require
+from flwr_causal.strategies.options import Mode, only, require
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,
@@ -61,7 +61,7 @@ BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
 SEARCH_ROUNDS = 24
 #: Largest number with variant="paper", which gives none; it takes 28 to 30.
 PAPER_ROUNDS = 100
-OF_ALGORITHM = Mode("model='linear' or 'mlp'", lambda method: method.kind != "group")
+OF_ALGORITHM = Mode("model='linear' or 'mlp'", lambda method: method.model != "group")
 OF_EVIDENCE = Mode(
     "refine='evidence' or local_graphs=True",
     lambda method: method.refine == "evidence" or method.local_graphs,
@@ -87,7 +87,7 @@ def _of_yang(defaults: Mapping[str, float], **fixed: float) -> OfPaper:
             **fixed,
         },
         # Algorithm 1 is that of perceptrons; eqs. (4) and (5) are the linear ones.
-        choices={"kind": ("mlp", "linear")},
+        choices={"model": ("mlp", "linear")},
         defaults=defaults,
     )
 
@@ -101,7 +101,6 @@ OF_PAPER = {
 }
 
 
-@also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
@@ -118,10 +117,9 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
 
     Parameters
     ----------
-    kind : {"group", "linear", "mlp"}, default "group"
-        The option ``model`` (a strategy has a method of that name). "linear" and "mlp" follow the
-        paper's Algorithm 1 with eqs. (4) and (5) or (7); "mlp" needs torch. With
-        ``variant="paper"`` it is "mlp" if left out.
+    model : {"group", "linear", "mlp"}, default "group"
+        "linear" and "mlp" follow the paper's Algorithm 1 with eqs. (4) and (5) or (7); "mlp" needs
+        torch. With ``variant="paper"`` it is "mlp" if left out.
     refine : {"evidence", "none"} or None, default None
         None is "evidence" for the group lasso and "none" for the other models.
     noise : {"own", "equal"}, default "own"
@@ -177,7 +175,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.NONLINEAR
 
-    kind: Literal["group", "linear", "mlp"] = "group"
+    model: Literal["group", "linear", "mlp"] = "group"
     refine: Literal["evidence", "none"] | None = None
     noise: Literal["own", "equal"] = only(OF_EVIDENCE, "own")
     candidates: int = only(OF_EVIDENCE, 5)
@@ -193,7 +191,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         """Check the options' values."""
         settle_variant(self)
         if self.refine is None:
-            self.refine = "evidence" if self.kind == "group" else "none"
+            self.refine = "evidence" if self.model == "group" else "none"
         if self.max_rounds is None:
             self.max_rounds = self._default_rounds + self.local_graphs
         super().validate()
@@ -203,7 +201,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         for name in ("sparsity", "proximity"):
             value = getattr(self, name)
             require(value == "auto" or value >= 0, name, value, "0 or more")
-        least = 3 if self.kind == "group" else 1
+        least = 3 if self.model == "group" else 1
         least += (self.refine == "evidence") + self.local_graphs
         require(self.max_rounds >= least, "max_rounds", self.max_rounds, f"{least} or more")
         require(
@@ -217,7 +215,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
         return {
-            "kind": (self.kind != "mlp", "'group' or 'linear'"),
+            "model": (self.model != "mlp", "'group' or 'linear'"),
             "center": (self.center == "party", "'party'"),
             "local_graphs": (not self.local_graphs, "False"),
         }
@@ -225,13 +223,13 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     @property
     def of_paper(self) -> OfPaper:
         """The settings of Yang et al. (2024) for the model."""
-        return OF_PAPER["linear" if self.kind == "linear" else "mlp"]
+        return OF_PAPER["linear" if self.model == "linear" else "mlp"]
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The iterations of the model, and what follows."""
         perceptrons = LAYERS if self.papers else NORMS
-        iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.kind]
+        iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.model]
         return (iteration, *self.later_exchanges)
 
     @property
@@ -249,7 +247,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
             "seed": self.seed,
             "noise": self.noise,
             "sparsity": self.lambda_1,
-            "relative": self.kind == "linear" and self.sparsity == "auto",
+            "relative": self.model == "linear" and self.sparsity == "auto",
             "proximity": self.lambda_2,
             "variant": self.variant,
             **self.perceptron_options,
@@ -260,14 +258,14 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     def lambda_1(self) -> float:
         """lambda_1, the weight of the sparsity."""
         if self.sparsity == "auto":
-            return AUTOMATIC_SPARSITY[self.kind]
+            return AUTOMATIC_SPARSITY[self.model]
         return self.sparsity
 
     @property
     def lambda_2(self) -> float:
         """lambda_2, the weight of the distance to the received weights or layers."""
         if self.proximity == "auto":
-            return AUTOMATIC_PROXIMITY[self.kind]
+            return AUTOMATIC_PROXIMITY[self.model]
         return self.proximity
 
     @property
@@ -280,8 +278,8 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     def _default_rounds(self) -> int:
         """Default of ``max_rounds`` without local graphs."""
         if self.refine == "evidence":
-            return BEFORE_SEARCH[self.kind] + SEARCH_ROUNDS
-        return PAPER_ROUNDS if self.papers else ROUNDS[self.kind]
+            return BEFORE_SEARCH[self.model] + SEARCH_ROUNDS
+        return PAPER_ROUNDS if self.papers else ROUNDS[self.model]
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Fit the model; search on the parties' evidence from its graph, if this is asked for.
@@ -335,13 +333,13 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         """
         rounds, d = self.limit, len(agreement.names)
         if self.refine == "evidence":
-            before = BEFORE_SEARCH[self.kind]
+            before = BEFORE_SEARCH[self.model]
             rounds = max(2, self.limit * before // (before + SEARCH_ROUNDS))
-        if self.kind == "group":
+        if self.model == "group":
             schedule = group.group_schedule(rounds, sparsity=self.lambda_1)
             lasso = group.ServerProblem(schedule, masks, self.threshold)
             return (yield from group_lasso(lasso, d, standing))
-        if self.kind == "linear":
+        if self.model == "linear":
             ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.acyclic_server}
             settings = linear.Settings(**ends)
             if self.papers:
@@ -400,21 +398,21 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         """
         graph, warnings = _causal_graph(agreement, masks, found), list[str]()
         if not self.papers:
-            in_units = searched is None and self.kind != "group"
+            in_units = searched is None and self.model != "group"
             units = self.units(agreement) if in_units else 1.0
             graph, warnings = self.plausible(graph, units, masks)
         if searched is not None:
             warnings += self._undecided(agreement, masks, searched, graph)
         elif agreement.targets:
             pass  # interventions direct edges too
-        elif self.kind == "linear":
+        elif self.model == "linear":
             warnings += self.doubtful_directions(agreement, graph, masks, None)
         else:
             variance = agreement.variance
             warnings += direction_warning(
                 graph,
                 masks,
-                unexplained(graph.weights, variance) if self.kind == "group" else None,
+                unexplained(graph.weights, variance) if self.model == "group" else None,
                 standardized=self.standardize,
                 unequal=UNEQUAL_ADDITIVE,
             )

@@ -257,7 +257,7 @@ class LinearStrategy(CausalStrategy):
         """Return the graph with background knowledge, and the columns' standard deviations."""
         graph = super().annotated(state, graph)
         agreement: Agreement | None = getattr(state, "agreement", None)
-        if agreement is None or getattr(self, "kind", "linear") != "linear":
+        if agreement is None or getattr(self, "model", "linear") != "linear":
             return graph
         deviations = np.sqrt(agreement.variance) / self.scale(agreement)
         known = bool((np.isfinite(deviations) & (deviations > 0)).all())
@@ -338,8 +338,8 @@ def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) ->
     return np.asarray((rows * np.where(held, within, 0.0)).sum(axis=0) / (rows * held).sum(axis=0))
 
 
-OF_LINEAR = Mode("model='linear'", lambda method: method.kind == "linear")
-OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.kind == "mlp")
+OF_LINEAR = Mode("model='linear'", lambda method: method.model == "linear")
+OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.model == "mlp")
 
 
 @dataclass(kw_only=True, eq=False)

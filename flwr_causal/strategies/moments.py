@@ -47,7 +47,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
-from flwr_causal.strategies.options import MOST, Mode, also_called, changed, only, require
+from flwr_causal.strategies.options import MOST, Mode, changed, only, require
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
@@ -83,7 +83,7 @@ OF_ORDER = Mode(
     "solver='order' or 'class'",
     lambda method: (
         method.solver in ("order", "class")
-        or (method.solver == "auto" and method.kind == "linear" and not method.takes_dagma)
+        or (method.solver == "auto" and method.model == "linear" and not method.takes_dagma)
     ),
 )
 OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.finds_class)
@@ -129,7 +129,6 @@ class Outcome(NamedTuple):
         return Result(self.graph, self.scores, self.model, self.warnings, reason=reason)
 
 
-@also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class Moments(
     ColumnsStrategy,
@@ -157,12 +156,12 @@ class Moments(
 
     Parameters
     ----------
-    kind : {"linear", "additive"}, default "linear"
-        The option ``model`` (a strategy has a method of that name). "additive" lets every effect be
-        a sum of five functions of its cause, the same at all parties
-        (``core.nonlinear.additive``). The parties send their second moments, (1 + 5 d) x (1 + 5 d),
-        and the graph is again that of the pooled rows. ``graph.weights`` are then the effects'
-        standard deviations in units of that of the effect variable, without a sign.
+    model : {"linear", "additive"}, default "linear"
+        "additive" lets every effect be a sum of five functions of its cause, the same at all
+        parties (``core.nonlinear.additive``). The parties send their second moments,
+        (1 + 5 d) x (1 + 5 d), and the graph is again that of the pooled rows. ``graph.weights`` are
+        then the effects' standard deviations in units of that of the effect variable, and have no
+        sign.
     solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
         "order" searches over the orders of the variables for the graph of the best score
         (``core.linear.order_search``); it allows for noise terms of different variances, and takes
@@ -230,7 +229,7 @@ class Moments(
 
     contract: ClassVar[Contract] = CONTRACT
 
-    kind: Literal["linear", "additive"] = "linear"
+    model: Literal["linear", "additive"] = "linear"
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
     max_parents: int | None = only(OF_CLASS, None)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT)
@@ -269,7 +268,7 @@ class Moments(
             require(isinstance(value, str) or value >= 0, name, value, "0 or more")
         require(0 <= self.least_effect < 1, "least_effect", self.least_effect, "0 to below 1")
         self.validate_center()
-        if self.kind == "additive":
+        if self.model == "additive":
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
 
@@ -284,7 +283,7 @@ class Moments(
         penalised = self.solver in ("dagma", "notears") or changed(self, *PENALISED)
         return {
             **super().with_interventions,
-            "kind": (self.kind == "linear", "'linear'"),
+            "model": (self.model == "linear", "'linear'"),
             "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
             "select_order": (not self.select_order, "False"),
             "instantaneous": (self.instantaneous != "auto", "True or False"),
@@ -304,7 +303,7 @@ class Moments(
     def _of_rows_alone(self) -> dict[str, tuple[bool, str]]:
         """Which options fit one array of second moments of rows without time and interventions."""
         return {
-            "kind": (self.kind == "linear", "'linear'"),
+            "model": (self.model == "linear", "'linear'"),
             "order": (self.order == 0, "0"),
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
@@ -383,7 +382,7 @@ class Moments(
         return {
             **super().client_options,
             "held-out": self.sparsity == "held-out",
-            "model": self.kind,
+            "model": self.model,
             "folds": self.num_folds,
             "select-order": self.select_order,
             "seed": self.seed,
@@ -473,13 +472,13 @@ class Moments(
     def solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
         """Find the graph from products of the rows, by the solver of these options."""
         solve = solve_series if self.order else solve_rows
-        solve = solve_additive if self.kind == "additive" else solve
+        solve = solve_additive if self.model == "additive" else solve
         solve = solve_class if self.finds_class else solve
         return solve(self, agreement, masks, products)
 
     def _settled(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
-        if self.kind == "additive" or self.finds_class:
+        if self.model == "additive" or self.finds_class:
             return {}
         info = first.info
         chosen: dict[str, Any] = {

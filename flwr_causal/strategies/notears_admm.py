@@ -26,7 +26,7 @@ from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
-from flwr_causal.strategies.options import Mode, also_called, only, require
+from flwr_causal.strategies.options import Mode, only, require
 from flwr_causal.strategies.privacy import PrivateStrategy
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, settle_variant
 
@@ -361,7 +361,6 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         return self.candidates * (2 if self._choice == "held-out" else 1)
 
 
-@also_called(model="kind")
 @dataclass(kw_only=True, eq=False)
 class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
@@ -384,9 +383,9 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
 
     Parameters
     ----------
-    kind : {"linear", "mlp"}, default "linear"
-        The option ``model`` (a strategy has a method of that name). "mlp" needs torch; see
-        :class:`~flwr_causal.strategies.linear.PerceptronOptions` for its further options.
+    model : {"linear", "mlp"}, default "linear"
+        "mlp" needs torch; its further options are those of
+        :class:`~flwr_causal.strategies.linear.PerceptronOptions`.
     variant : {"default", "paper"}, default "default"
         "paper": ``center="party"`` (section 5.1); penalties from 0.001 that grow by the factors
         1.25 and 1.75 and lambda 0.01, with ``model="mlp"`` from 0.1 and 0.001 (appendix B);
@@ -409,7 +408,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
-    kind: Literal["linear", "mlp"] = "linear"
+    model: Literal["linear", "mlp"] = "linear"
     inner_steps: int = only(OF_PERCEPTRONS, 20)
 
     narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
@@ -417,27 +416,27 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     @property
     def of_paper(self) -> OfPaper:
         """The settings of Ng & Zhang (2022) for the model."""
-        return OF_PAPER[self.kind]
+        return OF_PAPER[self.model]
 
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
         self.validate_perceptrons()
-        if self.kind == "mlp":
+        if self.model == "mlp":
             choice = self.sparsity == "auto" or isinstance(self.sparsity, float)
             require(choice, "sparsity", self.sparsity, "'auto' or a number with model='mlp'")
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        return {**super().with_interventions, "kind": (self.kind == "linear", "'linear'")}
+        return {**super().with_interventions, "model": (self.model == "linear", "'linear'")}
 
     @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:
         """Which options fit differential privacy: the moments of a table's rows."""
         return {
             **super().with_privacy,
-            "kind": (self.kind == "linear", "'linear'"),
+            "model": (self.model == "linear", "'linear'"),
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
@@ -455,18 +454,18 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The rounds of the model, and the last exchange."""
-        rounds = consensus.ROUND if self.kind == "linear" else consensus.PERCEPTRONS
+        rounds = consensus.ROUND if self.model == "linear" else consensus.PERCEPTRONS
         return (rounds, *self.later_exchanges)
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
         """The last exchange, if the options need it."""
-        last = consensus.REFIT if self.kind == "linear" else consensus.SLOPES
+        last = consensus.REFIT if self.model == "linear" else consensus.SLOPES
         return (last,) if self._refits else ()
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for W by rounds of ADMM, or for the parameters of perceptrons."""
-        if self.kind == "mlp":
+        if self.model == "mlp":
             return (yield from self._perceptrons(agreement))
         result = yield from super().train(agreement, replicate)
         if not self.private:
@@ -516,7 +515,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule of the model for that many rounds."""
-        if self.kind == "linear":
+        if self.model == "linear":
             return super().full_schedule(agreement, rounds)
         if self.papers:
             return self._growing_schedule(rounds)
@@ -531,4 +530,4 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     @property
     def nonlinear(self) -> bool:
         """Whether effects are perceptrons."""
-        return self.kind == "mlp"
+        return self.model == "mlp"

@@ -47,7 +47,7 @@ def test_keys_are_the_options_in_kebab_case():
 
 def test_options_by_their_other_names():
     *_, method = read_config({"method": "moments", "moments.model": "additive"})
-    assert method.kind == "additive"
+    assert method.model == "additive"
     *_, method = read_config({"method": "fedges", "fedges.start": "fuse"})
     assert method.start_from == "fuse"
 

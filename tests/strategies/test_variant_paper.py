@@ -121,7 +121,7 @@ class TestYang:
 
     def test_algorithm_1_is_that_of_perceptrons(self):
         method = of("fedcausal")
-        assert values(method, "kind", "refine", "center") == ("mlp", "none", "party")
+        assert values(method, "model", "refine", "center") == ("mlp", "none", "party")
         (exchange,) = method.exchanges
         # Lines 4 to 6: first layers are broadcast and uploaded, and nothing else comes back.
         assert [item.name for item in exchange.returns] == ["shared"]

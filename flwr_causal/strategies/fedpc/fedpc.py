@@ -689,9 +689,9 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         warnings = (*alike, *known.warnings)
         return Result(model=model, warnings=warnings, num_rows=known.num_rows, reason=reason)
 
-    def model(self, state: Progress) -> CircuitModel | None:
+    def fitted(self, state: Progress) -> CircuitModel | None:
         """Return the circuits; those that stay with the parties are asked over the grid."""
-        found: CircuitModel | None = super().model(state)
+        found: CircuitModel | None = super().fitted(state)
         if found is None:
             return None
         model = replace(found, row_id=self.role_columns[0])

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flwr_causal.app import methods
+from flwr_causal.core.options import checked, option_types, require
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.strategies.options import checked, option_types, public_names, renamed, require
+from flwr_causal.strategies.options import public_names, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

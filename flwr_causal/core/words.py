@@ -1,4 +1,4 @@
-"""Lists of names and values in messages."""
+"""Texts: lists of names and values in messages, and which texts can be written."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ def some(entries: Iterable[str], most: int = LISTED) -> str:
     listed = list(entries)
     rest = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be written; one with half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
+from flwr_causal.core.options import check_types, require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.plausibility import (
     Expected,
@@ -31,10 +32,8 @@ from flwr_causal.strategies.options import (
     MOST,
     Mode,
     check_modes,
-    check_options,
     only,
     public_names,
-    require,
     require_fitting,
 )
 from flwr_causal.strategies.plausibility import tier_warning
@@ -243,7 +242,7 @@ class CausalStrategy(FedAvg, Algorithm):
     state: Progress | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_types(self)
         self.validate()
         super().__init__(
             fraction_train=self.fraction_train,

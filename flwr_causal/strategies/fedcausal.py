@@ -18,6 +18,7 @@ from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.perceptrons import Network
+from flwr_causal.core.options import require
 from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
@@ -26,7 +27,7 @@ from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evi
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import PerceptronOptions
-from flwr_causal.strategies.options import Mode, only, require
+from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,

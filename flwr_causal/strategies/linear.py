@@ -15,6 +15,7 @@ from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, distinct
 from flwr_causal.core.linear.order_search import order_search
+from flwr_causal.core.options import require
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
@@ -23,7 +24,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.options import MOST, Mode, only, require
+from flwr_causal.strategies.options import MOST, Mode, only
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_IMPLIED,
     UNEQUAL_NOISE,

@@ -12,12 +12,13 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
+from flwr_causal.core.options import require
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.options import Mode, require
+from flwr_causal.strategies.options import Mode
 from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
 from flwr_causal.strategies.series import (
     RowsOrSeries,

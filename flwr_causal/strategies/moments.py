@@ -31,6 +31,7 @@ from flwr_causal.core.linear.selection import (
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
+from flwr_causal.core.options import require
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
@@ -47,7 +48,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
-from flwr_causal.strategies.options import MOST, Mode, changed, only, require
+from flwr_causal.strategies.options import MOST, Mode, changed, only
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (

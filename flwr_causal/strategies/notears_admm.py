@@ -21,12 +21,13 @@ from flwr_causal.core.linear.order_search import (
 )
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
+from flwr_causal.core.options import require
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
-from flwr_causal.strategies.options import Mode, only, require
+from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.privacy import PrivateStrategy
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, settle_variant
 

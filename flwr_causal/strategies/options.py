@@ -1,31 +1,15 @@
-"""Checks of a strategy's options against the types of its fields."""
+"""Checks of a strategy's options: their names, and the settings that they fit."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-import math
 import re
-import sys
-import types
 from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
 from dataclasses import field, fields
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-
-from flwr_causal.core.graphs.graph import is_utf8
+from flwr_causal.core.options import option_types, require, shown
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
@@ -73,35 +57,8 @@ def only(mode: Mode, default: Any) -> Any:
     return field(default=default, metadata={"mode": mode})
 
 
-#: The largest whole number that travels to the parties.
-LARGEST = 2**63 - 1
-#: A message shows the value of an option if it is at most so long.
-LONGEST_SHOWN = 200
 #: The most that an option may ask for of what costs memory or time: exchanges, steps, units.
 MOST = 1_000_000
-
-
-_known_types: dict[type, Mapping[str, Any]] = {}
-
-
-def option_types(strategy: type) -> Mapping[str, Any]:
-    """Return the type of every option of a strategy class, by name; computed once."""
-    if strategy not in _known_types:
-        _known_types[strategy] = _option_types(strategy)
-    return _known_types[strategy]
-
-
-def _option_types(strategy: type) -> dict[str, Any]:
-    wanted = {field.name for field in fields(strategy) if field.init}
-    types_by_name: dict[str, Any] = {}
-    for base in reversed(strategy.__mro__):
-        # Annotations of other fields may name classes that are imported for type checkers only.
-        annotations = {
-            k: v for k, v in vars(base).get("__annotations__", {}).items() if k in wanted
-        }
-        part = types.SimpleNamespace(__annotations__=annotations)
-        types_by_name |= get_type_hints(part, vars(sys.modules[base.__module__]))
-    return types_by_name
 
 
 def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
@@ -186,65 +143,6 @@ def check_names(strategy: type, given: Mapping[str, object]) -> None:
             )
 
 
-def check_options(strategy: Any) -> None:
-    """Check every option of a strategy against its type, and convert whole numbers to floats.
-
-    Raises
-    ------
-    ConfigError
-        Naming the option, its value and its type.
-    """
-    for name, wanted in option_types(type(strategy)).items():
-        setattr(strategy, name, checked(name, getattr(strategy, name), wanted))
-
-
-def checked(name: str, value: Any, wanted: Any) -> Any:
-    """Return a value as an option's type, or raise a ConfigError that names the option."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
-    if float in alternatives and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value) if abs(value) <= sys.float_info.max else math.inf
-    if any(_fits(value, alternative) for alternative in alternatives):
-        return value
-    raise _refusal(name, value, " or ".join(_describe(one) for one in alternatives))
-
-
-def _fits(value: Any, wanted: Any) -> bool:
-    if wanted is None or wanted is types.NoneType:
-        return value is None
-    if get_origin(wanted) is Literal:
-        return any(type(value) is type(choice) and value == choice for choice in get_args(wanted))
-    if isinstance(value, bool) and wanted in (int, float):
-        return False
-    if not isinstance(value, get_origin(wanted) or wanted):
-        return False
-    if wanted is int:
-        return bool(abs(value) <= LARGEST)
-    if wanted is str:
-        return is_utf8(value)  # it travels to the parties
-    return wanted is not float or math.isfinite(value)
-
-
-def _describe(wanted: Any) -> str:
-    names = {
-        int: "a whole number below 2^63",
-        float: "a finite number",
-        str: "a text",
-        bool: "true or false",
-        types.NoneType: "left out",
-    }
-    if get_origin(wanted) is Literal:
-        return " or ".join(repr(choice) for choice in get_args(wanted))
-    return names.get(wanted, getattr(wanted, "__name__", str(wanted)))
-
-
-def require(holds: bool, name: str, value: object, allowed: str) -> None:
-    """Raise a ConfigError that names the option, its value and the possible values."""
-    if not holds:
-        raise _refusal(name, value, allowed)
-
-
 def require_fitting(method: Any, needs: Needs, setting: str) -> None:
     """Raise a ConfigError for an option that does not fit a setting."""
     for name, (fits, needed) in needs.items():
@@ -256,20 +154,6 @@ def refuse_unfitting(method: Any, needs: Needs, message: str) -> None:
     remedies = ", ".join(f"{name}={needed}" for name, (fits, needed) in needs.items() if not fits)
     if remedies:
         raise ConfigError(renamed(message.format(remedies=remedies), public_names(type(method))))
-
-
-def _refusal(name: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(f"The option '{name}' is {_shown(value)}; it must be {allowed}.")
-
-
-def _shown(value: object) -> str:
-    """Return how a message shows a value: as Python writes it, or its type."""
-    try:
-        shown = repr(value)
-    except Exception:  # of whatever kind the user's object raises; Python itself: huge numbers
-        shown = ""
-    plain = 0 < len(shown) <= LONGEST_SHOWN and "\n" not in shown
-    return shown if plain else f"a value of type {type(value).__name__}"
 
 
 def changed(method: Any, *names: str) -> bool:
@@ -303,6 +187,6 @@ def check_modes(method: Any) -> None:
         for mode in modes:
             if not mode.holds(method):
                 raise ConfigError(
-                    f"The option '{name}' is {_shown(value)}, which is for {mode.text}: leave it "
+                    f"The option '{name}' is {shown(value)}, which is for {mode.text}: leave it "
                     "out."
                 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.core.options import require
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
@@ -15,7 +16,7 @@ from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.core.words import some
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import Mode, only, require, require_fitting
+from flwr_causal.strategies.options import Mode, only, require_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.options import require
 from flwr_causal.core.series.design import (
     companion_radius,
     knowledge_masks,
@@ -19,7 +20,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.data.series.series import SeriesLayout
 from flwr_causal.strategies.linear import LinearStrategy, in_units
-from flwr_causal.strategies.options import Mode, only, require
+from flwr_causal.strategies.options import Mode, only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

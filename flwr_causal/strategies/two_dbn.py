@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.options import require
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.notears_admm import OF_ADMM, LinearADMM
-from flwr_causal.strategies.options import Mode, only, require
+from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.series import (
     SeriesOptions,
     by_block,

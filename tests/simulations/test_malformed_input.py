@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from flwr_causal.app.config import main, pairs_of, read_config
 from flwr_causal.app.methods import METHODS, OWN_METHODS, find
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.options import option_types
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies.options import option_types
 
 TABLES = make_federation(d=3, n=60, parties=3).tables
 # What each method needs so that these tables make a short run.

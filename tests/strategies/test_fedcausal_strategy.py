@@ -379,7 +379,6 @@ def test_scores_rank_the_edges():
         ({"hidden": 0, "model": "mlp"}, "'hidden' is 0"),
         ({"max_rounds": 2}, "'max_rounds' is 2"),
         ({"center": "series"}, "'party' or 'global'"),
-        ({"model": "linear", "kind": "linear"}, "the same one"),
     ],
     ids=str,
 )

@@ -9,9 +9,10 @@ from method_modes import MODES, NETWORKS
 
 from flwr_causal import ConfigError
 from flwr_causal.app.methods import METHODS, find
+from flwr_causal.core.options import option_types
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
-from flwr_causal.strategies.options import modes_of, option_types, public_names
+from flwr_causal.strategies.options import modes_of, public_names
 from flwr_causal.testing.subject import Subject
 
 #: By option, values of which one at least is not the default. What is not in this table is below.
@@ -43,7 +44,7 @@ VALUES = {
     "inner_steps": [1],
     "instantaneous": [False],
     "keep": ["last"],
-    "kind": ["additive", "linear", "mlp"],
+    "model": ["additive", "linear", "mlp"],
     "knowledge": ["forbidden"],
     "lagged_sparsity": [30.0],
     "lagged_threshold": [0.0, 2.0],

@@ -9,9 +9,10 @@ import pytest
 
 from flwr_causal.app.methods import METHODS, build
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.options import checked, option_types
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import Moments, NotearsADMM
-from flwr_causal.strategies.options import check_names, checked, option_types
+from flwr_causal.strategies.options import check_names
 
 BOTH = [NotearsADMM, Moments]
 

@@ -9,6 +9,7 @@ from flwr_causal.app import methods
 from flwr_causal.app.doctor.finding import Finding
 from flwr_causal.compat import node_config_of
 from flwr_causal.core.circuits.learners.by_name import NAMES
+from flwr_causal.core.options import option_types
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
@@ -18,7 +19,6 @@ from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
 from flwr_causal.protocol.secure.signatures import PEERS, SUMS_KEY
-from flwr_causal.strategies.options import option_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

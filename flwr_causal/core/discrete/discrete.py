@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flwr_causal.core.discrete.cut_points import apply_cuts
-from flwr_causal.core.graphs.graph import distinct_names, is_utf8
+from flwr_causal.core.graphs.graph import distinct_names
+from flwr_causal.core.words import is_utf8
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -1071,15 +1071,6 @@ def pair_of(
     return names.index(cause), names.index(effect)
 
 
-def is_utf8(text: str) -> bool:
-    """Return whether a text can be written; one with half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _frozen_numbers(
     field: str, given: ArrayLike | None, shape: tuple[int, ...], names: Sequence[str]
 ) -> FloatArray | None:

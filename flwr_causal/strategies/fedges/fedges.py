@@ -18,6 +18,7 @@ from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
@@ -59,7 +60,7 @@ from flwr_causal.strategies.fedges.searches import (
     search_on_scores,
     small_cells,
 )
-from flwr_causal.strategies.options import Mode, also_called, only, require
+from flwr_causal.strategies.options import Mode, also_called, only
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, settle_variant
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
+from flwr_causal.core.options import require
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
 from flwr_causal.errors import DataError
@@ -65,7 +66,7 @@ from flwr_causal.strategies.fedpc.one_pass import (
     measured_dependence,
     recalled,
 )
-from flwr_causal.strategies.options import MOST, Mode, check_modes, only, require
+from flwr_causal.strategies.options import MOST, Mode, check_modes, only
 from flwr_causal.strategies.plausibility import majority_warning
 from flwr_causal.strategies.variant import OfPaper, PaperVariant, settle_variant
 

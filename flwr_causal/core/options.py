@@ -1,0 +1,184 @@
+"""Options as data: the types and bounds of a dataclass's fields, checked, written and read."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import types
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from flwr_causal.core.received import json_of
+from flwr_causal.core.words import is_utf8
+from flwr_causal.errors import CausalError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+OptionsT = TypeVar("OptionsT")
+
+#: The largest whole number that travels to the parties.
+LARGEST = 2**63 - 1
+#: A message shows the value of an option if it is at most so long.
+LONGEST_SHOWN = 200
+
+
+_known_types: dict[type, Mapping[str, Any]] = {}
+
+
+def option_types(owner: type) -> Mapping[str, Any]:
+    """Return the type of every option of a dataclass, by name; computed once."""
+    if owner not in _known_types:
+        _known_types[owner] = _option_types(owner)
+    return _known_types[owner]
+
+
+def _option_types(owner: type) -> dict[str, Any]:
+    wanted = {field.name for field in fields(owner) if field.init}
+    types_by_name: dict[str, Any] = {}
+    for base in reversed(owner.__mro__):
+        # Annotations of other fields may name classes that are imported for type checkers only.
+        annotations = {
+            k: v for k, v in vars(base).get("__annotations__", {}).items() if k in wanted
+        }
+        part = types.SimpleNamespace(__annotations__=annotations)
+        types_by_name |= get_type_hints(part, vars(sys.modules[base.__module__]))
+    return types_by_name
+
+
+def check_types(options: Any) -> None:
+    """Check every option of a dataclass against its type, and convert whole numbers to floats.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option, its value and its type.
+    """
+    for name, wanted in option_types(type(options)).items():
+        # Also of frozen ones, which are checked as they are made.
+        object.__setattr__(options, name, checked(name, getattr(options, name), wanted))
+
+
+def checked(name: str, value: Any, wanted: Any) -> Any:
+    """Return a value as an option's type, or raise a ConfigError that names the option."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
+    if float in alternatives and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value) if abs(value) <= sys.float_info.max else math.inf
+    if any(_fits(value, alternative) for alternative in alternatives):
+        return value
+    raise refusal(name, value, " or ".join(_describe(one) for one in alternatives))
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted is None or wanted is types.NoneType:
+        return value is None
+    if get_origin(wanted) is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in get_args(wanted))
+    if isinstance(value, bool) and wanted in (int, float):
+        return False
+    if not isinstance(value, get_origin(wanted) or wanted):
+        return False
+    if get_origin(wanted) is tuple:
+        return all(_fits(one, get_args(wanted)[0]) for one in value)
+    if wanted is int:
+        return bool(abs(value) <= LARGEST)
+    if wanted is str:
+        return is_utf8(value)  # it travels to the parties
+    return wanted is not float or math.isfinite(value)
+
+
+def _describe(wanted: Any) -> str:
+    names = {
+        int: "a whole number below 2^63",
+        float: "a finite number",
+        str: "a text",
+        bool: "true or false",
+        types.NoneType: "left out",
+    }
+    if get_origin(wanted) is Literal:
+        return " or ".join(repr(choice) for choice in get_args(wanted))
+    return names.get(wanted, getattr(wanted, "__name__", str(wanted)))
+
+
+def require(holds: bool, name: str, value: object, allowed: str) -> None:
+    """Raise a ConfigError that names the option, its value and the possible values."""
+    if not holds:
+        raise refusal(name, value, allowed)
+
+
+def refusal(name: str, value: object, allowed: str) -> ConfigError:
+    """Return the error of an option that has an impossible value."""
+    return ConfigError(f"The option '{name}' is {shown(value)}; it must be {allowed}.")
+
+
+def shown(value: object) -> str:
+    """Return how a message shows a value: as Python writes it, or its type."""
+    try:
+        text = repr(value)
+    except Exception:  # of whatever kind the user's object raises; Python itself: huge numbers
+        text = ""
+    plain = 0 < len(text) <= LONGEST_SHOWN and "\n" not in text
+    return text if plain else f"a value of type {type(value).__name__}"
+
+
+def as_text(write: Callable[[Any], Any], read: Callable[[Any], Any], **metadata: Any) -> Any:
+    """Return the field of an option that is no number, text or tuple of these.
+
+    Parameters
+    ----------
+    write : callable
+        Returns the option's value as lists and plain values for JSON.
+    read : callable
+        Opposite of ``write``; it refuses what ``write`` does not return.
+    **metadata
+        Further metadata of the field.
+    """
+    return field(metadata={"write": write, "read": read, **metadata})
+
+
+def to_plain(options: Any) -> dict[str, Any]:
+    """Return a dataclass as values that a ``ConfigRecord`` holds, by name; None is left out."""
+    plain = {}
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if value is None:
+            continue
+        if "write" in one.metadata:
+            value = json.dumps(one.metadata["write"](value))
+        plain[one.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
+def from_plain(kind: type[OptionsT], plain: Mapping[str, Any]) -> OptionsT:
+    """Return the dataclass that :func:`to_plain` wrote.
+
+    Raises
+    ------
+    ConfigError
+        Naming the first value that is unknown, missing or not of its option's type.
+    """
+    wanted = option_types(kind)
+    for name in plain:
+        if name not in wanted:
+            raise ConfigError(f"There is no option '{name}' here.")
+    values = {one.name: _read(one, plain.get(one.name)) for one in fields(kind)}  # type: ignore[arg-type]
+    found = kind(**values)
+    check_types(found)
+    return found
+
+
+def _read(option: Any, value: Any) -> Any:
+    """Return the value of a field."""
+    if isinstance(value, list):
+        return tuple(value)
+    if "read" not in option.metadata or value is None:
+        return value
+    try:
+        return option.metadata["read"](json_of(value))
+    except (ValueError, TypeError, AttributeError, KeyError, CausalError) as error:
+        raise ConfigError(f"The option '{option.name}' cannot be read: {error}") from error

@@ -25,7 +25,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
-from flwr_causal.protocol.release import guarantee_of
+from flwr_causal.protocol.options import PartyOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -181,8 +181,8 @@ class CausalClient(NumPyClient):
         Flower's context of this node and run.
     setup : Setup or None
         What the parties agreed on; None during the schema exchange.
-    options : mapping, optional
-        The strategy's ``schema_options``, during the schema exchange.
+    options : PartyOptions, optional
+        Those of the question for the schema, during the schema exchange.
     columns : collection of str, optional
         The columns that the run will use, during the schema exchange; default: all.
 
@@ -236,14 +236,14 @@ class CausalClient(NumPyClient):
         source: Source,
         context: Context,
         setup: Setup | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: PartyOptions | None = None,
         columns: Collection[str] | None = None,
     ) -> None:
         self._columns = columns
         self.source = source
         self.context = context
         self._setup = setup
-        self._schema_options = options or {}
+        self._schema_options = options or PartyOptions()
         self._next_memory: Memory | None = None
         self._names: tuple[str, ...] | None = None
 
@@ -260,14 +260,18 @@ class CausalClient(NumPyClient):
         return self._setup
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        """The strategy's options for its clients: of the schema exchange, then all of them."""
+    def options(self) -> Any:
+        """The options of the run: an object of the contract's class ``options``.
+
+        During the schema exchange of its class ``question``. A subclass states the type:
+        ``options: MomentsPartyOptions``.
+        """
         return self._schema_options if self._setup is None else self._setup.options
 
     @property
     def private(self) -> bool:
         """Whether the run has differential privacy: then all follows from the party's release."""
-        return guarantee_of(self.contract, self.options) is not None
+        return self.options.guarantee is not None
 
     @property
     def sharing(self) -> int:
@@ -324,7 +328,7 @@ class CausalClient(NumPyClient):
         """Return the columns that the run uses, where their gaps decide about rows; None: all."""
         if self._setup is None:
             return self._columns
-        leaves_out = self._setup.policy.leaves_rows_out(self.options) and not self.private
+        leaves_out = self.options.leaves_rows_out(self._setup.policy) and not self.private
         return self._setup.names if leaves_out else None
 
     @property
@@ -344,7 +348,8 @@ class CausalClient(NumPyClient):
 
     @property
     def _row_id(self) -> str:
-        return str(self.options.get("row-id", ""))
+        options: PartyOptions = self.options
+        return options.row_id
 
     def identifiers(self) -> list[str]:
         """Return which of the agreed columns look like identifiers."""

@@ -33,7 +33,8 @@ from flwr_causal.protocol.bundle import (
     exchange_of,
     parts_of,
 )
-from flwr_causal.protocol.release import check_released, guarantee_of
+from flwr_causal.protocol.options import received
+from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
 from flwr_causal.protocol.secure import totals
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.options import PartyOptions
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]
     # What a party is asked, with the content that it is sent for it.
@@ -174,15 +176,17 @@ def _report(
     """
     masked = bool(config.get("secure-aggregation"))
     kind = _client_type(clients, config)
-    own.check_question(kind.contract, config)
+    contract = kind.contract
+    kind_of_options = contract.question or contract.options
+    options: Any = received(kind_of_options, records.behind("option-", config))
+    policy = received(Policy, records.behind("policy-", config))
+    own.check_question(contract, config, options, policy)
     secure.check_demand(own.node, met=masked)
-    options = records.behind("option-", config)
-    guarantee, running = guarantee_of(kind.contract, options), _is_running(context, config)
-    policy = Policy.from_dict(records.behind("policy-", config))
-    reading = policy.reading(states="states" in kind.contract.reports)
+    guarantee, running = options.guarantee, _is_running(context, config)
+    reading = policy.reading(states="states" in contract.reports)
     table = own.shown(party.opened(reading, private=guarantee is not None))
     again = bool(config.get("exchange") or config.get("resumed"))
-    restored = guarantee is not None and privacy.begin(context, options, guarantee, again=again)
+    restored = guarantee is not None and privacy.begin(context, options, again=again)
     released = privacy.of_line(context, guarantee)
     if restored or running:
         check_digest(context.state, table, party.name)
@@ -285,32 +289,32 @@ def _open(
     The agreement is that of the message, or else of the node's state.
     """
     config: dict[str, Any] = records.config_of(message.content)
-    record = context.state.get(SETUP)
-    setup = _read_setup(record, record.get(DIGEST)) if isinstance(record, ConfigRecord) else None
+    kind = _client_type(clients, config)
+    record, options = context.state.get(SETUP), kind.contract.options
     if any(name.startswith(PREFIX) for name in config):
-        sent = _read_setup(config)
-        secure.accept(context, sent)
-        if setup is not None and sent.exchange != setup.exchange:
+        setup = _read_setup(config, options)
+        secure.accept(context, setup)
+        if isinstance(record, ConfigRecord) and record[f"{PREFIX}exchange"] != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
             kept = {name: context.state[name] for name in OF_RUN if name in context.state}
             context.state.clear()
             context.state.update(kept)
-        setup = sent
-    if setup is None:
+    elif isinstance(record, ConfigRecord):
+        setup = _read_setup(record, options, record.get(DIGEST))
+    else:
         raise ForgottenError(
             "This party has no agreement with the others: its node was restarted, or missed the "
             "schema exchange. The server sends it again with the next attempt."
         )
-    kind = _client_type(clients, config)
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
     secure.check_demand(own.node, met=setup.masked)
-    guarantee = guarantee_of(kind.contract, setup.options)
+    guarantee = setup.options.guarantee
     if guarantee is not None:
         for exchange, _ in requests:
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
-        privacy.begin(context, setup.options, guarantee, again=True)
+        privacy.begin(context, setup.options, again=True)
     reading = setup.policy.reading(states="states" in kind.contract.reports)
     table = _unchanged(source(context), context, own, reading, private=guarantee is not None)
     client = kind(table, context, setup)
@@ -351,12 +355,14 @@ def _unchanged(
     return replace(source, read=lambda: table)
 
 
-def _read_setup(config: Mapping[str, Any], digest: object = None) -> Setup:
+def _read_setup(
+    config: Mapping[str, Any], options: type[PartyOptions], digest: object = None
+) -> Setup:
     """Return the setup of a record; one whose digest is known need not be read again."""
     # One look-up: another thread may put another agreement there meanwhile.
     if isinstance(digest, str) and (last := _last_setup.get(digest)) is not None:
         return last
-    setup = Setup.from_config(config)
+    setup = Setup.from_config(config, options)
     _last_setup.clear()
     _last_setup[setup.digest] = setup
     return setup
@@ -385,7 +391,7 @@ def _reply(
         # What is answered; a bundle states the exchanges of its trainings besides.
         about["exchange"] = requests[0][0].name
         about.update({"agreement": client.setup.exchange, "table": client.source.table})
-        guarantee = guarantee_of(client.contract, client.options)
+        guarantee = client.options.guarantee
         if guarantee is not None:
             about.update(privacy.of_line(context, guarantee, client.sharing))
             own.check_budget(about)

@@ -77,6 +77,11 @@ class LinearADMMClient(InterventionClient):
         products = self.products_by_targets() if self.setup.targets else self.products()
         return {"moments": np.where(asked["moments"] > 0, products / self.num_rows, 0.0)}
 
+    @property
+    def divides_by_own_rows(self) -> bool:
+        """Whether the party's loss is divided by its own rows, not by those of all parties."""
+        return False
+
     def _problems(self) -> list[admm.LocalProblem]:
         """Return the local problem of all rows; with held-out rows, after that of the others."""
         return self.once("problems", self._decompose)
@@ -85,15 +90,14 @@ class LinearADMMClient(InterventionClient):
         setup = self.setup
         d = len(setup.names)
         if setup.targets:
-            variance = np.ones(d) if setup.options["standardize"] else setup.variance
+            variance = np.ones(d) if self.options.standardize else setup.variance
             acted = acted_on(setup.targets, setup.names)
             unit = float(np.sqrt(data_scale(variance)))
             products = self.products_by_targets()
             return [admm.interventional_problem(products, acted, setup.num_rows, unit)]
         products = self.products()
         # The 2Dbn paper divides a party's loss by its own rows, all others by those of all parties.
-        own = setup.options.get("variant") == "paper"
-        counted = self.num_rows if own else setup.num_rows
+        counted = self.num_rows if self.divides_by_own_rows else setup.num_rows
         problems = [admm.local_problem(products.sum(axis=0), counted, d)]
         if len(products) == 1:
             return problems
@@ -110,6 +114,7 @@ class NotearsADMMClient(LinearADMMClient):
     """
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
+    options: consensus.NotearsPartyOptions
 
     def released_report(self) -> TableReport:
         """Report what the party's release says of the table."""
@@ -135,7 +140,7 @@ class NotearsADMMClient(LinearADMMClient):
         if not self.private:
             return super().products()
         own, setup = self._own_release(), self.setup
-        scale = np.sqrt(setup.variance) if setup.options["standardize"] else 1.0
+        scale = np.sqrt(setup.variance) if self.options.standardize else 1.0
         places = [list(self.table().columns).index(name) for name in setup.names]
         shift = (own.mean[places] - setup.mean) / scale
         second = own.second[np.ix_(places, places)] / np.outer(scale, scale)
@@ -157,12 +162,12 @@ class NotearsADMMClient(LinearADMMClient):
             loss = self._loss
             state = perceptrons.client_step(
                 loss,
-                free_parameters(loss.network, self.masks),
+                free_parameters(loss.network, self.options.masks(self.setup.names)),
                 state,
                 asked["parameters"],
                 float(asked["penalty"]),
                 asked.number,
-                max_iterations=int(self.setup.options["inner-steps"]),
+                max_iterations=self.options.inner_steps,
             )
         return {"parameters": self.kept(state)}
 
@@ -177,13 +182,13 @@ class NotearsADMMClient(LinearADMMClient):
         return self.once("perceptrons", self._new_loss)
 
     def _new_loss(self) -> SquaredLoss:
-        setup, options = self.setup, self.setup.options
+        setup, options = self.setup, self.options
         return SquaredLoss(
             self.design(),
-            Network(len(setup.names), (int(options["hidden"]),)),
+            Network(len(setup.names), (options.hidden,)),
             num_rows=setup.num_rows,
-            device=str(options["device"]),
-            precision=str(options["arithmetic"]),
+            device=options.device,
+            precision=options.arithmetic,
         )
 
 
@@ -195,3 +200,9 @@ class TwoDBNClient(LinearADMMClient, SeriesClient):
     """
 
     contract: ClassVar[Contract] = consensus.TWO_DBN
+    options: consensus.TwoDBNPartyOptions
+
+    @property
+    def divides_by_own_rows(self) -> bool:
+        """Whether the party's loss is divided by its own rows, as in the paper."""
+        return self.options.variant == "paper"

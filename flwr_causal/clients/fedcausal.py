@@ -5,7 +5,7 @@ The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,9 @@ from flwr_causal.protocol.fedcausal import (
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.fedcausal import FedCausalPartyOptions
 
 #: Rows of a party whose evidence is computed in any case, where it has as many.
 LEAST_ROWS = 200
@@ -49,6 +51,7 @@ class FedCausalClient(InterventionClient):
     """
 
     contract: ClassVar[Contract] = CONTRACT
+    options: FedCausalPartyOptions
     # Fits of any shape would follow rows that occur twice.
     distinct_rows: ClassVar[bool] = True
 
@@ -105,23 +108,28 @@ class FedCausalClient(InterventionClient):
         return {"squared-norms": state.squared_norms}
 
     @property
+    def _masks(self) -> EdgeMasks:
+        """The background knowledge."""
+        return self.options.masks(self.setup.names)
+
+    @property
     def _papers(self) -> bool:
         """Whether the algorithm is the paper's."""
-        return self.setup.options["variant"] == "paper"
+        return self.options.variant == "paper"
 
     @answers(LINEAR)
     def linear(self, asked: Asked) -> Arrays:
         """Solve eq. (5)."""
-        setup, options = self.setup, self.setup.options
-        variance = np.ones_like(setup.variance) if options["standardize"] else setup.variance
-        unit = data_scale(variance) if options["relative"] else 1.0
+        setup, options = self.setup, self.options
+        variance = np.ones_like(setup.variance) if options.standardize else setup.variance
+        unit = data_scale(variance) if options.relative else 1.0
         problem = self.once(
             "linear",
             lambda: linear.party_problem(
                 self._rows,
-                self.masks,
-                sparsity=float(options["sparsity"]) * unit,
-                proximity=float(options["proximity"]),
+                self._masks,
+                sparsity=options.sparsity * unit,
+                proximity=options.proximity,
                 scale=1.0 if self._papers else float(variance.mean()),
                 acted=self._acted if setup.targets else None,
             ),
@@ -134,16 +142,16 @@ class FedCausalClient(InterventionClient):
     @answers(NORMS, LAYERS)
     def perceptrons(self, asked: Asked) -> Arrays:
         """Solve eq. (7)."""
-        options, iteration = self.setup.options, int(asked["iteration"])
+        options, iteration = self.options, int(asked["iteration"])
         problem = perceptrons.PerceptronProblem(
-            network=Network(len(self.setup.names), (int(options["hidden"]),)),
-            masks=self.masks,
+            network=Network(len(self.setup.names), (options.hidden,)),
+            masks=self._masks,
             averaging="layers" if self._papers else "norms",
             decay=0.0 if self._papers else perceptrons.DECAY,
-            sparsity=float(options["sparsity"]),
-            proximity=float(options["proximity"]),
-            max_iterations=int(options["inner-steps"]),
-            seed=int(options["seed"]),
+            sparsity=options.sparsity,
+            proximity=options.proximity,
+            max_iterations=options.inner_steps,
+            seed=options.seed,
         )
         memory = self.memory_at(asked.number)
         state = None
@@ -155,8 +163,8 @@ class FedCausalClient(InterventionClient):
         loss = SquaredLoss(
             self._rows,
             problem.network,
-            device=str(options["device"]),
-            precision=str(options["arithmetic"]),
+            device=options.device,
+            precision=options.arithmetic,
         )
         multiplier, penalty = float(asked["multiplier"]), float(asked["penalty"])
         sent = perceptrons.Broadcast(
@@ -191,7 +199,7 @@ class FedCausalClient(InterventionClient):
         """Return the graph of highest evidence on the party's own rows."""
         common = asked["graph"].astype(bool)
         ((problem, _),), cache = self._evidence_problems(asked)
-        search = SearchProblem(self.masks, int(asked["candidates"]), heterogeneity.STEPS)
+        search = SearchProblem(self._masks, int(asked["candidates"]), heterogeneity.STEPS)
         own = heterogeneity.own_graph(problem, common, search, cache)
         return {
             "own-graph": own.graph.astype(np.uint8),
@@ -209,7 +217,7 @@ class FedCausalClient(InterventionClient):
         run.
         """
         start, share = asked["start"].astype(bool), float(asked["share"])
-        noise = cast("evidence.Noise", str(self.setup.options["noise"]))
+        noise = self.options.noise
         problems = self.once(
             "evidence",
             lambda: [
@@ -228,6 +236,6 @@ class FedCausalClient(InterventionClient):
         count = self._sample_size(share)
         if count == self.num_rows:
             return np.arange(self.num_rows)
-        seed = [int(self.setup.options["seed"]), *self.source.name.encode()]
+        seed = [self.options.seed, *self.source.name.encode()]
         drawn = np.random.default_rng(seed).choice(self.num_rows, count, replace=False)
         return np.asarray(np.sort(drawn), dtype=np.int64)

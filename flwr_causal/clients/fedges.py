@@ -27,8 +27,6 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
-from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.received import json_of
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.fedges import FedGESPartyOptions
     from flwr_causal.protocol.products.plan import ProductPlan
 
 
@@ -96,6 +95,7 @@ class FedGESClient(ColumnsClient):
     """
 
     contract: ClassVar[Contract] = CONTRACT
+    options: FedGESPartyOptions
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns with their states."""
@@ -116,9 +116,8 @@ class FedGESClient(ColumnsClient):
         cuts = self._cuts(asked)
         table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
         table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
-        source = TableGains(
-            table, str(setup.options["score"]), float(setup.options["equivalent-sample-size"])
-        )
+        options = self.options
+        source = TableGains(table, options.score, options.equivalent_sample_size)
         return Cache(table, source, empty_families(len(table.names)))
 
     def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
@@ -127,11 +126,6 @@ class FedGESClient(ColumnsClient):
             return {}
         parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
         return dict(zip(self.setup.continuous, parts, strict=True))
-
-    @property
-    def _knowledge(self) -> Knowledge | None:
-        text = str(self.setup.options["knowledge"])
-        return Knowledge.from_dict(json_of(text)) if text else None
 
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
@@ -166,14 +160,14 @@ class FedGESClient(ColumnsClient):
         return {"overwritten": alone, "fused": fused}
 
     def _fused(self, cache: Cache, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
-        names, knowledge = cache.table.names, self._knowledge
+        names, knowledge = cache.table.names, self.options.knowledge
         before = knowledge.precedence(names) if knowledge else None
         return fuse([received, own], len(names), before=before).keep("union")
 
     def _search(self, cache: Cache, start: NDArray[Any]) -> NDArray[Any]:
         """Run GES with few insertions from a DAG; return the edges of the DAG that it finds."""
-        options = self.setup.options
-        names, knowledge = cache.table.names, self._knowledge
+        options = self.options
+        names, knowledge = cache.table.names, self.options.knowledge
         marks = matrix_of(start, len(names))
         if knowledge:
             masks = knowledge.masks(names)
@@ -183,10 +177,10 @@ class FedGESClient(ColumnsClient):
             names,
             start=marks,
             knowledge=knowledge,
-            max_parents=int(options["max-parents"]) or None,
+            max_parents=options.max_parents,
         )
         search.families = cache.families
-        search.run(int(options["max-edges"]), turn=bool(options["turn"]))
+        search.run(options.max_edges, turn=options.turn)
         cache.families = search.families
         return edges_of(search.dag)
 
@@ -298,7 +292,7 @@ class FedGESClient(ColumnsClient):
         FederationError
             If it has joint states of more columns than the option ``max_parents`` allows.
         """
-        parts, most = _parts(asked), int(self.setup.options["max-parents"])
+        parts, most = _parts(asked), self.options.max_parents or 0
         if parts.sets.sizes.max(initial=0) > most:
             raise FederationError(f"The plan has joint states of more than {most} columns.")
         columns = columns_of(parts, self._variables, self._cardinalities(asked), self._cuts(asked))

@@ -18,12 +18,10 @@ from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scor
 from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.learners.by_name import learner_class, learner_of
-from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
-from flwr_causal.core.received import json_of
 from flwr_causal.core.saved import DAMAGE
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.row_ids import keyed_normals
@@ -63,9 +61,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.composed.party_clusters import PartyCircuits
     from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.core.circuits.learners.options import LearnerOptions
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.fedpc import FedPCPartyOptions
     from flwr_causal.protocol.products.plan import ProductPlan
 
 
@@ -81,6 +81,7 @@ class FedPCClient(ColumnsClient):
     """
 
     contract: ClassVar[Contract] = CONTRACT
+    options: FedPCPartyOptions
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the columns but that of ids, with the values of those that have few."""
@@ -261,12 +262,8 @@ class FedPCClient(ColumnsClient):
         return marks(values, *marked(self.setup, asked.values), patterns)
 
     @property
-    def _options(self) -> LearnerOptions:
-        return from_plain(LearnerOptions, json_of(str(self.setup.options["settings"])))
-
-    @property
     def _target(self) -> str | None:
-        return str(self.setup.options["target"]) or None
+        return self.options.target or None
 
     @property
     def _minimum_count(self) -> int:
@@ -314,8 +311,8 @@ class FedPCClient(ColumnsClient):
 
         With LearnSPN and weights by counts clusters are not split by the class, as in the paper.
         """
-        options, target = self.setup.options, self._target
-        name = self.node.learner or str(options["learner"])
+        options, target = self.options, self._target
+        name = self.node.learner or options.learner
         split = target in domain.names and not (name == "spn" and weights == "counts")
         # By default train_party takes an elliptical leaf over the numbers of a cluster.
         default = name == "class-conditional"
@@ -323,11 +320,11 @@ class FedPCClient(ColumnsClient):
             domain,
             values,
             tasks,
-            num_clusters=min(int(options["clusters"]), max(1, len(values) // self._minimum_count)),
-            learner=None if default else _OwnLearner(name, target, self._options),
+            num_clusters=min(options.clusters, max(1, len(values) // self._minimum_count)),
+            learner=None if default else _OwnLearner(name, target, self.options.learners),
             target=domain.index(target) if target and split else None,
             minimum_count=self._minimum_count,
-            seed=int(options["seed"]),
+            seed=options.seed,
         )
 
     def _stored(self, circuits: Sequence[Circuit], domain: Domain, *, central: bool) -> Arrays:

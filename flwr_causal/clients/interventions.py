@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
     from flwr_causal.data.read.pieces import Table
+    from flwr_causal.protocol.options import InterventionPartyOptions
 
 
 class InterventionClient(LinearClient):
@@ -26,6 +27,8 @@ class InterventionClient(LinearClient):
 
     Their strategy is an :class:`~flwr_causal.strategies.interventions.InterventionStrategy`.
     """
+
+    options: InterventionPartyOptions
 
     @property
     def other_columns(self) -> tuple[str, ...]:
@@ -85,11 +88,11 @@ class InterventionClient(LinearClient):
 
     @property
     def _target_column(self) -> str:
-        return str(self.options["intervention-column"])
+        return self.options.intervention_column
 
     def _targets(self, policy: Policy, num_rows: int) -> tuple[IntArray, list[Targets]]:
         """Return each kept row's position in a list of sets of targets, and that list."""
-        stated = by_party(str(self.options["interventions"])).get(self.source.name, [])
+        stated = by_party(self.options.interventions).get(self.source.name, [])
         column, own = self._target_column, [*stated, *self.node.interventions]
         if not column:
             return np.zeros(num_rows, dtype=np.int64), [tuple(sorted({*own}))]

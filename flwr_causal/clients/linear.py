@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from flwr_causal.clients.base import CausalClient, Memory
-from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.folds import split_rows
-from flwr_causal.core.received import json_of
 from flwr_causal.data.check.column_sums import combined, sums_of
 from flwr_causal.data.read.pieces import joined, whole
 from flwr_causal.data.series.levels import (
@@ -33,10 +31,13 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.data.resampling import Draw
+    from flwr_causal.protocol.options import LinearPartyOptions, SeriesPartyOptions
 
 
 class LinearClient(CausalClient):
     """Base of the linear methods' clients."""
+
+    options: LinearPartyOptions
 
     def memory_at(self, number: int) -> Memory | None:
         """Return the memory of the party's last exchange, None if there is none.
@@ -63,22 +64,15 @@ class LinearClient(CausalClient):
             )
         return memory
 
-    @property
-    def masks(self) -> EdgeMasks:
-        """The background knowledge, for methods that send their option ``knowledge``."""
-        text = str(self.setup.options["knowledge"])
-        knowledge = Knowledge.from_dict(json_of(text)) if text else Knowledge()
-        return knowledge.masks(self.setup.names)
-
     def design(self) -> FloatArray:
         """Return the party's rows centred and scaled as agreed, shape (n_k, m)."""
         return joined(self.design_pieces(), len(self.source.read()))
 
     def design_pieces(self) -> Iterator[FloatArray]:
         """Yield the same rows in pieces: for sums over rows, which need not all be in memory."""
-        setup = self.setup
-        mean = self.once("mean", self._mean) if setup.options["center"] == "party" else setup.mean
-        scale = np.sqrt(setup.variance) if setup.options["standardize"] else None
+        setup, options = self.setup, self.options
+        mean = self.once("mean", self._mean) if options.center == "party" else setup.mean
+        scale = np.sqrt(setup.variance) if options.standardize else None
         for rows in self.row_pieces():
             rows -= mean
             if scale is not None:
@@ -94,13 +88,13 @@ class LinearClient(CausalClient):
         The folds are the training rows and those held out, or one of all rows.
         """
         held_out = np.zeros(self.num_rows, dtype=np.bool_)
-        if self.setup.options["held-out"]:
-            held_out[split_rows(len(held_out), int(self.setup.options["seed"]))[1]] = True
+        if self.options.held_out:
+            held_out[split_rows(len(held_out), self.options.seed)[1]] = True
         sums: FloatArray | float = 0.0
         start = 0
         for rows in self.design_pieces():
             own = held_out[start : start + len(rows)]
-            folds = [rows[~own], rows[own]] if self.setup.options["held-out"] else [rows]
+            folds = [rows[~own], rows[own]] if self.options.held_out else [rows]
             sums = sums + np.stack([fold.T @ fold for fold in folds])
             start += len(rows)
         return np.asarray(sums)
@@ -113,24 +107,17 @@ class SeriesClient(LinearClient):
     there are no lags, and the rows are those of a table without time.
     """
 
+    options: SeriesPartyOptions
+
     @property
     def layout(self) -> SeriesLayout:
         """The layout of the series in the party's table."""
-        options = self.options
-        start, end = str(options["perturbed-from"]), str(options["perturbed-to"])
-        return SeriesLayout(
-            series_column=str(options["series-column"]),
-            time_column=str(options["time-column"]),
-            gaps=cast("Literal['fail', 'split']", options["gaps"]),
-            phase_column=str(options["phase-column"]),
-            perturbed=(float(start), float(end)) if start and end else None,
-            order=self.order,
-        )
+        return self.options.layout
 
     @property
     def order(self) -> int:
         """Number of lags p."""
-        return int(self.options["order"])
+        return self.options.order
 
     @property
     def has_time(self) -> bool:
@@ -150,7 +137,7 @@ class SeriesClient(LinearClient):
         """Report the columns and problems of the series; a row is a step with all its lags."""
         if self.order == 0:
             return super().describe(policy)
-        by = cast("Centering", self.options["center"])
+        by = cast("Centering", self.options.center)
         return describe_series(
             self.frame(),
             self.layout,
@@ -204,9 +191,9 @@ class SeriesClient(LinearClient):
         In a replicate these are as many rows, drawn from all of them in blocks, in one array.
         """
         setup = self.setup
-        by = cast("Centering", setup.options["center"])
+        by = cast("Centering", self.options.center)
         rows = self._drawn(centered_rows(series, order, setup.mean, by))
-        if not setup.options["standardize"]:
+        if not self.options.standardize:
             return rows
         scale = np.tile(np.sqrt(setup.variance), 1 + order)
         return [one / scale for one in rows]
@@ -215,7 +202,7 @@ class SeriesClient(LinearClient):
         """Return the rows [1, g, z] of the series; g is 1 if the agreed mean was subtracted."""
         rows = np.concatenate(self.designs(series, order))
         level = np.ones(len(rows))
-        if self.setup.options["center"] == "phase":
+        if self.options.center == "phase":
             marks = self._drawn([perturbed_rows(one, order) for one in series])
             level = 1.0 - np.concatenate(marks)
         return np.column_stack([np.ones(len(rows)), level, rows])

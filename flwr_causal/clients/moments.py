@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.levels import Centering
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.moments import MomentsPartyOptions
 
 
 class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
@@ -41,10 +42,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     """
 
     contract: ClassVar[Contract] = CONTRACT
-
-    @property
-    def _additive(self) -> bool:
-        return bool(self.setup.options["model"] == "additive")
+    options: MomentsPartyOptions
 
     def describe(self, policy: Policy) -> TableReport:
         """Report the table, and whether it has ids."""
@@ -91,7 +89,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def _centered_rows(self) -> FloatArray:
         if self.order == 0:
             return super()._centered_rows()
-        by = cast("Centering", self.options["center"])
+        by = cast("Centering", self.options.center)
         mean = self._of_held(self.setup.mean)
         return np.concatenate(centered_rows(self.series(), self.order, mean, by))
 
@@ -102,14 +100,14 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             return {"moments": self.products_by_targets() / self.num_rows}
         if self.order:
             return {"moments": self._of_series()}
-        if self._additive:
+        if self.options.additive:
             return {"moments": self._of_functions()}
         return {"moments": self.products() / self.num_rows}
 
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""
         setup = self.setup
-        scale = np.ones(len(setup.names)) if setup.options["standardize"] else setup.variance
+        scale = np.ones(len(setup.names)) if self.options.standardize else setup.variance
 
         def products(rows: FloatArray) -> FloatArray:
             functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
@@ -121,12 +119,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
 
     def _of_series(self) -> FloatArray:
         """Return the products of the rows of each fold, then those with fewer lags."""
-        series, options = self.series(), self.setup.options
+        series, options = self.series(), self.options
         rows = self.leveled_rows(series, self.order)
-        count = int(options["folds"])
+        count = options.num_folds
         fold = stretches([len(one.values) - self.order for one in series], count)
         parts = [rows[fold == k] for k in range(count)]
-        if options["select-order"]:
+        if options.select_order:
             # A smaller order has further rows: steps with fewer than p steps before them.
             parts += [self.leveled_rows(series, order) for order in range(1, self.order)]
         sums = np.zeros((len(parts), rows.shape[1], rows.shape[1]))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.data.read.pieces import Table
-    from flwr_causal.protocol.release import Guarantee
+    from flwr_causal.protocol.options import Guarantee, PrivatePartyOptions
 
 # The records in a node's state and file: of the run, and what was drawn.
 _RUN, _OCTAVES, _RELEASE = "private-run", "private-octaves", "private-release"
@@ -55,19 +55,16 @@ _RUN, _OCTAVES, _RELEASE = "private-run", "private-octaves", "private-release"
 OF_RELEASE = (_RUN, _OCTAVES, _RELEASE)
 
 
-def begin(
-    context: Context, options: Mapping[str, Any], guarantee: Guarantee, *, again: bool
-) -> bool:
+def begin(context: Context, options: PrivatePartyOptions, *, again: bool) -> bool:
     """Find what the node keeps of a private run, or begin to keep something.
 
     Parameters
     ----------
     context : Context
         Of the node.
-    options : mapping
-        With ``release``, the run's random name; without it the run is that of the context.
-    guarantee : Guarantee
-        Of the run, the same in all messages.
+    options : PrivatePartyOptions
+        With the guarantee of the run, the same in all messages. Without the run's random name it is
+        that of the context.
     again : bool
         Whether the parties have been asked before in this run.
 
@@ -82,7 +79,7 @@ def begin(
         If the parties were asked before and there is nothing, it cannot be read, or the run had
         another guarantee.
     """
-    run, asked = str(options.get("release") or context.run_id), json.dumps(guarantee)
+    run, asked = str(options.release or context.run_id), json.dumps(options.guarantee)
     state = context.state
     known = state.get(_RUN)
     kept = {} if isinstance(known, ConfigRecord) else _file(context, run).read()
@@ -196,9 +193,11 @@ def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
         yield np.column_stack([numbers_of_column(by_name[name]) for name in names])
 
 
-def budget(options: Mapping[str, Any], *, estimates: bool) -> Budget:
+def budget(options: PrivatePartyOptions, *, estimates: bool) -> Budget:
     """Return the noise that the run's epsilon and delta need."""
-    return budget_of(float(options["epsilon"]), float(options["delta"]), estimates=estimates)
+    guarantee = options.guarantee
+    assert guarantee is not None
+    return budget_of(guarantee.epsilon, guarantee.delta, estimates=estimates)
 
 
 def drawn_octaves(
@@ -258,7 +257,7 @@ def drawn_products(
 
 
 def released(
-    context: Context, table: Table, names: tuple[str, ...], options: Mapping[str, Any]
+    context: Context, table: Table, names: tuple[str, ...], options: PrivatePartyOptions
 ) -> Released:
     """Return the moments of a party's own release, the same each time.
 
@@ -271,10 +270,10 @@ def released(
     table : DataFrame or LargeFile
     names : tuple of str
         The columns that are released.
-    options : mapping
-        With epsilon, delta and scales. Scales that are lacking are estimated from the party's rows.
+    options : PrivatePartyOptions
+        Scales that are lacking are estimated from the party's rows.
     """
-    stated = scales_by_column(str(options["scales"]))
+    stated = scales_by_column(options.scales)
     lacking = [name for name in names if name not in stated]
     noise, estimated = budget(options, estimates=bool(lacking)), None
     if noise.scales is not None:

@@ -85,7 +85,7 @@ class RowIdClient(CausalClient):
             return node.row_secret.encode()
         # A simulation needs no secret, because all tables are on one machine. The random numbers of
         # rows follow from the secret; in a simulation the secret is the seed.
-        return str(self.setup.options["seed"]).encode() if node.is_simulated else None
+        return str(self.setup.options.seed).encode() if node.is_simulated else None
 
     def _ids(self) -> pd.Series:
         ids = self._id_column()

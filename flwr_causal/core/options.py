@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import types
-from dataclasses import field, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -126,8 +126,8 @@ def shown(value: object) -> str:
     return text if plain else f"a value of type {type(value).__name__}"
 
 
-def as_text(write: Callable[[Any], Any], read: Callable[[Any], Any], **metadata: Any) -> Any:
-    """Return the field of an option that is no number, text or tuple of these.
+def as_text(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the metadata of a field whose values are no numbers, texts or tuples of these.
 
     Parameters
     ----------
@@ -135,10 +135,8 @@ def as_text(write: Callable[[Any], Any], read: Callable[[Any], Any], **metadata:
         Returns the option's value as lists and plain values for JSON.
     read : callable
         Opposite of ``write``; it refuses what ``write`` does not return.
-    **metadata
-        Further metadata of the field.
     """
-    return field(metadata={"write": write, "read": read, **metadata})
+    return {"write": write, "read": read}
 
 
 def to_plain(options: Any) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from flwr_causal.party.record import (
     exchanges_since,
     left,
 )
-from flwr_causal.protocol import records, settings
-from flwr_causal.protocol.release import Guarantee, guarantee_of
+from flwr_causal.protocol import settings
+from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.terms import RunTerms
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.party.record import Line
     from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.setup import Setup
 
 
@@ -121,7 +122,9 @@ class PartyDoor:
             table, [one for one in table.columns if self.policy.columns.shows(str(one))]
         )
 
-    def check_question(self, contract: Contract, config: Mapping[str, Any]) -> None:
+    def check_question(
+        self, contract: Contract, config: Mapping[str, Any], options: PartyOptions, policy: Policy
+    ) -> None:
         """Check the terms of a run that asks for the schema, and that the question keeps to them.
 
         Parameters
@@ -130,6 +133,9 @@ class PartyDoor:
             Of the method.
         config : mapping
             What the question holds.
+        options : PartyOptions
+        policy : Policy
+            Both as the question states them.
 
         Raises
         ------
@@ -137,13 +143,10 @@ class PartyDoor:
             If the policy refuses them, or they contradict each other.
         """
         text, signature = str(config.get("terms", "")), str(config.get("signature", ""))
-        options = records.behind("option-", config)
         masked = bool(config.get("secure-aggregation"))
         terms = self._checked_terms(contract, text, signature, options, masked=masked)
         if terms is not None:
-            own = settings.of_question(config)
-            carried = settings.names_of(contract.question_options)
-            self.policy.check_settings(terms, own, carried)
+            self.policy.check_settings(terms, settings.of_question(options, policy))
 
     def check_agreement(
         self, contract: Contract, setup: Setup, requests: Iterable[tuple[Exchange, RecordDict]]
@@ -185,15 +188,14 @@ class PartyDoor:
             for exchange, content in requests
             for one in settings.of_request(exchange, content, setup.num_rows)
         ]
-        carried = settings.names_of((*contract.question_options, *contract.agreement_options))
-        self.policy.check_settings(terms, [*settings.of_setup(setup), *asked], carried)
+        self.policy.check_settings(terms, [*settings.of_setup(setup), *asked])
 
     def _checked_terms(
         self,
         contract: Contract,
         text: str,
         signature: str,
-        options: Mapping[str, Any],
+        options: PartyOptions,
         *,
         masked: bool,
     ) -> RunTerms | None:
@@ -207,8 +209,7 @@ class PartyDoor:
             self.policy.check(terms)
             self.policy.check_asker(text, self.run_id, signature)
             self.policy.check_kept(terms, contract.method, options, masked=masked)
-        sent = guarantee_of(contract, options)
-        if terms is not None and sent != Guarantee.stated(terms.options):
+        if terms is not None and options.guarantee != Guarantee.of(terms.options):
             raise ConfigError(
                 "The party is sent other epsilon, delta or scales than the run states: install the "
                 "same version of flwr-causal on all machines."

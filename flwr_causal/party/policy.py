@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.errors import ConfigError, PolicyError
 from flwr_causal.party.options import METHODS_GROUP, options_by_method
-from flwr_causal.protocol.release import Guarantee
+from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.terms import is_signed, public_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from flwr_causal.protocol.settings import Setting
+    from flwr_causal.protocol.options import PartyOptions, Setting
     from flwr_causal.protocol.terms import RunTerms
 
 #: The keys of a range of allowed numbers.
@@ -224,7 +224,7 @@ class PartyPolicy:
             if not _allows(rule, terms.options[option]):
                 raise PolicyError(f"options.{name}", f"the run has {terms.options[option]!r}")
         if self.epsilon is not None:
-            self._guarantee(Guarantee.stated, terms.options)
+            self._guarantee(terms)
 
     def check_asker(self, text: str, run_id: int, signature: str) -> None:
         """Check who has signed the terms of a run.
@@ -238,7 +238,7 @@ class PartyPolicy:
             raise PolicyError("askers", "no key of the policy has signed the run")
 
     def check_kept(
-        self, terms: RunTerms, method: str, options: Mapping[str, Any], *, masked: bool
+        self, terms: RunTerms, method: str, options: PartyOptions, *, masked: bool
     ) -> None:
         """Check that a message keeps to the terms.
 
@@ -247,8 +247,8 @@ class PartyPolicy:
         terms : RunTerms
         method : str
             Of the message.
-        options : mapping
-            Those that the party is sent, by their keys.
+        options : PartyOptions
+            Those that the party is sent.
         masked : bool
             Whether what leaves the party is masked.
 
@@ -261,16 +261,12 @@ class PartyPolicy:
             raise PolicyError("methods", f"the terms are of '{terms.method}', not of '{method}'")
         if self.secure_aggregation and not masked:
             raise PolicyError("secure-aggregation", "what would leave the party is not masked")
-        if self.epsilon is not None:
-            stated = self._guarantee(Guarantee.stated, terms.options)
-            if self._guarantee(Guarantee.sent, options) != stated:
-                raise PolicyError(
-                    "epsilon", "the party is sent other epsilon, delta or scales than the terms"
-                )
+        if self.epsilon is not None and options.guarantee != self._guarantee(terms):
+            raise PolicyError(
+                "epsilon", "the party is sent other epsilon, delta or scales than the terms"
+            )
 
-    def check_settings(
-        self, terms: RunTerms, settings: Sequence[Setting], carried: Collection[str]
-    ) -> None:
+    def check_settings(self, terms: RunTerms, settings: Sequence[Setting]) -> None:
         """Check what a message asks, wherever it says so.
 
         Parameters
@@ -278,14 +274,11 @@ class PartyPolicy:
         terms : RunTerms
         settings : sequence of Setting
             All of the message.
-        carried : collection of str
-            The options that the message has to carry.
 
         Raises
         ------
         PolicyError
-            If a rule does not allow a setting, the terms state another one, or the option of a rule
-            is missing from the message.
+            If a rule does not allow a setting, or the terms state another one.
         """
         rules = {_snake(name): (name, rule) for name, rule in self._rules(terms.method)}
         for option, value, fits, judged, always in settings:
@@ -302,19 +295,11 @@ class PartyPolicy:
                 )
             if always and option not in terms.options and value:
                 raise PolicyError(f"options.{name}", f"the run did not state '{name}'")
-        found = {setting.option for setting in settings}
-        for option in carried:
-            if option in rules and option not in found:
-                raise PolicyError(f"options.{rules[option][0]}", "the party is not sent the option")
 
-    def _guarantee(
-        self,
-        read: Callable[[Mapping[str, Any]], Guarantee | None],
-        options: Mapping[str, Any],
-    ) -> Guarantee:
+    def _guarantee(self, terms: RunTerms) -> Guarantee:
         """Return the guarantee of a run, which the policy asks for."""
         try:
-            guarantee = read(options)
+            guarantee = Guarantee.of(terms.options)
         except ConfigError as error:
             raise PolicyError("epsilon", str(error)) from error
         if guarantee is None:

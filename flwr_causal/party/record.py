@@ -24,7 +24,7 @@ from flwr_causal.core.files import lock
 from flwr_causal.core.privacy.calibration import USUAL_DELTA, epsilon_of
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.release import Guarantee
+from flwr_causal.protocol.options import Guarantee
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,7 +213,7 @@ def _rho(line: Line) -> float:
     if isinstance(rho, int | float) and rho > 0:
         return float(rho)
     try:
-        guarantee = Guarantee.stated({name: line.get(name) for name in ("epsilon", "delta")})
+        guarantee = Guarantee.of({name: line.get(name) for name in ("epsilon", "delta")})
     except ConfigError:
         guarantee = None
     return inf if guarantee is None else guarantee.rho

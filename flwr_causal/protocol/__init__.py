@@ -1,6 +1,15 @@
 """What parties and server say to each other: the contract, the door, and one file a method."""
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.replies import Replies
 
-__all__ = ["Contract", "Disclosure", "Exchange", "Replies", "Sent"]
+__all__ = [
+    "Contract",
+    "Disclosure",
+    "Exchange",
+    "PartyOptions",
+    "PrivatePartyOptions",
+    "Replies",
+    "Sent",
+]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import (
+    InterventionPartyOptions,
+    PerceptronPartyOptions,
+    PrivatePartyOptions,
+    SeriesPartyOptions,
+)
 from flwr_causal.protocol.replay import REPLAY
 from flwr_causal.protocol.second_moments import (
     largest_products,
@@ -13,7 +20,6 @@ from flwr_causal.protocol.second_moments import (
 )
 from flwr_causal.protocol.secure.totals import TOTALS
 from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
-from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
@@ -107,7 +113,16 @@ SLOPES = Exchange(
 )
 
 
-_AGREED = ("standardize", "center", "held-out", "seed")
+@dataclass(frozen=True, kw_only=True)
+class NotearsPartyOptions(PerceptronPartyOptions, PrivatePartyOptions, InterventionPartyOptions):
+    """How the parties prepare and fit their rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoDBNPartyOptions(InterventionPartyOptions, SeriesPartyOptions):
+    """How the parties prepare their rows, and which rows divide their loss."""
+
+    variant: Literal["default", "paper"]
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
@@ -115,10 +130,11 @@ def dimensions(setup: Setup) -> dict[str, int]:
 
     Under known interventions the design has a constant column too, and a fold is a set of targets.
     """
-    m = len(setup.names) * (1 + int(setup.options.get("order", 0)))
+    options: InterventionPartyOptions = setup.options
+    m = len(setup.names) * (1 + options.lags)
     if setup.targets:
         return {"m": m + 1, "folds": len(setup.targets)}
-    return {"m": m, "folds": 2 if setup.options["held-out"] else 1}
+    return {"m": m, "folds": 2 if options.held_out else 1}
 
 
 NOTEARS_ADMM = Contract(
@@ -127,21 +143,12 @@ NOTEARS_ADMM = Contract(
     dimensions,
     ("sums", "relations", "interventions"),
     private=(TOTALS, ROUND, REFIT, CONFIRMATION, UNMASKING, REPLAY),
-    question_options=("row-id", "interventions", "intervention-column"),
-    agreement_options=(
-        *_AGREED,
-        "hidden",
-        "inner-steps",
-        "device",
-        "arithmetic",
-        "knowledge",
-    ),
+    options=NotearsPartyOptions,
 )
 TWO_DBN = Contract(
     "2dbn",
     (ROUND, REFIT),
     dimensions,
     ("sums", "relations", "series", "interventions"),
-    question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
-    agreement_options=(*_AGREED, "variant"),
+    options=TwoDBNPartyOptions,
 )

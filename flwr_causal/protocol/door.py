@@ -21,11 +21,11 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.exchange import WHOLE
+from flwr_causal.protocol.options import REPORT
 from flwr_causal.protocol.schema import FACTS, MOST_COLUMNS, MOST_ROWS, REQUIRED
 from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.ring import WordLayout
 from flwr_causal.protocol.setup import PREFIX
-from flwr_causal.protocol.small_counts import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent, Shape, Values
+    from flwr_causal.protocol.options import SmallCounts
     from flwr_causal.protocol.schema import Fact, FactKind, Part
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
-    from flwr_causal.protocol.small_counts import SmallCounts
 
 T = TypeVar("T")
 

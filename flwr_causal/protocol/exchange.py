@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.options import PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.records import NUMBER, WEIGHT
 
 if TYPE_CHECKING:
@@ -342,10 +343,12 @@ class Contract:
         release alone; such a run has no others. Beside the method's own there may be those of all
         methods (totals, unmasking, replay). Default: the method has no differential privacy, and
         its parties refuse a run with ``epsilon``.
-    question_options, agreement_options : tuple of str, default ()
-        The keys of the options that parties are always sent: with the question for the schema, and
-        with the agreement besides. A party refuses a message that lacks one which its policy
-        limits.
+    options : type, default PartyOptions
+        The options that the parties are sent with the question for the schema and with the
+        agreement: a subclass of :class:`~flwr_causal.protocol.options.PartyOptions`.
+    question : type, optional
+        Those of the question, where ``options`` follow from the parties' reports. Default: the
+        same.
     """
 
     method: str
@@ -353,13 +356,19 @@ class Contract:
     dimensions: Callable[[Setup], dict[str, int]] = field(default=no_dimensions)
     reports: tuple[Part, ...] = ("sums",)
     private: tuple[Exchange, ...] = ()
-    question_options: tuple[str, ...] = ()
-    agreement_options: tuple[str, ...] = ()
+    options: type[PartyOptions] = PartyOptions
+    question: type[PartyOptions] | None = None
 
     def __post_init__(self) -> None:
         names = [exchange.name for exchange in self.exchanges]
         if len(set(names)) < len(names):
             raise ConfigError(f"The contract of '{self.method}' has a name twice: {sorted(names)}.")
+        if bool(self.private) != issubclass(self.options, PrivatePartyOptions):
+            raise ConfigError(
+                f"The contract of '{self.method}' has exchanges of a private release, or options "
+                "of one, and not both: Contract(private=..., options=...) with a subclass of "
+                "PrivatePartyOptions."
+            )
 
     def find(self, name: Any) -> Exchange:
         """Return the exchange of a name.

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import (
+    InterventionPartyOptions,
+    PerceptronPartyOptions,
+    derived,
+)
 from flwr_causal.protocol.second_moments import spreads
 
 if TYPE_CHECKING:
@@ -184,25 +190,31 @@ LOCAL = Exchange(
     when="in the last exchange, local_graphs=True",
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class FedCausalPartyOptions(PerceptronPartyOptions, InterventionPartyOptions):
+    """How the parties fit their rows.
+
+    Parameters
+    ----------
+    noise : {"own", "equal"}
+    sparsity, proximity : float
+        lambda_1 and lambda_2.
+    relative : bool
+        Whether lambda_1 is in units of the columns' variance.
+    variant : {"default", "paper"}
+    """
+
+    noise: Literal["own", "equal"]
+    sparsity: float
+    relative: bool = field(metadata=derived("the options model and sparsity"))
+    proximity: float
+    variant: Literal["default", "paper"]
+
+
 CONTRACT = Contract(
     "fedcausal",
     (GROUP, LINEAR, NORMS, LAYERS, EVIDENCE, LOCAL),
     reports=("sums", "relations", "interventions"),
-    question_options=("row-id", "interventions", "intervention-column"),
-    agreement_options=(
-        "center",
-        "standardize",
-        "held-out",
-        "seed",
-        "noise",
-        "sparsity",
-        "relative",
-        "proximity",
-        "variant",
-        "hidden",
-        "inner-steps",
-        "device",
-        "arithmetic",
-        "knowledge",
-    ),
+    options=FedCausalPartyOptions,
 )

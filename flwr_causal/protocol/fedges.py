@@ -6,7 +6,7 @@ Variables are numbered in the order of their names, the same at every party.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from flwr_causal.core.discrete import contingency_tables, mixed_moments
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
 
@@ -402,6 +403,18 @@ POOLED_FIT = replace(
     contradiction=_other_total,
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class FedGESPartyOptions(KnowledgePartyOptions):
+    """How the parties search and score, see the strategy's options of the same names."""
+
+    score: str
+    equivalent_sample_size: float
+    max_edges: int
+    max_parents: int | None
+    turn: bool
+
+
 CONTRACT = Contract(
     "fedges",
     (
@@ -423,14 +436,5 @@ CONTRACT = Contract(
         PRODUCTS,
     ),
     reports=("sums", "relations", "states", "ids"),
-    question_options=("row-id",),
-    agreement_options=(
-        "score",
-        "equivalent-sample-size",
-        "max-edges",
-        "max-parents",
-        "turn",
-        "seed",
-        "knowledge",
-    ),
+    options=FedGESPartyOptions,
 )

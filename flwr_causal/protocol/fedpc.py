@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +15,16 @@ from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
 from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain
+from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.circuits.learners.trees.pair_tables import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.core.received import json_of
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import PartyOptions, Setting, derived, seen_as
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
 
@@ -51,9 +53,59 @@ _CIRCUITS = Disclosure(
 )
 
 
+def _settings_of_learners(name: str, value: LearnerOptions) -> list[Setting]:
+    return [Setting(one.name, getattr(value, one.name)) for one in fields(value)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedPCPartyOptions(PartyOptions):
+    """What the parties need to see their rows as the circuit does.
+
+    Parameters
+    ----------
+    domain : Domain
+        The joint domain.
+    target : str
+        The class; empty without one.
+    within : str
+        The class if all parties know it, else empty.
+    holders : tuple of int
+        By column a number for its set of holders, where states are counted in triples.
+    pair_marks : int
+        How many pairs of states are marked for triples, at most.
+    labelled : tuple of int
+        The labelled numbers, where products of numbers and classes are asked for.
+    learner : str
+    clusters : int
+    learners : LearnerOptions
+        The options of all learners.
+    """
+
+    domain: Domain = field(
+        metadata={
+            **as_text(Domain.to_plain, Domain.from_plain),
+            **derived("follows from the parties' reports"),
+        }
+    )
+    target: str
+    within: str = field(metadata=derived("the option target"))
+    holders: tuple[int, ...] = field(metadata=derived("follows from the parties' columns"))
+    pair_marks: int = field(metadata=derived("follows from the parties' columns"))
+    labelled: tuple[int, ...] = field(metadata=derived("follows from the parties' columns"))
+    learner: str
+    clusters: int
+    learners: LearnerOptions = field(
+        metadata={
+            **as_text(to_plain, partial(from_plain, LearnerOptions)),
+            **seen_as(_settings_of_learners),
+        }
+    )
+
+
 def domain_of(setup: Setup, sent: Mapping[str, Any]) -> Domain:
     """Return the joint domain: that of the message if it has one, else that of the agreement."""
-    return _domain(str(sent["domain"] if "domain" in sent else setup.options["domain"]))
+    options: FedPCPartyOptions = setup.options
+    return _domain(str(sent["domain"])) if "domain" in sent else options.domain
 
 
 @lru_cache(maxsize=8)
@@ -72,10 +124,7 @@ def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> TrainingPlan
 
     The class of the plan is one that all parties know.
     """
-    options = setup.options
-    within, seed, least = options["within"], options["seed"], setup.small.minimum
-    text = str(options["settings"])
-    return _plan(learner, str(within), text, domain_of(setup, sent), int(seed), int(least))
+    return _plan(learner, setup.options.within, setup, domain_of(setup, sent))
 
 
 def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints | None]:
@@ -83,22 +132,18 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints 
 
     The class of the plan is one that all parties know.
     """
-    options, domain = setup.options, domain_of(setup, sent)
-    within, seed, least = options["within"], options["seed"], setup.small.minimum
-    text = str(options["settings"])
-    plan = _plan("trees", str(within), text, domain, int(seed), int(least))
-    holders, most = json_of(str(options["holders"])), int(options["pair_marks"])
-    return plan, joints_of(domain, plan, holders, most)
+    options: FedPCPartyOptions = setup.options
+    domain = domain_of(setup, sent)
+    plan = _plan("trees", options.within, setup, domain)
+    return plan, joints_of(domain, plan, options.holders, options.pair_marks)
 
 
 def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
     """Return what is multiplied where only some parties know the class."""
-    options, domain = setup.options, domain_of(setup, sent)
-    target, seed, least = options["target"], options["seed"], setup.small.minimum
-    text = str(options["settings"])
-    plan = _plan("class-conditional", str(target), text, domain, int(seed), int(least))
+    options: FedPCPartyOptions = setup.options
+    plan = _plan("class-conditional", options.target, setup, domain_of(setup, sent))
     coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
-    return ClassColumns(plan, coordinates, json_of(str(options["labelled"])))
+    return ClassColumns(plan, coordinates, options.labelled)
 
 
 def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
@@ -120,11 +165,15 @@ def columns_of(domain: Domain, plan: TrainingPlan, joints: Joints | None) -> Pla
     return PlanColumns(json.dumps(domain.to_plain()), wanted(plan, joints))
 
 
+def _plan(learner: str, target: str, setup: Setup, domain: Domain) -> TrainingPlan:
+    options: FedPCPartyOptions = setup.options
+    return _made(learner, target, options.learners, domain, options.seed, setup.small.minimum)
+
+
 @lru_cache(maxsize=8)
-def _plan(
-    learner: str, target: str, settings: str, domain: Domain, seed: int, min_rows: int
+def _made(
+    learner: str, target: str, options: LearnerOptions, domain: Domain, seed: int, min_rows: int
 ) -> TrainingPlan:
-    options = from_plain(LearnerOptions, json_of(settings))
     return training_of(learner, target or None, options).plan(domain, seed=seed, min_rows=min_rows)
 
 
@@ -473,17 +522,6 @@ CONTRACT = Contract(
         FILLED,
     ),
     reports=("sums", "states", "ids"),
-    question_options=("row-id",),
-    agreement_options=(
-        "domain",
-        "target",
-        "within",
-        "holders",
-        "pair_marks",
-        "labelled",
-        "seed",
-        "learner",
-        "clusters",
-        "settings",
-    ),
+    options=FedPCPartyOptions,
+    question=PartyOptions,
 )

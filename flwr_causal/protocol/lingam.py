@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import SeriesPartyOptions
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
-from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -94,7 +94,8 @@ RESIDUALS = Exchange(
 
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return s, the number of columns of the rows."""
-    order, d = int(setup.options["order"]), len(setup.names)
+    options: SeriesPartyOptions = setup.options
+    order, d = options.order, len(setup.names)
     return {"s": 2 + d * (1 + order) if order else d}
 
 
@@ -103,6 +104,5 @@ CONTRACT = Contract(
     (SUMS, RESIDUALS),
     dimensions,
     ("sums", "relations", "series"),
-    question_options=SERIES_OPTIONS,
-    agreement_options=("center", "standardize", "order"),
+    options=SeriesPartyOptions,
 )

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
-from flwr_causal.protocol.release import OCTAVES, RELEASE, Guarantee, private_dimensions
+from flwr_causal.protocol.options import (
+    InterventionPartyOptions,
+    PrivatePartyOptions,
+    SeriesPartyOptions,
+    derived,
+)
+from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
 from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
-from flwr_causal.protocol.settings import SERIES_OPTIONS
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesPartyOptions):
+    """How the parties prepare their rows, and what they sum.
+
+    Parameters
+    ----------
+    model : {"linear", "additive"}
+    num_folds : int
+        Number of folds of the rows of series.
+    select_order : bool
+    """
+
+    model: Literal["linear", "additive"]
+    num_folds: int = field(metadata=derived("2 or more where something is chosen by held-out rows"))
+    select_order: bool
+
+    @property
+    def additive(self) -> bool:
+        """Whether rows are functions of the columns."""
+        return self.model == "additive"
+
 
 SUMS = Exchange(
     "sums",
@@ -48,18 +77,18 @@ def dimensions(setup: Setup) -> dict[str, int]:
     known interventions. If the order is chosen, the array of each smaller order counts as a further
     fold.
     """
-    options, d = setup.options, len(setup.names)
-    if Guarantee.sent(options):
+    options: MomentsPartyOptions = setup.options
+    d, order = len(setup.names), options.order
+    if options.guarantee:
         return private_dimensions(setup)
-    order = int(options["order"])
     m = d * (1 + order)
-    if options["model"] == "additive":
+    if options.additive:
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
     if setup.targets:
         return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
     if order == 0:
-        return {"m": m, "s": d, "folds": 2 if options["held-out"] else 1}
-    smaller, folds = order - 1 if options["select-order"] else 0, int(options["folds"])
+        return {"m": m, "s": d, "folds": 2 if options.held_out else 1}
+    smaller, folds = order - 1 if options.select_order else 0, options.num_folds
     if folds > NUM_FOLDS:
         raise ConfigError(f"folds is {folds}: give at most {NUM_FOLDS}, smaller ones show rows")
     return {"m": m, "s": m + 2, "folds": folds + smaller}
@@ -71,14 +100,5 @@ CONTRACT = Contract(
     dimensions,
     ("sums", "relations", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),
-    question_options=(*SERIES_OPTIONS, "interventions", "intervention-column"),
-    agreement_options=(
-        "center",
-        "standardize",
-        "held-out",
-        "model",
-        "folds",
-        "select-order",
-        "seed",
-    ),
+    options=MomentsPartyOptions,
 )

@@ -1,17 +1,10 @@
-"""What a differentially private run states, and the exchanges of its release of moments."""
+"""The exchanges of the release of moments of a differentially private run."""
 
 from __future__ import annotations
 
 import re
-from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING
 
-from flwr_causal.core.privacy.calibration import (
-    LEAST_DELTA,
-    MOST_EPSILON,
-    USUAL_DELTA,
-    rho_of,
-)
 from flwr_causal.core.privacy.release import NUM_OCTAVES
 from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.errors import ConfigError, FederationError
@@ -19,89 +12,15 @@ from flwr_causal.protocol.bundle import MAIN
 from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.options import PrivatePartyOptions
     from flwr_causal.protocol.setup import Setup
 
 #: The directory of a party's releases, and the key of the node config that gives it another path.
 RELEASES = "releases"
 #: The names of the files in it.
 RELEASE_NAME = re.compile(r"[0-9a-f]{32}\.json")
-
-
-class Guarantee(NamedTuple):
-    """The differential privacy of a run, as the parties are asked for it.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-    scales : str
-        The option ``scales``.
-    """
-
-    epsilon: float
-    delta: float
-    scales: str
-
-    @property
-    def rho(self) -> float:
-        """What the release loses, see :func:`~flwr_causal.core.privacy.calibration.rho_of`."""
-        return rho_of(self.epsilon, self.delta)
-
-    @classmethod
-    def sent(cls, options: Mapping[str, Any]) -> Guarantee | None:
-        """Return the guarantee of the options of a message; None where they have no ``epsilon``.
-
-        Raises
-        ------
-        ConfigError
-            If one of its options is there and cannot be used, or is there without the others.
-        """
-        own = {name: options[name] for name in cls._fields if name in options}
-        if not own:
-            return None
-        epsilon, delta, scales = (own.get(name) for name in cls._fields)
-        if not (_is_number(epsilon) and 0 < epsilon <= MOST_EPSILON):
-            raise ConfigError(f"epsilon is {epsilon!r}: give a number above 0, at most 100")
-        if not (_is_number(delta) and LEAST_DELTA <= delta < 1):
-            raise ConfigError(f"delta is {delta!r}: give a number from 1e-15 to below 1")
-        if not isinstance(scales, str):
-            raise ConfigError(f"scales is {scales!r}: give a text")
-        scales_by_column(scales)
-        return cls(float(epsilon), float(delta), scales)
-
-    @classmethod
-    def stated(cls, options: Mapping[str, Any]) -> Guarantee | None:
-        """Return the guarantee of a run's options as its user gives them, with their defaults.
-
-        Raises
-        ------
-        ConfigError
-            As :meth:`sent`.
-        """
-        given = {name: options[name] for name in cls._fields if options.get(name) is not None}
-        return cls.sent({"delta": USUAL_DELTA, "scales": "", **given}) if given else None
-
-
-def guarantee_of(contract: Contract, options: Mapping[str, Any]) -> Guarantee | None:
-    """Return the guarantee that a message asks of a method's party; None without ``epsilon``.
-
-    Raises
-    ------
-    ConfigError
-        If its options cannot be used, or the method has no differential privacy.
-    """
-    if not contract.private:
-        if "epsilon" in options:
-            raise ConfigError(
-                f"The run has an epsilon, and '{contract.method}' has no differential privacy: "
-                "leave it out. Exchanges that follow from a private release are those of "
-                "Contract(private=...)."
-            )
-        return None
-    return Guarantee.sent(options)
 
 
 def check_released(contract: Contract, part: BundlePart) -> None:
@@ -120,10 +39,6 @@ def check_released(contract: Contract, part: BundlePart) -> None:
             "exact sums do not leave the party. Leave epsilon out, or use the exchanges "
             f"{', '.join(names)}."
         )
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
 OCTAVES = Exchange(
@@ -176,7 +91,8 @@ def private_dimensions(setup: Setup) -> dict[str, int]:
 
 def unscaled(setup: Setup) -> tuple[str, ...]:
     """Return the columns whose scale is estimated."""
-    stated = scales_by_column(str(setup.options["scales"]))
+    options: PrivatePartyOptions = setup.options
+    stated = scales_by_column(options.scales)
     return tuple(name for name in setup.names if name not in stated)
 
 

@@ -11,6 +11,7 @@ from flwr_causal.core.linear.moments import data_scale
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.options import LinearPartyOptions
     from flwr_causal.protocol.setup import Setup
 
 # How much larger than those of x_t, in standard deviations, the values of its lags may be, which
@@ -29,9 +30,9 @@ def spreads(setup: Setup) -> FloatArray:
     may be larger, by the values before the first row.
     """
     d = len(setup.names)
-    own = np.ones(d) if setup.options["standardize"] else np.sqrt(setup.variance)
-    lags = int(setup.options.get("order", 0))
-    return np.concatenate([own, *[LAGS_ROOM * own] * lags])
+    options: LinearPartyOptions = setup.options
+    own = np.ones(d) if options.standardize else np.sqrt(setup.variance)
+    return np.concatenate([own, *[LAGS_ROOM * own] * options.lags])
 
 
 def largest_products(setup: Setup) -> FloatArray:
@@ -49,9 +50,10 @@ def largest_leveled_products(setup: Setup) -> FloatArray | None:
 
     Of functions of the columns no bound is known.
     """
-    if setup.options.get("model") == "additive":
+    options: LinearPartyOptions = setup.options
+    if options.additive:
         return None
-    if setup.targets or not int(setup.options["order"]):
+    if setup.targets or not options.lags:
         return largest_products(setup)
     own = np.concatenate([np.ones(2), spreads(setup)])
     return np.outer(own, own)
@@ -63,10 +65,11 @@ def largest_weights(setup: Setup) -> FloatArray:
     Weights of standardised columns hardly exceed 1. Under known interventions the last row is
     intercepts.
     """
+    options: LinearPartyOptions = setup.options
     own = spreads(setup)
     causes = own
     if setup.targets:
-        unit = 1.0 if setup.options["standardize"] else np.sqrt(data_scale(setup.variance))
+        unit = 1.0 if options.standardize else np.sqrt(data_scale(setup.variance))
         causes = np.concatenate([own, [unit]])
     return WEIGHTS_ROOM * np.outer(1 / causes, own[: len(setup.names)])
 
@@ -93,6 +96,7 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     if known.resampled:
         return ""
     setup, report = known.setup, known.report
+    options: LinearPartyOptions = setup.options
     diagonal = np.diagonal(arrays["moments"], axis1=-2, axis2=-1).sum(axis=0)
     if setup.targets:
         # The rows are [1, x].
@@ -107,13 +111,13 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     # A sum of n equal numbers may be wrong by n roundings.
     error = np.finfo(np.float64).eps * max(report.rows, FEWEST_ROWS)
     rounding = (error * mean) ** 2
-    if setup.options["center"] == "party":
+    if options.center == "party":
         expected = expected - shift**2
     else:
         offset = mean - setup.mean
         expected = expected + 2 * offset * shift + offset**2
         rounding = rounding + (error * setup.mean) ** 2
-    scale = setup.variance if setup.options["standardize"] else np.ones(len(mean))
+    scale = setup.variance if options.standardize else np.ones(len(mean))
     expected, rounding = expected / scale, rounding / scale
     # Of a secure sum that lacks parties, and where groups of few rows are left out, squares of all
     # rows are an upper bound only.

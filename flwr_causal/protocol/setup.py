@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.options import to_plain
 from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import States, pack_states, unpack_states
+from flwr_causal.protocol.options import REPORT, PartyOptions, SmallCounts, received
 from flwr_causal.protocol.records import behind
 from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.setup_form import check_agreement
-from flwr_causal.protocol.small_counts import REPORT, SmallCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from flwr_causal.protocol.records import Scalar, Value
+    from flwr_causal.protocol.records import Value
 
 PREFIX = "setup-"
 _POLICY = PREFIX + "policy-"
@@ -60,8 +61,8 @@ class Setup:
         The type in which floating-point arrays are sent, "float64" or "float32".
     small : SmallCounts
         What parties do with counts of few rows.
-    options : mapping of str to scalar
-        The method's own options that its clients need.
+    options : PartyOptions
+        The options that the parties need: an object of the contract's class ``options``.
     exchange : str
         A random name of this schema exchange. A ServerApp may run several methods one after the
         other; a client that finds another name here discards what it kept from an earlier one.
@@ -96,7 +97,7 @@ class Setup:
     policy: Policy
     precision: str = "float64"
     small: SmallCounts = REPORT
-    options: Mapping[str, Scalar] = field(default_factory=dict)
+    options: Any = field(default_factory=PartyOptions)
     exchange: str = ""
     states: States = ()
     targets: tuple[tuple[str, ...], ...] = ()
@@ -179,8 +180,8 @@ class Setup:
             **({GROUPS: list(self.groups)} if self.groups else {}),
             **({KEY_NAMES: list(self.key_names)} if self.key_names else {}),
             **({KEY_SIGNATURES: list(self.key_signatures)} if self.key_signatures else {}),
-            **{_POLICY + name: value for name, value in self.policy.to_dict().items()},
-            **{_OPTION + name: value for name, value in self.options.items()},
+            **{_POLICY + name: value for name, value in to_plain(self.policy).items()},
+            **{_OPTION + name: value for name, value in to_plain(self.options).items()},
         }
 
     def _states_config(self) -> dict[str, Value]:
@@ -190,15 +191,19 @@ class Setup:
         return {_STATES: texts, _NUM_STATES: counts}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Setup:
+    def from_config(cls, config: Mapping[str, Any], options: type[PartyOptions]) -> Setup:
         """Rebuild the setup from a message's configuration.
+
+        Parameters
+        ----------
+        config : mapping
+        options : type
+            The class of the contract's options.
 
         Raises
         ------
         FormError
             If something of it is missing, unknown, or has another form than servers write.
-        ConfigError
-            If the policy has an unknown key or value.
         """
         check_agreement(
             behind(PREFIX, config), (_POLICY.removeprefix(PREFIX), _OPTION.removeprefix(PREFIX))
@@ -209,11 +214,11 @@ class Setup:
             num_clients=config[f"{PREFIX}num-clients"],
             mean=np.array(config[f"{PREFIX}mean"], dtype=np.float64),
             variance=np.array(config[f"{PREFIX}variance"], dtype=np.float64),
-            policy=Policy.from_dict(behind(_POLICY, config)),
+            policy=received(Policy, behind(_POLICY, config)),
             precision=config[f"{PREFIX}precision"],
             small=SmallCounts(config[f"{PREFIX}minimum-count"], config[f"{PREFIX}small-counts"]),
             exchange=config[f"{PREFIX}exchange"],
-            options=behind(_OPTION, config),
+            options=received(options, behind(_OPTION, config)),
             states=unpack_states(config.get(_STATES, []), config.get(_NUM_STATES, [])),
             targets=tuple(tuple(json_of(text)) for text in config.get(_TARGETS, [])),
             keys=tuple(config.get(KEYS, [])),

@@ -12,8 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from flwr_causal.core.received import json_of
-from flwr_causal.errors import FederationError
-from flwr_causal.protocol.small_counts import Treatment
+from flwr_causal.protocol.options import FormError, Treatment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 TOKEN_DIGITS, KEY_DIGITS, SIGNATURE_DIGITS = 16, 64, 128
 #: No number of an exchange is as large.
 MOST_EXCHANGES = 2**31
-
-
-class FormError(FederationError):
-    """Something that the server sent has not the form that servers write."""
 
 
 def check_token(token: object) -> None:
@@ -87,9 +82,6 @@ def check_agreement(config: Mapping[str, Any], prefixes: Collection[str]) -> Non
             raise FormError(_refused(name, words))
         if name not in entries and not optional:
             raise FormError(_refused(name, "in every agreement"))
-    for name in config:
-        if name not in entries and not _is_scalar(config[name]):
-            raise FormError(_refused(name, "one finite number, text or truth value"))
     _check_lengths(entries)
     _check_keys(entries)
 
@@ -150,10 +142,6 @@ def _is_number(value: object) -> bool:
 
 def _is_square(value: object) -> bool:
     return _is_number(value) and value >= 0  # type: ignore[operator]
-
-
-def _is_scalar(value: object) -> bool:
-    return isinstance(value, str | bytes | bool) or _is_number(value)
 
 
 def _each(form: Callable[[object], bool], *, different: bool = False) -> Callable[[object], bool]:

@@ -689,7 +689,7 @@ class _Session(Generic[StateT]):
         self._keep()
         self.let_go()
         method.state = method.federation = method.grid = method.asked = None
-        method.release, method.clipping_norm, method.clipping_mod = "", 0.0, ""
+        method.release, method.clipping_norm, method.clipping_mod = None, 0.0, ""
 
 
 def plain_options(method: Method[Any]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ state, and :meth:`Method.finished` says when the run is over. All methods implem
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
@@ -31,11 +32,13 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar, Value
+    from flwr_causal.protocol.options import PartyOptions
+    from flwr_causal.protocol.records import Value
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.federation import Federation
 
 StateT = TypeVar("StateT")
+OptionsT = TypeVar("OptionsT", bound="PartyOptions")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,7 @@ class Method(Generic[StateT]):
     private: bool = False
     #: The random name of a private run, also where it is resumed: the parties keep by it what they
     #: have drawn.
-    release: str = ""
+    release: str | None = None
     #: Whether the parties' reports hold nothing that depends on their rows, and no totals follow.
     withholds_totals: bool = False
     #: Whether parties that have ids of their rows may hold different columns.
@@ -193,14 +196,35 @@ class Method(Generic[StateT]):
         return ()
 
     @property
-    def schema_options(self) -> dict[str, Scalar]:
+    def schema_options(self) -> PartyOptions:
         """The options that the clients need to describe their tables."""
-        return {}
+        question = self.contract.question
+        return self.client_options if question is None else self.sent(question)
 
     @property
-    def client_options(self) -> dict[str, Scalar]:
-        """The options that the clients need; sent to each party once."""
-        return {}
+    def client_options(self) -> PartyOptions:
+        """The options that the clients need: those of the contract's class ``options``."""
+        return self.sent(self.contract.options)
+
+    def sent(self, kind: type[OptionsT], **values: Any) -> OptionsT:
+        """Return options for the parties, made of the strategy's attributes of the same names.
+
+        Parameters
+        ----------
+        kind : type
+            A subclass of :class:`~flwr_causal.protocol.options.PartyOptions`.
+        **values
+            Those that are no attributes of the strategy, or have other values at the parties.
+
+        Raises
+        ------
+        ConfigError
+            If a value is not of the option's type.
+        """
+        own = {one.name for one in fields(kind)} - values.keys()
+        options = kind(**values, **{name: getattr(self, name) for name in own})
+        check_types(options)
+        return options
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

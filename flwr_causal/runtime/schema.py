@@ -15,16 +15,17 @@ from flwr.app import Message, MetricRecord
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
+from flwr_causal.core.options import to_plain
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
+from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.schema import PROBE, PROBE_NORM, is_clipped, own_version, probe
 from flwr_causal.protocol.secure.keys import is_public_key
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.setup_form import is_signature
-from flwr_causal.protocol.small_counts import SmallCounts
 from flwr_causal.protocol.terms import RunTerms, signed
 from flwr_causal.runtime.federation import Federation, Party, grouped
 from flwr_causal.runtime.secure import (
@@ -167,7 +168,7 @@ def _needs_names(method: Method[Any]) -> bool:
     Where rows with missing values are left out, first the columns are chosen, and then the rows.
     """
     drops = method.policy.unshared_columns == "drop"
-    return drops and not method.private and method.policy.leaves_rows_out(method.schema_options)
+    return drops and not method.private and method.schema_options.leaves_rows_out(method.policy)
 
 
 def _names_reported(answers: list[tuple[Party, dict[str, Any]]]) -> dict[str, TableReport]:
@@ -204,7 +205,7 @@ def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str
 
 def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return what a question for the schema says of the columns, given the parties' reports."""
-    if method.private or not method.policy.leaves_rows_out(method.schema_options):
+    if method.private or not method.schema_options.leaves_rows_out(method.policy):
         return {}
     return {"columns": [*columns_of(reports)]}
 
@@ -316,7 +317,7 @@ def agreed(
         policy=method.policy,
         precision=method.precision,
         small=SmallCounts(method.minimum_count, method.small_counts),
-        options={**method.schema_options, **method.client_options},
+        options=method.client_options,
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,
@@ -357,8 +358,8 @@ def ask_schema(
     num_bytes : int
         Sent and received.
     """
-    policy = {f"policy-{name}": value for name, value in method.policy.to_dict().items()}
-    options = {f"option-{name}": value for name, value in method.schema_options.items()}
+    policy = {f"policy-{name}": value for name, value in to_plain(method.policy).items()}
+    options = {f"option-{name}": value for name, value in to_plain(method.schema_options).items()}
     secure = {"secure-aggregation": 1} if method.secure_aggregation else {}
     if method.joins_columns:
         secure["pair-keys"] = 1

@@ -20,6 +20,7 @@ from flwr_causal.clients import CausalClient, client_app
 from flwr_causal.compat import quiet, run_on_ray
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.options import to_plain
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
@@ -284,7 +285,7 @@ def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy) -> Caus
     if isinstance(truth, CausalGraph):
         lacking = [name for name in names if name not in truth.names]
         # With an option "drop" the run may leave out the columns that the truth lacks.
-        if lacking and "drop" not in strategy.policy.to_dict().values():
+        if lacking and "drop" not in to_plain(strategy.policy).values():
             raise DataError(
                 f"truth has no variable {lacking[0]!r}, which is a column of party 0: give a graph "
                 "with the parties' columns for variables, or leave truth out"

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.federation import Federation
 
 
@@ -351,11 +350,6 @@ class CausalStrategy(FedAvg, Algorithm):
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables: that of ids; subclasses add to it."""
         return (self.row_id or ROW_ID,)
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """Which column holds ids; empty: the usual one, if it is there."""
-        return {"row-id": self.row_id}
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.

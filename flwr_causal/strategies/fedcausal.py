@@ -21,7 +21,16 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.options import require
 from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.fedcausal import CONTRACT, EVIDENCE, GROUP, LAYERS, LINEAR, LOCAL, NORMS
+from flwr_causal.protocol.fedcausal import (
+    CONTRACT,
+    EVIDENCE,
+    GROUP,
+    LAYERS,
+    LINEAR,
+    LOCAL,
+    NORMS,
+    FedCausalPartyOptions,
+)
 from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
@@ -41,7 +50,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.fedcausal_evidence import Searched
     from flwr_causal.strategies.fedcausal_paper import FittedModel, Standing
@@ -240,20 +248,14 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         return (*evidence, LOCAL) if self.local_graphs else evidence
 
     @property
-    def client_options(self) -> dict[str, Scalar]:
+    def client_options(self) -> FedCausalPartyOptions:
         """How the parties fit their rows."""
-        return {
-            **super().client_options,
-            "held-out": False,
-            "seed": self.seed,
-            "noise": self.noise,
-            "sparsity": self.lambda_1,
-            "relative": self.model == "linear" and self.sparsity == "auto",
-            "proximity": self.lambda_2,
-            "variant": self.variant,
-            **self.perceptron_options,
-            "knowledge": self.knowledge_text,
-        }
+        return self.sent(
+            FedCausalPartyOptions,
+            sparsity=self.lambda_1,
+            relative=self.model == "linear" and self.sparsity == "auto",
+            proximity=self.lambda_2,
+        )
 
     @property
     def lambda_1(self) -> float:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.records import Scalar
 
 
 @dataclass(kw_only=True, eq=False)
@@ -76,15 +75,6 @@ class InterventionStrategy(LinearStrategy):
     def target_columns(self) -> tuple[str, ...]:
         """The column that names the targets of each row, if there is one."""
         return (self.intervention_column,) if self.intervention_column else ()
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """How the parties find the targets of interventions on their rows."""
-        return {
-            **super().schema_options,
-            "interventions": str(self.interventions or ""),
-            "intervention-column": self.intervention_column,
-        }
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns and on the targets of interventions.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
 
@@ -95,9 +93,9 @@ class LinearStrategy(CausalStrategy):
             self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
 
     @property
-    def client_options(self) -> dict[str, Scalar]:
-        """Options by which the parties center and scale their rows."""
-        return {"center": self.center, "standardize": self.standardize}
+    def held_out(self) -> bool:
+        """Whether parties hold out some of their rows, by which something is chosen."""
+        return False
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
@@ -187,12 +185,6 @@ class LinearStrategy(CausalStrategy):
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge, read from its file if a path was given."""
         return None if isinstance(self.knowledge, str) else self.knowledge
-
-    @property
-    def knowledge_text(self) -> str:
-        """The background knowledge as JSON for the parties; empty without any."""
-        knowledge = self.knowledge_or_none
-        return json.dumps(knowledge.to_dict()) if knowledge else ""
 
     def scale(self, agreement: Agreement) -> FloatArray:
         """Return the divisors of the columns, shape (d,)."""
@@ -377,13 +369,3 @@ class PerceptronOptions:
             require(1 <= value <= MOST, name, value, f"from 1 to {MOST}")
         known = re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device) is not None
         require(known, "device", self.device, "'cpu', 'cuda' or 'cuda:<index>'")
-
-    @property
-    def perceptron_options(self) -> dict[str, Scalar]:
-        """The options as plain values for the parties."""
-        return {
-            "hidden": self.hidden,
-            "inner-steps": self.inner_steps,
-            "device": self.device,
-            "arithmetic": self.arithmetic,
-        }

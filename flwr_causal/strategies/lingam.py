@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Training
     from flwr_causal.strategies.base import Baselines, RunAlone
 
@@ -107,11 +106,6 @@ class Lingam(RowsOrSeries):
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
         return self.aggregation == "mean" and self.center == "global" and self.order == 0
-
-    @property
-    def client_options(self) -> dict[str, Scalar]:
-        """How the parties prepare their rows."""
-        return {**super().client_options, "order": self.order}
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:

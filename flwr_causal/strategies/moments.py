@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Training
 
 
@@ -378,16 +377,9 @@ class Moments(
         return self.limits(usual if self.threshold is None else self.threshold)
 
     @property
-    def client_options(self) -> dict[str, Scalar]:
-        """How the parties prepare their rows."""
-        return {
-            **super().client_options,
-            "held-out": self.sparsity == "held-out",
-            "model": self.model,
-            "folds": self.num_folds,
-            "select-order": self.select_order,
-            "seed": self.seed,
-        }
+    def held_out(self) -> bool:
+        """Whether a quarter of the rows, or each fifth of a series once, is held out."""
+        return self.sparsity == "held-out"
 
     @property
     def num_folds(self) -> int:

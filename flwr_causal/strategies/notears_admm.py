@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Training
 
 
@@ -164,11 +163,6 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         by_bic = (self._choice != "held-out", "'bic', or 'auto' or a number without select_order,")
         return {**super().with_secure_aggregation, "sparsity": by_bic}
 
-    @property
-    def client_options(self) -> dict[str, Scalar]:
-        """How the parties prepare their rows."""
-        return {**super().client_options, "held-out": self._choice == "held-out", "seed": self.seed}
-
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for W by rounds of ADMM; refit and search on moments of one more exchange.
 
@@ -278,6 +272,11 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         usual = self.sparsity == "auto" and self.refit is not False
         enough = self.lags == 0 or num_rows >= ROWS_FOR_ORDERS * num_columns
         return usual and enough and self._choice is None and self.aggregation == "mean"
+
+    @property
+    def held_out(self) -> bool:
+        """Whether a quarter of the rows is held out."""
+        return self._choice == "held-out"
 
     @property
     def _choice(self) -> Literal["held-out", "bic"] | None:
@@ -441,15 +440,6 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
-        }
-
-    @property
-    def client_options(self) -> dict[str, Scalar]:
-        """How the parties prepare and fit their rows."""
-        return {
-            **super().client_options,
-            **self.perceptron_options,
-            "knowledge": self.knowledge_text,
         }
 
     @property

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.privacy.scales import Scales, Scaling
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 #: Options about values that reports tell of, which a private report does not.
@@ -111,19 +110,6 @@ class PrivateStrategy(LinearStrategy):
     def stated_scales(self) -> Scales:
         """The option ``scales``, by column."""
         return scales_by_column(self.scales)
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """What the parties need for their noise; nothing without epsilon."""
-        if self.epsilon is None:
-            return super().schema_options
-        return {
-            **super().schema_options,
-            "epsilon": self.epsilon,
-            "delta": self.used_delta,
-            "scales": str(self.scales or ""),
-            "release": self.release,
-        }
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns.

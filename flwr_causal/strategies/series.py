@@ -18,7 +18,7 @@ from flwr_causal.core.series.design import (
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
-from flwr_causal.data.series.series import SeriesLayout
+from flwr_causal.protocol.options import layout_of
 from flwr_causal.strategies.linear import LinearStrategy, in_units
 from flwr_causal.strategies.options import Mode, only
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.records import Scalar
+    from flwr_causal.data.series.series import SeriesLayout
     from flwr_causal.runtime.algorithm import Progress
 
 
@@ -120,29 +120,7 @@ class SeriesOptions:
     @property
     def layout(self) -> SeriesLayout:
         """The options as the layout of the parties' tables, checked."""
-        times = self.perturbed_from, self.perturbed_to
-        return SeriesLayout(
-            series_column=self.series_column,
-            time_column=self.time_column,
-            gaps=self.gaps,
-            phase_column=self.phase_column,
-            perturbed=None if times[0] is None or times[1] is None else (times[0], times[1]),
-            order=self.order,
-        )
-
-    @property
-    def layout_options(self) -> dict[str, Scalar]:
-        """The options as plain values for the parties."""
-        start, end = self.perturbed_from, self.perturbed_to
-        return {
-            "order": self.order,
-            "series-column": self.series_column,
-            "time-column": self.time_column,
-            "gaps": self.gaps,
-            "phase-column": self.phase_column,
-            "perturbed-from": "" if start is None else repr(start),
-            "perturbed-to": "" if end is None else repr(end),
-        }
+        return layout_of(self)
 
     @property
     def series_columns(self) -> tuple[str, ...]:
@@ -195,11 +173,6 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
     def role_columns(self) -> tuple[str, ...]:
         """The columns of series, times and phases, which are not variables; none without lags."""
         return (*super().role_columns, *(self.series_columns if self.order else ()))
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """How the parties find and centre their rows or series."""
-        return {**super().schema_options, **self.layout_options, "center": self.center}
 
     @property
     def expected(self) -> Expected:

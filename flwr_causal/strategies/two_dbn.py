@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.protocol.exchange import Contract
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Result
     from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 
@@ -122,16 +121,6 @@ perturbed_from, perturbed_to
     def of_paper(self) -> OfPaper:
         """The settings of Chen, Ma & Yue (2024)."""
         return OF_PAPER
-
-    @property
-    def client_options(self) -> dict[str, Scalar]:
-        """How the parties prepare their rows, and the rows that divide their loss."""
-        return {**super().client_options, "variant": self.variant}
-
-    @property
-    def schema_options(self) -> dict[str, Scalar]:
-        """How the parties find and centre their series."""
-        return {**super().schema_options, **self.layout_options, "center": self.center}
 
     @property
     def role_columns(self) -> tuple[str, ...]:

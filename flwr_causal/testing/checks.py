@@ -21,8 +21,6 @@ from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flwr.app import RecordDict
-
     from flwr_causal.protocol.exchange import Contract, Disclosure
     from flwr_causal.reports.run import Run
     from flwr_causal.strategies import CausalStrategy
@@ -70,7 +68,12 @@ def check_nothing_undeclared_travels(subject: Subject) -> None:
     run, spy = subject.run()
     strategy = subject.strategy
     setup = next(
-        (one for one in (_setup_of(sent) for sent, _ in spy.pairs) if one is not None), None
+        (
+            Setup.from_config(config, strategy.contract.options)
+            for config in (records.config_of(sent) for sent, _ in spy.pairs)
+            if f"{PREFIX}names" in config
+        ),
+        None,
     )
     if setup is None:
         raise CheckFailedError("no party was sent the agreement")
@@ -174,11 +177,6 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_resume,
     check_secure_sums,
 )
-
-
-def _setup_of(sent: RecordDict) -> Any:
-    config = records.config_of(sent)
-    return Setup.from_config(config) if f"{PREFIX}names" in config else None
 
 
 def _axes(contract: Contract, result: tuple[Run, Spy]) -> dict[Disclosure, dict[int, list[int]]]:

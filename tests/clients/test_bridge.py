@@ -4,19 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from federations import app_of, make_federation, setup_for
+from federations import app_of, make_federation, question, setup_for
 from federations import ask as _ask
 from flwr.app import Message
 
 from flwr_causal.clients import CausalClient, Source, answers, client_app
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
+from flwr_causal.protocol.options import PartyOptions
 from flwr_causal.protocol.replay import packed
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=3, n=12, parties=2).tables
-SETUP = setup_for(TABLES)
+SETUP = setup_for(TABLES, options=PartyOptions())
 NODE = 2  # the grid's first
 
 
@@ -130,7 +132,7 @@ class Scaling(CausalClient):
 def test_a_value_is_read_under_its_name_in_the_bundle_alone():
     """Under another one it would pass a policy, which judges what is declared."""
     grid = LocalGrid(app_of(TABLES, Scaling), len(TABLES))
-    node, setup = grid.get_node_ids()[0], setup_for(TABLES)
+    node, setup = grid.get_node_ids()[0], SETUP
     head = {"bundle-trainings": ["without 1"], "bundle-exchanges": ["scaled"], "bundle-seed": 0}
     named = {"exchange": "scaled", "setup": setup, **head}
     reply = ask(grid, node, {}, **named, **{"without 1: factor": 3.0, "factor": 50.0})
@@ -255,7 +257,7 @@ def test_the_agreement_is_sent_once_and_kept(grid):
 
 def test_a_new_agreement_replaces_the_old_one(grid):
     ask(grid, NODE, {}, setup=SETUP)
-    other = setup_for([table[["x2", "x0"]] for table in TABLES])
+    other = setup_for([table[["x2", "x0"]] for table in TABLES], options=PartyOptions())
     ask(grid, NODE, {}, setup=other)
     expected = TABLES[0][["x2", "x0"]].to_numpy().sum(axis=0)
     np.testing.assert_allclose(records.arrays_of(ask(grid, NODE, {}).content)["sum"], expected)
@@ -264,7 +266,7 @@ def test_a_new_agreement_replaces_the_old_one(grid):
 def test_the_precision_is_the_agreements(grid):
     exact = TABLES[0].to_numpy().sum(axis=0)
     for precision in ("float64", "float32"):
-        reply = ask(grid, NODE, {}, setup=setup_for(TABLES, precision=precision))
+        reply = ask(grid, NODE, {}, setup=replace(SETUP, precision=precision))
         received = records.arrays_of(reply.content)["sum"]
         assert np.array_equal(received, exact.astype(precision))
 
@@ -278,7 +280,8 @@ def test_an_unknown_method_names_the_known_ones():
 
 def schema_of(source):
     grid = LocalGrid(client_app(Echo, source), 1)
-    content = records.message_content(None, {"method": "echo", "policy-missing_values": "drop"})
+    own = question("echo", Policy(missing_values="drop"))
+    content = records.message_content(None, own)
     message = Message(content, dst_node_id=NODE, message_type="query.schema", ttl=60.0)
     (reply,) = grid.send_and_receive([message])
     return records.config_of(reply.content)
@@ -325,7 +328,10 @@ def test_a_client_without_sums_reports_none():
 
     grid = LocalGrid(app_of(TABLES, Counting), 2)
     message = Message(
-        records.message_content(None, {}), dst_node_id=NODE, message_type="query.schema", ttl=60.0
+        records.message_content(None, question("echo", Policy())),
+        dst_node_id=NODE,
+        message_type="query.schema",
+        ttl=60.0,
     )
     values = records.config_of(grid.send_and_receive([message])[0].content)
     assert not values["has-sums"]

@@ -1,7 +1,5 @@
 """The party's side of FedGES, message by message, against its own rows."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -118,7 +116,7 @@ def test_knowledge_reaches_the_search_and_mends_the_start():
         required=[("x5", "x0")], forbidden=[("x0", "x1"), ("x1", "x0")], tiers=[("x4",), ("x3",)]
     )
     grid, setup = opened(mode="fusion", knowledge=knowledge)
-    assert json.loads(setup.options["knowledge"]) == knowledge.to_dict()
+    assert setup.options.knowledge == knowledge
     for received in (NOTHING, GRAPH):
         arrays, _ = message(grid, setup, {"received": received, "own": OTHER}, "graphs")
         masks = knowledge.masks(PART.names)

@@ -11,9 +11,9 @@ from flwr_causal.clients import secure
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import AskedOtherwiseError, CausalError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.secure.words import Size
 from flwr_causal.protocol.setup import Setup
-from flwr_causal.protocol.small_counts import SmallCounts
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run

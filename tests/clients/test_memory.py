@@ -1,5 +1,7 @@
 """What a client keeps between rounds, what it does without it, and messages out of turn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from federations import app_of, ask, make_federation, setup_for
@@ -109,7 +111,7 @@ def test_a_second_run_over_the_same_nodes_starts_afresh(grid):
     for number in (1, 2, 3):
         round_(grid, number, W1, setup=SETUP)
     scaled = setup_for(
-        TABLES, options={**SETUP.options, "standardize": True}, exchange="fedcba9876543210"
+        TABLES, options=replace(SETUP.options, standardize=True), exchange="fedcba9876543210"
     )
     fresh = LocalGrid(app_of(TABLES), len(TABLES))
     expected = round_(fresh, 1, zeros, setup=scaled)

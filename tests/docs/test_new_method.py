@@ -17,7 +17,7 @@ from flwr_causal.strategies import Moments, NotearsADMM
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("new_method.md", "several_exchanges.md", "change_method.md")
 TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
-AVERAGE, ENTRY, TWO, CHECK, STEPS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+AVERAGE, ENTRY, OPTIONS, TWO, CHECK, STEPS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 
 
 NUMBERS = count()
@@ -53,6 +53,23 @@ def finds_the_edge(guide):
 
 def test_the_first_page_runs_as_it_stands():
     finds_the_edge(module_of(AVERAGE))
+
+
+def test_the_parties_have_the_option():
+    first = module_of(AVERAGE)
+    guide = execute(OPTIONS, **vars(first))
+    weights = [
+        simulate(
+            guide.Ridge(ridge=ridge), [first.rows[:100], first.rows[100:]], client=guide.RidgeClient
+        ).graph.weights
+        for ridge in (0.0, 0.5)
+    ]
+    assert np.allclose(weights[0], first.run.graph.weights, atol=1e-3)
+    # The cause has variance 1: its effect of 2 is that over 1.5.
+    assert weights[1][0, 1] == pytest.approx(weights[0][0, 1] / 1.5, rel=0.1)
+    assert np.array_equal(guide.run.graph.weights, weights[1])
+    with pytest.raises(CausalError, match="'ridge' is 'much'"):
+        guide.Ridge(ridge="much")
 
 
 def test_the_first_page_is_a_page():

@@ -11,12 +11,15 @@ from flwr.app import Message
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import Source, client_app
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.options import to_plain
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.protocol import records
+from flwr_causal.protocol.options import PartyOptions
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
+from flwr_causal.strategies import NotearsADMM
 
 
 class Federation(NamedTuple):
@@ -37,6 +40,20 @@ class Federation(NamedTuple):
 def make_federation(d=5, n=240, parties=3, seed=0, **options) -> Federation:
     """A system whose graph is found without error by both methods (for the seeds used here)."""
     return Federation(*federated_linear(d, n, parties, seed=seed, **options))
+
+
+def question_of(method, **options):
+    """What the question for the schema holds of a method's options, with some of them changed."""
+    sent = to_plain(method.schema_options) | options
+    given = {name: value for name, value in sent.items() if value is not None}
+    return question(method.method, method.policy, given)
+
+
+def question(method, policy, options=None):
+    """What a question for the schema holds of a policy, and of options as plain values."""
+    parts = {"policy-": to_plain(policy), "option-": options or to_plain(PartyOptions())}
+    plain = {f"{part}{name}": one for part, own in parts.items() for name, one in own.items()}
+    return {"method": method, **plain}
 
 
 def app_of(tables, clients=CLIENTS):
@@ -178,14 +195,7 @@ def setup_for(tables, **changes) -> Setup:
         "variance": pooled.var(axis=0),
         "policy": Policy(),
         "exchange": TOKEN,
-        "options": {
-            "center": "global",
-            "standardize": False,
-            "held-out": False,
-            "seed": 0,
-            "interventions": "",
-            "intervention-column": "",
-        },
+        "options": NotearsADMM().client_options,
     }
     return Setup(**{**values, **changes})
 

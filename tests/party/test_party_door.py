@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from federations import ask, disturbed, raising, setup_for
+from federations import ask, disturbed, question_of, raising, setup_for
 from flwr.app import RecordDict
 from tampering import guarded, recorded
 from typer.testing import CliRunner
@@ -383,13 +383,10 @@ def test_the_record_names_the_exchange_that_is_answered(tmp_path):
     tables = [pd.DataFrame(np.random.default_rng(k).normal(size=(9, 2))) for k in range(3)]
     tables = [table.rename(columns={0: "x", 1: "y"}) for table in tables]
     grid = guarded(tables, tmp_path, "most-exchanges-a-day = 1")
-    node, own = grid.get_node_ids()[0], setup_for(tables).options
+    node, method = grid.get_node_ids()[0], Moments()
     terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
-    question = {f"option-{name}": value for name, value in own.items()}
-    about = {"method": "moments", "terms": terms, "option-row-id": "", "option-order": 0}
-    ask(grid, node, {}, "query.schema", **{**question, **about, "exchange": ""})
-    own = {**own, "model": "linear", "order": 0, "folds": 1, "select-order": False}
-    setup = setup_for(tables, terms=terms, options=own)
+    ask(grid, node, {}, "query.schema", **question_of(method), terms=terms, exchange="")
+    setup = setup_for(tables, terms=terms, options=method.client_options)
     head = {"bundle-trainings": [""], "bundle-exchanges": ["sums"], "bundle-seed": 0}
     about = {"method": "moments", "exchange": "schema", **head}
     replies = [ask(grid, node, {}, setup=setup, **about) for _ in range(2)]
@@ -430,12 +427,10 @@ def test_the_agreement_uses_what_the_report_was_allowed_for(tmp_path, case):
     node = grid.get_node_ids()[0]
     terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
     tables = [frame.fillna(0.0)] * 3
-    own = {**setup_for(tables).options, "model": "linear", "order": 0, "folds": 1, "row-id": ""}
-    question = {f"option-{name}": value for name, value in {**own, "row-id": column}.items()}
-    about = {"method": "moments", "exchange": "", "terms": terms}
-    report = ask(grid, node, {}, "query.schema", **question, **about)
+    question = {**question_of(Moments(row_id=column)), "exchange": "", "terms": terms}
+    report = ask(grid, node, {}, "query.schema", **question)
     assert records.config_of(report.content)["names"] == ["x0"]
-    own["select-order"] = False
+    own = Moments().client_options
     setup = setup_for(tables, terms=terms, options=own, policy=Policy(missing_values="drop"))
     reply = ask(grid, node, {}, setup=setup, exchange="sums", method="moments")
     assert reply.has_error() is bool(rule)

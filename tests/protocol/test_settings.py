@@ -1,6 +1,6 @@
 """Every setting of a message is an option of the run, or listed as none with its reason."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ from federations import make_federation, setup_for
 
 from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.app.pages import NAMES, with_names
+from flwr_causal.core.circuits.learners.options import LearnerOptions
+from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.options import options_by_method
@@ -22,13 +24,15 @@ from flwr_causal.protocol.bundle import (
     bundle_of,
     head_of,
 )
+from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.replay import REPLAY
 from flwr_causal.protocol.secure.totals import TOTALS
 from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.setup import Setup
-from flwr_causal.protocol.small_counts import SmallCounts
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
+from flwr_causal.strategies import FedPC, Moments
+from flwr_causal.strategies.options import public_names
 
 TABLES = make_federation(d=3, n=60, parties=3).tables
 SETUP = setup_for(TABLES)
@@ -39,7 +43,7 @@ FIELDS = {
     "small": "the options minimum_count and small_counts",
     "groups": "the option groups",
     "policy": "the options of the data policy, see POLICY",
-    "options": "the options, see DERIVED for those that are none",
+    "options": "the options; those that are none are derived",
     "least_parties": "the option quorum",
     "names": "the agreed columns, of those that the policy shows",
     "num_rows": "follows from the parties' reports",
@@ -101,7 +105,7 @@ def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
         keys=("a", "", "c", "d", "e"),
         least_parties=(2, 1),
         policy=Policy(missing_values="drop", min_rows=9),
-        options={"center": "party", "held-out": True},
+        options=replace(SETUP.options, center="party", held_out=True),
     )
     found = named(settings.of_setup(changed))
     assert found["precision"] == "float32"
@@ -124,7 +128,7 @@ def test_each_rule_for_problems_of_tables_is_an_option_or_has_a_reason():
         # Under the names that the method's users give.
         names = options_by_method()[method]
         strategy = METHODS[method].strategy
-        called = getattr(strategy, "public_names", {})
+        called = public_names(strategy)
         for one in fields(Policy):
             name = called.get(one.name, one.name)
             assert name not in names or name in found, (method, name)
@@ -172,15 +176,16 @@ def test_each_key_that_travels_is_a_setting_or_has_a_reason(mode):
             for key in config
             if key.startswith(f"{prefix}option-")
         }
-        for key in options - {"settings"}:
-            assert (key.replace("-", "_") in names) is not (key in settings.DERIVED), key
+        kind = (contract.question or contract.options) if question else contract.options
+        for one in fields(kind):
+            # Of the last two the settings are others: sparsity, and the options of learners.
+            other = "derived" in one.metadata or one.name in ("held_out", "learners")
+            assert (one.name in names) is not other, one.name
         if question:
             others = {k for k in config if not k.startswith(("option-", "policy-"))}
             assert others <= QUESTION.keys()
-            assert options >= set(contract.question_options)
-        elif options:
-            always = {*contract.question_options, *contract.agreement_options}
-            assert options - {"epsilon", "delta", "scales", "release"} == always
+            assert options
+        assert options <= {one.name for one in fields(kind)}
 
 
 def test_each_plain_value_of_an_exchange_is_a_setting_or_has_a_reason():
@@ -249,16 +254,20 @@ def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
 
 
 def test_learner_settings_are_options_each():
-    found = named(settings.of_setup(setup_for(TABLES, options={"settings": '{"depth": 3}'})))
-    assert found["depth"] == 3
+    options = FedPC()
+    options.agree({"a": describe(TABLES[0], options.policy, sums=True, states=True)})
+    found = named(settings.of_setup(setup_for(TABLES, options=options.client_options)))
+    assert (found["depth"], found["components"]) == (4, None)
+    assert {one.name for one in fields(LearnerOptions)} <= found.keys()
 
 
 def test_a_party_divides_its_series_into_few_folds():
-    options = {"order": 1, "model": "linear", "select-order": False, "held-out": False}
+    options = Moments(order=1).client_options
     contract = METHODS["moments"].client.contract
-    assert contract.sizes(setup_for(TABLES, options={**options, "folds": 5}), 9)["folds"] == 5
+    few, many = (setup_for(TABLES, options=replace(options, num_folds=n)) for n in (5, 60))
+    assert contract.sizes(few, 9)["folds"] == 5
     with pytest.raises(ConfigError, match="folds is 60: give at most 5"):
-        contract.sizes(setup_for(TABLES, options={**options, "folds": 60}), 9)
+        contract.sizes(many, 9)
 
 
 def test_what_is_left_to_the_method_may_be_any_number():
@@ -266,6 +275,6 @@ def test_what_is_left_to_the_method_may_be_any_number():
     grouped = setup_for(TABLES, groups=(1, 1, 2), keys=keys)
     (groups,) = (one for one in settings.of_setup(grouped) if one.option == "groups")
     assert [groups.fits(stated, groups.value) for stated in ("auto", 2, 1, None)] == [1, 1, 0, 0]
-    known = setup_for(TABLES, options={"knowledge": "{}"})
-    (knowledge,) = (one for one in settings.of_setup(known) if one.option == "knowledge")
-    assert [knowledge.fits(stated, "{}") for stated in ("{}", "", None)] == [1, 0, 0]
+    known = setup_for(TABLES, options=replace(SETUP.options, interventions="{}"))
+    (stated,) = (one for one in settings.of_setup(known) if one.option == "interventions")
+    assert [stated.fits(text, "{}") for text in ("{}", "", None)] == [1, 0, 0]

@@ -1,16 +1,31 @@
 """What the parties agreed on survives its way as plain values."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
 
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.options import FormError, PartyOptions
 from flwr_causal.protocol.setup import KEYS as KEYS_NAME
 from flwr_causal.protocol.setup import LEAST, PREFIX, Setup
-from flwr_causal.protocol.setup_form import FormError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own(PartyOptions):
+    """Options of a method."""
+
+    standardize: bool
+    center: Literal["party", "global"]
+    rate: float
+    most: int | None = None
+    sets: tuple[int, ...] = ()
+
+
+def read(config):
+    return Setup.from_config(config, Own)
 
 
 def make_setup(**changes):
@@ -23,7 +38,7 @@ def make_setup(**changes):
         "policy": Policy(missing_values="drop", constant_columns="drop", min_rows=3),
         "precision": "float32",
         "exchange": "0123456789abcdef",
-        "options": {"standardize": True, "center": "party", "seed": 3, "rate": 0.1},
+        "options": Own(standardize=True, center="party", seed=3, rate=0.1, sets=(2, 0)),
     }
     return Setup(**{**values, **changes})
 
@@ -39,10 +54,10 @@ def same(one, two):
 def test_round_trip_through_flowers_record():
     setup = make_setup()
     record = ConfigRecord({"round": 1, "exchange": "round", **setup.to_config()})
-    received = Setup.from_config(record)
+    received = read(record)
     assert same(received, setup)
     assert received.names == setup.names
-    assert type(received.options["standardize"]) is bool
+    assert type(received.options.standardize) is bool
     assert received.mean.dtype == np.float64
 
 
@@ -50,9 +65,9 @@ def test_every_key_can_be_told_from_the_rounds_own():
     assert all(key.startswith(PREFIX) for key in make_setup().to_config())
 
 
-def test_without_sums_and_options():
-    setup = make_setup(mean=np.zeros(0), variance=np.zeros(0), options={})
-    received = Setup.from_config(ConfigRecord(setup.to_config()))
+def test_without_sums():
+    setup = make_setup(mean=np.zeros(0), variance=np.zeros(0))
+    received = read(ConfigRecord(setup.to_config()))
     assert same(received, setup)
     assert received.mean.shape == (0,)
 
@@ -62,7 +77,7 @@ def test_states_travel_only_where_there_are_some():
     assert make_setup().continuous == ()
     states = (("1", "10"), (), ("", "a", "ü"))
     setup = make_setup(states=states)
-    received = Setup.from_config(ConfigRecord(setup.to_config()))
+    received = read(ConfigRecord(setup.to_config()))
     assert same(received, setup)
     assert received.states == states
     assert received.continuous == ("x2",)
@@ -70,7 +85,7 @@ def test_states_travel_only_where_there_are_some():
 
 def test_states_of_one_column_are_not_taken_for_anothers():
     config = make_setup(states=(("a", "b"), ("c",), ())).to_config()
-    assert Setup.from_config(ConfigRecord(config)).states == (("a", "b"), ("c",), ())
+    assert read(ConfigRecord(config)).states == (("a", "b"), ("c",), ())
 
 
 MANY = {"states": (("a", "b"), (), ("c",)), "targets": (("x2",), ()), "groups": (1, 1, 2, 2)}
@@ -125,7 +140,15 @@ WRONG = {
     "least-parties": [[2], [2, 2, 2], [0, 2], ["2", "2"], [2.0, 2.0]],
     "terms": [5, None, ["{}"]],
     "signature": ["0", 5, "G" * 128],
-    "option-rate": [float("nan"), float("inf"), [1.0], None],
+    "option-rate": [float("nan"), float("inf"), [1.0], None, "0.1", True, 2**2000],
+    "option-center": ["", "Party", 1, None],
+    "option-standardize": [1, "true", None],
+    "option-most": ["3", 3.0, True, 2**63],
+    "option-sets": [3, [1, "a"], [True], [1.0], "12"],
+    "option-row_id": [3, b"a", None, "\ud800"],
+    "option-Most": [3],
+    "policy-missing_values": ["", "some", None],
+    "policy-min_rows": [-1, "2", True, 2.0],
     "more": [1],
     "policys": [1],
 }
@@ -134,32 +157,33 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_an_agreement_of_another_form_is_refused(name):
     config = FULL.to_config()
-    assert same(Setup.from_config(config), FULL)
+    assert same(read(config), FULL)
     for value in WRONG[name]:
-        with pytest.raises(FormError, match="The parties' agreement was refused"):
-            Setup.from_config({**config, PREFIX + name: value})
+        with pytest.raises(FormError, match="was refused"):
+            read({**config, PREFIX + name: value})
 
 
 @pytest.mark.parametrize("name", [n for n in make_setup().to_config() if "policy" not in n])
 def test_an_agreement_that_lacks_a_value_is_refused(name):
     config = make_setup().to_config()
     del config[name]
-    if name in (PREFIX + "terms", PREFIX + "signature") or "option" in name:
-        Setup.from_config(config)
+    if name in (PREFIX + "terms", PREFIX + "signature"):
+        read(config)
         return
-    with pytest.raises(
-        FormError, match=f"'{name.removeprefix(PREFIX)}' must be in every agreement"
-    ):
-        Setup.from_config(config)
+    option = name.removeprefix(f"{PREFIX}option-")
+    words = f"'{name.removeprefix(PREFIX)}' must be in every agreement"
+    words = f"The option '{option}' is None" if "option" in name else words
+    with pytest.raises(FormError, match=words):
+        read(config)
 
 
 def test_a_policy_with_another_entry_is_refused():
-    with pytest.raises(ConfigError, match="unknown data policy"):
-        Setup.from_config({**FULL.to_config(), PREFIX + "policy-more": "fail"})
+    with pytest.raises(FormError, match="There is no option 'more' here"):
+        read({**FULL.to_config(), PREFIX + "policy-more": "fail"})
 
 
 def test_the_digest_is_that_of_what_arrives_and_differs_where_anything_does():
-    received = Setup.from_config(ConfigRecord(FULL.to_config()))
+    received = read(ConfigRecord(FULL.to_config()))
     assert received.digest == FULL.digest
     assert len(FULL.digest) == 64
     training = FULL.of_training("replicate 1")
@@ -170,9 +194,9 @@ def test_the_digest_is_that_of_what_arrives_and_differs_where_anything_does():
 
 def test_a_list_of_keys_and_numbers_of_groups_fit_together():
     config = make_setup(keys=KEYS, least_parties=(3,)).to_config()
-    Setup.from_config(config)
+    read(config)
     # Parties with different columns have keys and no secure sums.
-    Setup.from_config({**config, LEAST: []})
+    read({**config, LEAST: []})
     for changes in ({LEAST: [3, 3]}, {KEYS_NAME: []}, {KEYS_NAME: list(KEYS[:2])}):
         with pytest.raises(FormError):
-            Setup.from_config({**config, **changes})
+            read({**config, **changes})

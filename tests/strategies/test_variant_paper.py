@@ -131,7 +131,7 @@ class TestYang:
         method = of("fedcausal", model="linear")
         (exchange,) = method.exchanges
         assert [item.name for item in exchange.returns] == ["weights"]
-        assert method.client_options["relative"] is False
+        assert method.client_options.relative is False
 
     def test_equation_7_has_no_other_term(self):
         """lambda_2 is in the text on linear models only."""
@@ -181,7 +181,7 @@ class TestTorrijos:
 
     def test_section_4_1(self):
         """At most l = 10 edges a round; Union, C25 and C50."""
-        assert of("fedges").client_options["max-edges"] == 10
+        assert of("fedges").client_options.max_edges == 10
         assert of("fedges").fusion == "union"
         for fusion in ("union", "c25", "c50"):
             assert of("fedges", fusion=fusion).fusion == fusion

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
+from flwr_causal.core.options import check_types, require
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10
@@ -83,15 +80,9 @@ class Policy:
     numbers: str = ""
 
     def __post_init__(self) -> None:
-        for name, value in self.to_dict().items():
-            if name in OF_READING:
-                if not isinstance(value, str):
-                    raise ConfigError(f"{name} is {value!r}: give a text, separated by commas")
-            elif isinstance(getattr(Policy, name), int):
-                if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                    raise ConfigError(f"{name} is {value!r}: give a whole number, 0 or more")
-            elif value not in (known := get_args(FailDropKeep)):
-                raise ConfigError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+        check_types(self)
+        for name in ("min_rows", "max_states", "discretize", "number_states"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         both = sorted(set(split_names(self.categories)) & set(split_names(self.numbers)))
         if both:
             raise ConfigError(f"column {both[0]!r} is in categories and in numbers: choose one")
@@ -118,28 +109,3 @@ class Policy:
             tuple(split_names(self.missing_texts)),
             (MOST_FRACTIONS if measured else self.max_states) * states,
         )
-
-    def leaves_rows_out(self, options: Mapping[str, Any]) -> bool:
-        """Return whether rows with missing values are left out, with these options of a method."""
-        return self.missing_values == "drop" or options.get("gaps") == "split"
-
-    def to_dict(self) -> dict[str, str | int]:
-        """Return the fields as plain strings and ints (a policy travels to the parties)."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Policy:
-        """Build a policy from :meth:`to_dict`'s result.
-
-        Raises
-        ------
-        ConfigError
-            For an unknown key or value.
-        """
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise ConfigError(
-                f"unknown data policy {', '.join(unknown)}: known are {', '.join(known)}"
-            )
-        return cls(**values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,6 +38,7 @@ from flwr_causal.protocol.fedges import (
     POOLED_FIT,
     POOLED_MOMENTS,
     SCORES,
+    FedGESPartyOptions,
 )
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Note, Result, relayed
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedges.searches import Standing
@@ -479,18 +478,13 @@ class FedGES(PaperVariant, JoiningStrategy):
         return self.discretize > 0 or self.score == MIXED
 
     @property
-    def client_options(self) -> dict[str, Scalar]:
+    def client_options(self) -> FedGESPartyOptions:
         """What the parties need for their own searches and scores."""
-        knowledge = self.knowledge_or_none
-        return {
-            "score": "bdeu" if self.continues and self.score == "auto" else self.chosen_score,
-            "equivalent-sample-size": self.equivalent_sample_size,
-            "max-edges": self.max_edges or 10,
-            "max-parents": self.max_parents or 0,
-            "turn": self.turn,
-            "seed": self.seed,
-            "knowledge": json.dumps(knowledge.to_dict()) if knowledge else "",
-        }
+        return self.sent(
+            FedGESPartyOptions,
+            score="bdeu" if self.continues and self.score == "auto" else self.chosen_score,
+            max_edges=self.max_edges or 10,
+        )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Search for the graph; where columns are numbers, first for their cut points.

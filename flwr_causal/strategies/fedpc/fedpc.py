@@ -23,7 +23,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.fedpc import CONTRACT, SUMS
+from flwr_causal.protocol.fedpc import CONTRACT, SUMS, FedPCPartyOptions
 from flwr_causal.runtime.algorithm import (
     Ask,
     Note,
@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.protocol.records import Scalar
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
 
@@ -461,20 +460,20 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         return agreement
 
     @property
-    def client_options(self) -> dict[str, Scalar]:
+    def client_options(self) -> FedPCPartyOptions:
         """What the parties need to see their rows as the circuit does."""
-        return {
-            "domain": json.dumps(self._start.domain.to_plain()),
-            "target": self._target,
-            "within": self._start.class_of_all or "",
-            "holders": json.dumps(self._start.holders),
-            "pair_marks": self._start.pair_marks,
-            "labelled": json.dumps(labelled(self, self._start)),
-            "seed": self.seed,
-            "learner": self._start.learner,
-            "clusters": self.clusters,
-            "settings": json.dumps(to_plain(self, LearnerOptions)),
-        }
+        plan = self._start
+        return self.sent(
+            FedPCPartyOptions,
+            domain=plan.domain,
+            target=self._target,
+            within=plan.class_of_all or "",
+            holders=tuple(plan.holders),
+            pair_marks=plan.pair_marks,
+            labelled=tuple(labelled(self, plan)),
+            learner=plan.learner,
+            learners=LearnerOptions(**to_plain(self, LearnerOptions)),
+        )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Train a circuit over the parties' columns, by what these make of the options.

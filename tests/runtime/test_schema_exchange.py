@@ -250,7 +250,7 @@ def test_every_source_that_cannot_be_read_is_named():
         return Source(f"clinic {index}", read)
 
     with pytest.raises(DataError) as caught:
-        exchange_schema(Moments(), LocalGrid(client_app(NotearsADMMClient, source), 3))
+        exchange_schema(method(), LocalGrid(client_app(NotearsADMMClient, source), 3))
     assert "clinic 1: /data/1.csv does not exist" in str(caught.value)
     assert "clinic 2: /data/2.csv does not exist" in str(caught.value)
     assert "clinic 0" not in str(caught.value)

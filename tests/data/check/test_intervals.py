@@ -1,5 +1,7 @@
 """Discretised columns: which they are, how intervals are named, where rows fall."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,7 +109,7 @@ def test_which_columns_does_not_depend_on_who_has_which_row(distinct, spacing, c
     assert pooled.continuous == (("v",) if expected else ())
     parts = np.split(np.arange(40), sorted(cuts))
     frame = pd.DataFrame({"v": values, "w": rng.integers(0, 2, 40)})
-    policy = Policy(**{**BINS.to_dict(), "min_rows": 0})
+    policy = replace(BINS, min_rows=0)
     split = agreed({str(k): frame.iloc[part] for k, part in enumerate(parts)}, policy)
     assert (split.continuous, split.whole) == (pooled.continuous, pooled.whole)
     assert split.states[0] == pooled.states[0]

@@ -1,5 +1,6 @@
 """Tables whose missing values stay: what parties report of the others, and how it is pooled."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ NUMBERS = ["a", "b", "c"]
 
 
 def with_states(**fields):
-    return Policy(**{**KEEP.to_dict(), **fields})
+    return replace(KEEP, **fields)
 
 
 def told(tables, policy=KEEP, *, states=False):
@@ -168,7 +169,7 @@ def test_text_is_named_up_to_the_most_states():
 
 @pytest.mark.parametrize("value", [-1, 2.5, True])
 def test_number_states_is_a_whole_number(value):
-    with pytest.raises(ConfigError, match="number_states is"):
+    with pytest.raises(ConfigError, match="'number_states' is"):
         Policy(number_states=value)
 
 

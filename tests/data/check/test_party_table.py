@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.columns import kind_of
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, stray_cells
 from flwr_causal.data.check.policy import Policy
@@ -229,18 +230,21 @@ def test_duplicate_names_are_kept_apart():
 
 def test_policy_round_trips_and_refuses_unknown_values():
     policy = Policy(missing_values="drop", constant_columns="keep", min_rows=5)
-    assert Policy.from_dict(policy.to_dict()) == policy
-    assert {type(value) for value in policy.to_dict().values()} == {str, int}
-    with pytest.raises(ConfigError, match="missing_values is 'fill': choose one of fail, drop"):
+    plain = to_plain(policy)
+    assert from_plain(Policy, plain) == policy
+    assert {type(value) for value in plain.values()} == {str, int}
+    with pytest.raises(ConfigError, match="'missing_values' is 'fill'; it must be 'fail' or"):
         Policy(missing_values="fill")
-    with pytest.raises(ConfigError, match="text_columns is 'no': choose one of fail, drop, keep"):
+    with pytest.raises(ConfigError, match="'text_columns' is 'no'; it must be 'fail' or 'drop'"):
         Policy(text_columns="no")
-    with pytest.raises(ConfigError, match="min_rows is -1: give a whole number"):
+    with pytest.raises(ConfigError, match="'min_rows' is -1; it must be 0 or more"):
         Policy(min_rows=-1)
-    with pytest.raises(ConfigError, match="min_rows is True"):
+    with pytest.raises(ConfigError, match="'min_rows' is True"):
         Policy(min_rows=True)
-    with pytest.raises(ConfigError, match="unknown data policy outliers: known are missing_values"):
-        Policy.from_dict({"outliers": "drop"})
+    with pytest.raises(ConfigError, match="no option 'outliers'"):
+        from_plain(Policy, {**plain, "outliers": "drop"})
+    with pytest.raises(ConfigError, match="'min_rows' is None"):
+        from_plain(Policy, {k: v for k, v in plain.items() if k != "min_rows"})
 
 
 def stray_of(values, **options):

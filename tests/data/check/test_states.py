@@ -1,5 +1,7 @@
 """States in the schema exchange: what parties report, and what they agree on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.discrete import as_discrete, sorted_states, state_name
+from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.check.policy import Policy
@@ -23,7 +26,7 @@ KEEP = Policy(text_columns="keep", constant_columns="keep", duplicate_columns="k
 
 
 def changed(**fields):
-    return Policy(**{**KEEP.to_dict(), **fields})
+    return replace(KEEP, **fields)
 
 
 def reports(tables, policy=KEEP):
@@ -331,11 +334,11 @@ def test_policy():
         Policy(max_states=1)
     with pytest.raises(ConfigError, match="max_states is 257"):
         Policy(max_states=257)
-    with pytest.raises(ConfigError, match="max_states is True: give a whole number"):
+    with pytest.raises(ConfigError, match="'max_states' is True; it must be a whole number"):
         Policy(max_states=True)
     with pytest.raises(ConfigError, match=r"discretize is 1: give 2 to 64 intervals.*or 0"):
         Policy(discretize=1)
     with pytest.raises(ConfigError, match="discretize is 9: give 2 to 8"):
         Policy(max_states=8, discretize=9)
     policy = Policy(max_states=63, discretize=5)
-    assert Policy.from_dict(policy.to_dict()) == policy
+    assert from_plain(Policy, to_plain(policy)) == policy

@@ -6,8 +6,18 @@ import json
 import math
 import sys
 import types
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import field, fields
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -22,6 +32,8 @@ OptionsT = TypeVar("OptionsT")
 
 #: The largest whole number that travels to the parties.
 LARGEST = 2**63 - 1
+#: The most that an option may ask for of what costs memory or time: exchanges, steps, units.
+MOST = 1_000_000
 #: A message shows the value of an option if it is at most so long.
 LONGEST_SHOWN = 200
 
@@ -60,6 +72,75 @@ def check_types(options: Any) -> None:
     for name, wanted in option_types(type(options)).items():
         # Also of frozen ones, which are checked as they are made.
         object.__setattr__(options, name, checked(name, getattr(options, name), wanted))
+
+
+class Bounds(NamedTuple):
+    """The bounds of a number; other values of an option, such as "auto", have none.
+
+    Parameters
+    ----------
+    least, most : float, optional
+        Possible themselves.
+    above, below : float, optional
+        Not possible themselves.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def hold(self, value: float) -> bool:
+        """Return whether a number is within the bounds."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        least, most, above, below = (one if one is None else f"{one:.7g}" for one in self)
+        first = "" if least is None and above is None else (least or f"above {above}")
+        last = most or (below and f"below {below}")
+        if first and last:
+            return f"from {least} to {last}" if least else f"{first}, at most {last}"
+        return f"{least} or more" if least else first or f"at most {last}"
+
+
+def bounded(default: Any, **bounds: float) -> Any:
+    """Return the field of an option that is a number within bounds, see :class:`Bounds`."""
+    return field(default=default, metadata=within(**bounds))
+
+
+def within(**bounds: float) -> dict[str, Any]:
+    """Return the metadata of a field that is a number within bounds."""
+    return {"bounds": Bounds(**bounds)}
+
+
+def check_bounds(options: Any) -> None:
+    """Check every number among the options of a dataclass against the bounds of its field.
+
+    The bounds of a field hold also where a subclass gives it another default.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option, its value and its bounds.
+    """
+    for name, bounds in _bounds_of(type(options)):
+        value = getattr(options, name)
+        if isinstance(value, int | float):
+            require(bounds.hold(value), name, value, str(bounds))
+
+
+def _bounds_of(owner: type) -> list[tuple[str, Bounds]]:
+    return [
+        (name, one.metadata["bounds"])
+        for base in owner.__mro__
+        for name, one in vars(base).get("__dataclass_fields__", {}).items()
+        if name in vars(base).get("__annotations__", {}) and "bounds" in one.metadata
+    ]
 
 
 def checked(name: str, value: Any, wanted: Any) -> Any:
@@ -158,7 +239,7 @@ def from_plain(kind: type[OptionsT], plain: Mapping[str, Any]) -> OptionsT:
     Raises
     ------
     ConfigError
-        Naming the first value that is unknown, missing or not of its option's type.
+        Naming the first value that is unknown, missing, or not of its option's type or bounds.
     """
     wanted = option_types(kind)
     for name in plain:
@@ -167,6 +248,7 @@ def from_plain(kind: type[OptionsT], plain: Mapping[str, Any]) -> OptionsT:
     values = {one.name: _read(one, plain.get(one.name)) for one in fields(kind)}  # type: ignore[arg-type]
     found = kind(**values)
     check_types(found)
+    check_bounds(found)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
-from flwr_causal.errors import ConfigError
+from flwr_causal.core.options import within
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
 from flwr_causal.protocol.options import (
@@ -33,12 +33,17 @@ class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesP
     ----------
     model : {"linear", "additive"}
     num_folds : int
-        Number of folds of the rows of series.
+        Number of folds of the rows of series; smaller ones than these show rows.
     select_order : bool
     """
 
     model: Literal["linear", "additive"]
-    num_folds: int = field(metadata=derived("2 or more where something is chosen by held-out rows"))
+    num_folds: int = field(
+        metadata={
+            **derived("2 or more where something is chosen by held-out rows"),
+            **within(least=1, most=NUM_FOLDS),
+        }
+    )
     select_order: bool
 
     @property
@@ -89,8 +94,6 @@ def dimensions(setup: Setup) -> dict[str, int]:
     if order == 0:
         return {"m": m, "s": d, "folds": 2 if options.held_out else 1}
     smaller, folds = order - 1 if options.select_order else 0, options.num_folds
-    if folds > NUM_FOLDS:
-        raise ConfigError(f"folds is {folds}: give at most {NUM_FOLDS}, smaller ones show rows")
     return {"m": m, "s": m + 2, "folds": folds + smaller}
 
 

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import as_text, from_plain
+from flwr_causal.core.options import MOST, as_text, from_plain, within
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA, rho_of
 from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.data.series.series import SeriesLayout
@@ -361,7 +361,7 @@ class PrivatePartyOptions(PartyOptions):
 class PerceptronPartyOptions(KnowledgePartyOptions):
     """How the parties fit perceptrons, see the strategy's options of the same names."""
 
-    hidden: int
-    inner_steps: int
+    hidden: int = field(metadata=within(least=1, most=MOST))
+    inner_steps: int = field(metadata=within(least=1, most=MOST))
     device: str
     arithmetic: Literal["float64", "float32"]

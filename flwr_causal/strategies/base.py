@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal.core.options import check_types, require
+from flwr_causal.core.options import MOST, bounded, check_bounds, check_types, require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.plausibility import (
     Expected,
@@ -28,14 +28,7 @@ from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
 from flwr_causal.runtime.outcome import CausalResult
-from flwr_causal.strategies.options import (
-    MOST,
-    Mode,
-    check_modes,
-    only,
-    public_names,
-    require_fitting,
-)
+from flwr_causal.strategies.options import Mode, check_modes, only, public_names, require_fitting
 from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
@@ -209,22 +202,22 @@ class CausalStrategy(FedAvg, Algorithm):
         If an option has the wrong type or an impossible value.
     """
 
-    seed: int = 0
-    max_rounds: int = 1
-    fraction_train: float = 1.0
-    min_available_nodes: int = 2
+    seed: int = bounded(0, least=0)
+    max_rounds: int = bounded(1, least=1, most=MOST)
+    fraction_train: float = bounded(1.0, above=0, most=1)
+    min_available_nodes: int = bounded(2, least=1)
     expected_parties: str = ""
-    quorum: float = 0.5
-    round_timeout: float = 3600.0
-    server_timeout: float = 3600.0
+    quorum: float = bounded(0.5, above=0, most=1)
+    round_timeout: float = bounded(3600.0, above=0)
+    server_timeout: float = bounded(3600.0, above=0)
     changed_tables: Literal["fail", "restart"] = "fail"
     precision: Literal["float64", "float32"] = "float64"
-    replicates: int = 0
+    replicates: int = bounded(0, least=0, most=MOST_REPLICATES)
     leave_one_out: bool = False
     secure_aggregation: bool = False
-    min_parties: int = only(SECURE, LEAST_PARTIES)
-    groups: int | Literal["auto"] = only(SECURE, 1)
-    minimum_count: int = only(OF_FEW_ROWS, 5)
+    min_parties: int = only(SECURE, LEAST_PARTIES, least=LEAST_PARTIES)
+    groups: int | Literal["auto"] = only(SECURE, 1, least=1, most=MOST)
+    minimum_count: int = only(OF_FEW_ROWS, 5, least=0, most=MOST)
     small_counts: Literal["report", "suppress", "refuse"] = only(OF_COUNTS, "report")
     signing_key: str | None = None
     output_dir: str | None = None
@@ -260,22 +253,10 @@ class CausalStrategy(FedAvg, Algorithm):
         ConfigError
             With the option's name and what is allowed.
         """
-        require(self.seed >= 0, "seed", self.seed, "0 or more")
-        require(1 <= self.max_rounds <= MOST, "max_rounds", self.max_rounds, f"from 1 to {MOST}")
-        require(0 < self.fraction_train <= 1, "fraction_train", self.fraction_train, "in (0, 1]")
-        most = MOST_REPLICATES
-        require(0 <= self.replicates <= most, "replicates", self.replicates, f"from 0 to {most}")
-        require(0 < self.quorum <= 1, "quorum", self.quorum, "in (0, 1]")
+        check_bounds(self)
         require(
             not self.resume or bool(self.output_dir), "resume", self.resume, "given with output_dir"
         )
-        require(self.round_timeout > 0, "round_timeout", self.round_timeout, "above 0")
-        require(self.server_timeout > 0, "server_timeout", self.server_timeout, "above 0")
-        require(
-            self.min_available_nodes >= 1, "min_available_nodes", self.min_available_nodes, ">= 1"
-        )
-
-        require(0 <= self.minimum_count <= MOST, "minimum_count", self.minimum_count, "0 or more")
         check_modes(self)
         if self.secure_aggregation:
             self._check_sums()
@@ -288,17 +269,13 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
-        least, method = self.min_parties, type(self).__name__
-        require(least >= LEAST_PARTIES, "min_parties", least, f"{LEAST_PARTIES} or more")
-        groups = self.groups
-        known = groups == "auto" or 1 <= groups <= MOST
-        require(known, "groups", groups, f"'auto' or from 1 to {MOST}")
         require_fitting(self, self.with_secure_aggregation, "secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
         reason = next(filter(None, reasons), "")
         if reason:
             raise ConfigError(
-                f"The option 'secure_aggregation' is True, but not all that {method} sends with "
+                f"The option 'secure_aggregation' is True, but not all that {type(self).__name__} "
+                "sends with "
                 f"these options is a sum: {reason}. docs/security.md lists the methods and options "
                 "that have it."
             )

@@ -18,7 +18,7 @@ from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import require
+from flwr_causal.core.options import bounded, require
 from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import (
@@ -187,11 +187,11 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     model: Literal["group", "linear", "mlp"] = "group"
     refine: Literal["evidence", "none"] | None = None
     noise: Literal["own", "equal"] = only(OF_EVIDENCE, "own")
-    candidates: int = only(OF_EVIDENCE, 5)
-    evidence_rows: int = only(OF_EVIDENCE, 5000)
+    candidates: int = only(OF_EVIDENCE, 5, least=1)
+    evidence_rows: int = only(OF_EVIDENCE, 5000, least=1)
     local_graphs: bool = False
-    sparsity: float | Literal["auto"] = "auto"
-    proximity: float | Literal["auto"] = only(OF_ALGORITHM, "auto")
+    sparsity: float | Literal["auto"] = bounded("auto", least=0)
+    proximity: float | Literal["auto"] = only(OF_ALGORITHM, "auto", least=0)
     acyclic_server: bool = only(OF_ALGORITHM, True)
     max_rounds: int | None = None  # type: ignore[assignment]
     center: Literal["party", "global"] = "party"
@@ -204,12 +204,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         if self.max_rounds is None:
             self.max_rounds = self._default_rounds + self.local_graphs
         super().validate()
-        require(self.candidates >= 1, "candidates", self.candidates, "at least 1")
-        require(self.evidence_rows >= 1, "evidence_rows", self.evidence_rows, "at least 1")
         self.validate_perceptrons()
-        for name in ("sparsity", "proximity"):
-            value = getattr(self, name)
-            require(value == "auto" or value >= 0, name, value, "0 or more")
         least = 3 if self.model == "group" else 1
         least += (self.refine == "evidence") + self.local_graphs
         require(self.max_rounds >= least, "max_rounds", self.max_rounds, f"{least} or more")

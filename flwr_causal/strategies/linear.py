@@ -14,7 +14,7 @@ from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, distinct
 from flwr_causal.core.linear.order_search import order_search
-from flwr_causal.core.options import require
+from flwr_causal.core.options import MOST, bounded, require
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
@@ -23,7 +23,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.options import MOST, Mode, only
+from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_IMPLIED,
     UNEQUAL_NOISE,
@@ -80,15 +80,13 @@ class LinearStrategy(CausalStrategy):
 
     standardize: bool = False
     center: Literal["global", "party"] = "global"
-    threshold: float = 0.3
+    threshold: float = bounded(0.3, least=0)
     knowledge: Knowledge | str | None = None
     aggregation: Literal["mean", "median"] = "mean"
 
     def validate(self) -> None:
         """Check the options' values, and read the file of background knowledge."""
         super().validate()
-        limit: float | None = self.threshold
-        require(limit is None or limit >= 0, "threshold", limit, "0 or more")
         if isinstance(self.knowledge, str):
             self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
 
@@ -351,8 +349,8 @@ class PerceptronOptions:
         Floating-point type of torch's computations.
     """
 
-    hidden: int = only(OF_PERCEPTRONS, 10)
-    inner_steps: int = only(OF_PERCEPTRONS, 100)
+    hidden: int = only(OF_PERCEPTRONS, 10, least=1, most=MOST)
+    inner_steps: int = only(OF_PERCEPTRONS, 100, least=1, most=MOST)
     device: str = only(OF_PERCEPTRONS, "cpu")
     arithmetic: Literal["float64", "float32"] = only(OF_PERCEPTRONS, "float64")
 
@@ -364,8 +362,5 @@ class PerceptronOptions:
         ConfigError
             Naming the option and its possible values.
         """
-        for name in ("hidden", "inner_steps"):
-            value = getattr(self, name)
-            require(1 <= value <= MOST, name, value, f"from 1 to {MOST}")
         known = re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device) is not None
         require(known, "device", self.device, "'cpu', 'cuda' or 'cuda:<index>'")

@@ -12,7 +12,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
-from flwr_causal.core.options import require
+from flwr_causal.core.options import bounded
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
@@ -84,7 +84,7 @@ class Lingam(RowsOrSeries):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    max_rounds: int = 20
+    max_rounds: int = bounded(20, least=2)
     threshold: float = 0.0
 
     narrowed: ClassVar[Mapping[str, Mode]] = {
@@ -94,7 +94,6 @@ class Lingam(RowsOrSeries):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        require(self.max_rounds >= 2, "max_rounds", self.max_rounds, "2 or more")
         self.validate_center()
 
     @property

@@ -31,7 +31,7 @@ from flwr_causal.core.linear.selection import (
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
-from flwr_causal.core.options import require
+from flwr_causal.core.options import MOST, require
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
@@ -48,7 +48,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
-from flwr_causal.strategies.options import MOST, Mode, changed, only
+from flwr_causal.strategies.options import Mode, changed, only
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
@@ -231,14 +231,14 @@ class Moments(
 
     model: Literal["linear", "additive"] = "linear"
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
-    max_parents: int | None = only(OF_CLASS, None)
-    least_effect: float = only(OF_ORDER, LEAST_EFFECT)
-    sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto")
+    max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
+    least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
+    sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto", least=0)
     threshold: float | None = only(OF_WEIGHTS, None)  # type: ignore[assignment]
     select_order: bool = only(OF_LAGS, False)
     instantaneous: bool | Literal["auto"] = only(OF_LAGS, True)
     regression: Literal["lasso", "ridge", "held-out"] = only(OF_LAGS, "lasso")
-    ridge: float | Literal["held-out"] = only(OF_RIDGE, "held-out")
+    ridge: float | Literal["held-out"] = only(OF_RIDGE, "held-out", least=0)
     ranking: Literal["weights", "partial-correlation", "partial-correlation+weights"] = only(
         OF_LAGS, "weights"
     )
@@ -254,19 +254,12 @@ class Moments(
 
     def validate(self) -> None:
         """Check the options' values."""
-        if self.finds_class:
-            most = self.max_parents
-            require(most is None or 1 <= most <= MOST, "max_parents", most, f"from 1 to {MOST}")
         super().validate()
         if self.max_rounds != 1:
             raise ConfigError(
                 f"The option 'max_rounds' is {self.max_rounds!r}; the moments method has exactly "
                 "one exchange. Leave the option out."
             )
-        for name in ("sparsity", "ridge"):
-            value = getattr(self, name)
-            require(isinstance(value, str) or value >= 0, name, value, "0 or more")
-        require(0 <= self.least_effect < 1, "least_effect", self.least_effect, "0 to below 1")
         self.validate_center()
         if self.model == "additive":
             chosen = self.sparsity in ("bic", "held-out")

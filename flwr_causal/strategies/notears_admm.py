@@ -21,7 +21,7 @@ from flwr_causal.core.linear.order_search import (
 )
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import require
+from flwr_causal.core.options import bounded, require
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
@@ -128,7 +128,7 @@ class LinearADMM(PaperVariant, InterventionStrategy):
     searched_threshold: ClassVar[float] = 0.0
 
     max_rounds: int | None = None  # type: ignore[assignment]
-    sparsity: float | Literal["auto", "bic", "held-out"] = "auto"
+    sparsity: float | Literal["auto", "bic", "held-out"] = bounded("auto", least=0)
     threshold: float | None = None  # type: ignore[assignment]
     search: bool | None = None
     refit: bool | None = None
@@ -142,8 +142,6 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         if not self.papers:
             require(self.max_rounds >= 6, "max_rounds", self.max_rounds, "6 or more")
         super().validate()
-        if isinstance(self.sparsity, float):
-            require(self.sparsity >= 0, "sparsity", self.sparsity, "0 or more")
         if self.search:
             candidates = len(self.candidates) == 1
             require(candidates, "search", True, "False where sparsity or lags are chosen")

@@ -9,7 +9,7 @@ from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from flwr_causal.core.options import option_types, require, shown
+from flwr_causal.core.options import option_types, require, shown, within
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
@@ -48,17 +48,13 @@ class Mode(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-def only(mode: Mode, default: Any) -> Any:
-    """Return the field of an option that has an effect in one mode only.
+def only(mode: Mode, default: Any, **bounds: float) -> Any:
+    """Return the field of an option that has an effect in one mode only, and may have bounds.
 
     A value other than the default is refused in all others, see :func:`check_modes`. For an option
     that a strategy inherits, its class attribute ``narrowed`` has the mode, by name.
     """
-    return field(default=default, metadata={"mode": mode})
-
-
-#: The most that an option may ask for of what costs memory or time: exchanges, steps, units.
-MOST = 1_000_000
+    return field(default=default, metadata={"mode": mode, **(within(**bounds) if bounds else {})})
 
 
 def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.options import require
+from flwr_causal.core.options import bounded
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
@@ -61,8 +61,8 @@ class PrivateStrategy(LinearStrategy):
         is 0.
     """
 
-    epsilon: float | None = None
-    delta: float | None = only(PRIVATE, None)
+    epsilon: float | None = bounded(None, above=0, most=MOST_EPSILON)
+    delta: float | None = only(PRIVATE, None, least=LEAST_DELTA, below=1)
     scales: dict[Any, Any] | str | None = None
 
     narrowed: ClassVar[Mapping[str, Mode]] = {
@@ -76,11 +76,6 @@ class PrivateStrategy(LinearStrategy):
         # As a text, which run configs and messages can hold.
         self.scales = json.dumps(stated) if stated else None
         if self.epsilon is not None:
-            most = MOST_EPSILON
-            require(0 < self.epsilon <= most, "epsilon", self.epsilon, f"above 0, at most {most:g}")
-            require(
-                LEAST_DELTA <= self.used_delta < 1, "delta", self.delta, "from 1e-15 to below 1"
-            )
             require_fitting(self, self.with_privacy, "epsilon")
         super().validate()
 

@@ -85,8 +85,8 @@ class SeriesOptions:
     """
 
     order: int = 1
-    lagged_threshold: float | None = only(OF_LAGS, None)
-    lagged_sparsity: float | None = only(OF_LAGS, None)
+    lagged_threshold: float | None = only(OF_LAGS, None, least=0)
+    lagged_sparsity: float | None = only(OF_LAGS, None, least=0)
     series_column: str = only(OF_LAGS, "")
     time_column: str = only(OF_LAGS, "")
     gaps: Literal["fail", "split"] = only(OF_LAGS, "fail")
@@ -102,10 +102,6 @@ class SeriesOptions:
         ConfigError
             Naming the option and its possible values.
         """
-        limit = self.lagged_threshold
-        require(limit is None or limit >= 0, "lagged_threshold", limit, "0 or more")
-        factor = self.lagged_sparsity
-        require(factor is None or factor >= 0, "lagged_sparsity", factor, "0 or more")
         both = (self.perturbed_from is None) == (self.perturbed_to is None)
         require(both, "perturbed_to", self.perturbed_to, "given with perturbed_from")
         marked = bool(self.phase_column) or self.perturbed_from is not None

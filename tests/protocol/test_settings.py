@@ -9,6 +9,7 @@ from federations import make_federation, setup_for
 from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.app.pages import NAMES, with_names
 from flwr_causal.core.circuits.learners.options import LearnerOptions
+from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError
@@ -264,10 +265,11 @@ def test_learner_settings_are_options_each():
 def test_a_party_divides_its_series_into_few_folds():
     options = Moments(order=1).client_options
     contract = METHODS["moments"].client.contract
-    few, many = (setup_for(TABLES, options=replace(options, num_folds=n)) for n in (5, 60))
+    few = setup_for(TABLES, options=replace(options, num_folds=5))
     assert contract.sizes(few, 9)["folds"] == 5
-    with pytest.raises(ConfigError, match="folds is 60: give at most 5"):
-        contract.sizes(many, 9)
+    many = to_plain(replace(options, num_folds=60))
+    with pytest.raises(ConfigError, match="'num_folds' is 60; it must be from 1 to 5"):
+        from_plain(contract.options, many)
 
 
 def test_what_is_left_to_the_method_may_be_any_number():

@@ -9,9 +9,9 @@ import pytest
 
 from flwr_causal.app.methods import METHODS, build
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import checked, option_types
+from flwr_causal.core.options import bounded, checked, option_types
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies import Moments, NotearsADMM
+from flwr_causal.strategies import Lingam, Moments, NotearsADMM
 from flwr_causal.strategies.options import check_names
 
 BOTH = [NotearsADMM, Moments]
@@ -47,6 +47,26 @@ def test_whole_numbers_become_floats_where_those_are_wanted():
     assert type(NotearsADMM(threshold=0).threshold) is float
 
 
+def test_bounds_hold_where_a_subclass_changes_the_default():
+    @dataclass(kw_only=True, eq=False)
+    class Longer(Lingam):
+        """A method of a user's."""
+
+        max_rounds: int | None = 7  # type: ignore[assignment]
+        rate: float | Literal["auto"] = bounded("auto", least=0, below=1)
+
+    assert (Longer().max_rounds, Longer(rate=0).rate, Longer(rate="auto").rate) == (7, 0.0, "auto")
+    for options, words in (
+        ({"max_rounds": 1}, "'max_rounds' is 1; it must be 2 or more"),
+        ({"max_rounds": 10**7}, "it must be from 1 to 1000000"),
+        ({"rate": 1.0}, "'rate' is 1.0; it must be from 0 to below 1"),
+        ({"rate": -0.1}, "'rate' is -0.1; it must be from 0 to below 1"),
+        ({"fraction_train": 0.0}, "it must be above 0, at most 1"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            Longer(**options)
+
+
 def test_types_are_found_in_all_bases():
     types = option_types(NotearsADMM)
     assert types["max_rounds"] == int | None
@@ -72,13 +92,13 @@ WRONG = [
     ({"threshold": "0.3"}, "threshold", "a finite number"),
     ({"max_rounds": 0}, "max_rounds", "max_rounds"),
     ({"max_rounds": 12.0}, "max_rounds", "whole number"),
-    ({"quorum": 2.0}, "quorum", r"in \(0, 1\]"),
-    ({"quorum": 0}, "quorum", r"in \(0, 1\]"),
-    ({"fraction_train": 0.0}, "fraction_train", r"in \(0, 1\]"),
-    ({"fraction_train": 1.5}, "fraction_train", r"in \(0, 1\]"),
+    ({"quorum": 2.0}, "quorum", "above 0, at most 1"),
+    ({"quorum": 0}, "quorum", "above 0, at most 1"),
+    ({"fraction_train": 0.0}, "fraction_train", "above 0, at most 1"),
+    ({"fraction_train": 1.5}, "fraction_train", "above 0, at most 1"),
     ({"round_timeout": 0}, "round_timeout", "above 0"),
     ({"server_timeout": 0}, "server_timeout", "above 0"),
-    ({"min_available_nodes": 0}, "min_available_nodes", ">= 1"),
+    ({"min_available_nodes": 0}, "min_available_nodes", "1 or more"),
     ({"precision": "float16"}, "precision", "'float64' or 'float32'"),
     ({"center": "client"}, "center", "'global' or 'party'"),
     ({"standardize": 1}, "standardize", "true or false"),

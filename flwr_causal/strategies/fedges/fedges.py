@@ -17,7 +17,7 @@ from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import require
+from flwr_causal.core.options import bounded, require
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
@@ -293,16 +293,17 @@ class FedGES(PaperVariant, JoiningStrategy):
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
     score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
-    equivalent_sample_size: float = only(OF_PRIOR, 1.0)
+    # Outside these bounds scores are not finite.
+    equivalent_sample_size: float = only(OF_PRIOR, 1.0, least=1e-9, most=1e9)
     fusion: str | float | None = only(OF_FUSED_GRAPHS, None)
     start_from: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
-    max_edges: int | None = only(OF_FUSED_GRAPHS, None)
-    max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None)
+    max_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
+    max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
     keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
-    patience: int = only(OF_DRIVEN, 3)
-    look_ahead: int | None = only(OF_SUMS, None)
+    patience: int = only(OF_DRIVEN, 3, least=1)
+    look_ahead: int | None = only(OF_SUMS, None, least=0)
     turn: bool = False
-    max_parents: int | None = None
+    max_parents: int | None = bounded(None, least=1)
     knowledge: Knowledge | str | None = None
     parameters: bool | None = None
     discretize: int = only(NOT_MIXED, 0)
@@ -329,16 +330,6 @@ class FedGES(PaperVariant, JoiningStrategy):
             needed(self.fusion, 1)
         last = self.drives and self.keep == "last"
         require(not last, "keep", self.keep, "'best' for start='driven'")
-        ahead = self.look_ahead
-        require(ahead is None or ahead >= 0, "look_ahead", ahead, "0 or more")
-        for name in ("max_edges", "max_fused_edges", "max_parents"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, name, value, "1 or more")
-        require(self.patience >= 1, "patience", self.patience, "1 or more")
-        size = self.equivalent_sample_size
-        # Outside this range scores are not finite.
-        usable = 1e-9 <= size <= 1e9
-        require(usable, "equivalent_sample_size", size, "above 0, from 1e-9 to 1e9")
         sampled = self.fraction_train < 1 and self.chosen_mode != "fusion"
         require(
             not sampled, "fraction_train", self.fraction_train, "1, since sums are over all parties"

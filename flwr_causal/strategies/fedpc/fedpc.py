@@ -18,7 +18,7 @@ from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions, to_plain
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
-from flwr_causal.core.options import require
+from flwr_causal.core.options import MOST, bounded, require
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
 from flwr_causal.errors import DataError
@@ -66,7 +66,7 @@ from flwr_causal.strategies.fedpc.one_pass import (
     measured_dependence,
     recalled,
 )
-from flwr_causal.strategies.options import MOST, Mode, check_modes, only
+from flwr_causal.strategies.options import Mode, check_modes, only
 from flwr_causal.strategies.plausibility import majority_warning
 from flwr_causal.strategies.variant import OfPaper, PaperVariant, settle_variant
 
@@ -315,11 +315,11 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         "auto"
     )
     weights: Literal["auto", "counts", "classes", "aligned", "em"] = only(OF_WEIGHTS, "auto")
-    clusters: int = only(OF_CLUSTERS, 8)
-    products: int | None = only(OF_PRODUCTS, None)
+    clusters: int = only(OF_CLUSTERS, 8, least=1, most=MOST)
+    products: int | None = only(OF_PRODUCTS, None, least=1, most=MOST)
     queries: Literal["federated", "central"] = only(OF_ONE_PASS, "federated")
-    bins: int | None = None
-    minimum_count: int = 2
+    bins: int | None = bounded(None, least=2, most=64)
+    minimum_count: int = bounded(2, least=1, most=MOST)
     trained: str = ""
     missing_values: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     constant_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
@@ -347,13 +347,6 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         super().validate()
         _ = self.image_shape
         self.check_structure()
-        sizes = ("depth", "replicas", "sums", "epochs", "batches")
-        for name in ("minimum_count", "clusters", *sizes):
-            value = getattr(self, name)
-            require(1 <= value <= MOST, name, value, f"from 1 to {MOST}")
-        for name in ("products", "components"):
-            value = getattr(self, name)
-            require(value is None or 1 <= value <= MOST, name, value, f"from 1 to {MOST}")
         require(
             self.small_counts != "suppress",
             "small_counts",
@@ -361,7 +354,6 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
             "'report' or 'refuse': the counts of a circuit must add up, and classes of few rows "
             "are left out in any case",
         )
-        require(2 <= self.num_bins <= 64, "bins", self.bins, "2 to 64")
         # Log densities of impossible rows do not fit into float32, and sums would not be exact.
         require(self.precision == "float64", "precision", self.precision, "'float64'")
         whole = self.fraction_train == 1

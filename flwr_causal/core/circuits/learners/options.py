@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from flwr_causal.core.options import MOST, bounded
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class TreesOptions:
         at one party, components of the mixture. Default: by the number of rows.
     """
 
-    components: int | None = None
+    components: int | None = bounded(None, least=1, most=MOST)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,11 +79,11 @@ class EinsumOptions:
         same number. Empty: the columns are not pixels.
     """
 
-    depth: int = 4
-    replicas: int = 5
-    sums: int = 10
-    epochs: int = 10
-    batches: int = 5
+    depth: int = bounded(4, least=1, most=MOST)
+    replicas: int = bounded(5, least=1, most=MOST)
+    sums: int = bounded(10, least=1, most=MOST)
+    epochs: int = bounded(10, least=1, most=MOST)
+    batches: int = bounded(5, least=1, most=MOST)
     image: str = ""
 
     @property

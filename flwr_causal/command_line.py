@@ -25,6 +25,7 @@ from flwr_causal.app.config import DataConfig, checked_config, value_of
 from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
+from flwr_causal.core.options import public_names
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
@@ -45,7 +46,7 @@ from flwr_causal.runtime.checkpoint import read_history, status_of
 from flwr_causal.runtime.run_directory import PAGE, check_own, check_page, keeps_exchanges
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
-from flwr_causal.strategies.options import check_names, public_names
+from flwr_causal.strategies.options import check_names
 from flwr_causal.testing import check_method as checks_of
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ import flwr_causal
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
 from flwr_causal.command_line import app
+from flwr_causal.core.options import public_names
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations.engines import agreement_of, sources_of
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.simulations.scenarios import scenario
-from flwr_causal.strategies.options import public_names
 from flwr_causal.testing import report
 
 

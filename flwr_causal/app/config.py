@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flwr_causal.app import methods
-from flwr_causal.core.options import checked, option_types, require
+from flwr_causal.core.options import checked, option_types, public_names, require
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.strategies.options import public_names, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -229,12 +228,37 @@ def keys_in_errors(method: str) -> Iterator[None]:
         raise
 
 
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a message with other names for options.
+
+    Replaced are ``option 'name'``, ``name=`` and bare words with an underscore. Quoted names, such
+    as those of columns, are not replaced.
+
+    Parameters
+    ----------
+    text : str
+        The message.
+    names : mapping of str to str
+        New name by name in the message.
+    """
+    if not names:
+        return text
+    words = sorted(map(re.escape, names), key=len, reverse=True)
+    name, snake = "|".join(words), "|".join(word for word in words if "_" in word) or "(?!)"
+    pattern = (
+        rf"(?<=option ')(?:{name})(?=')"
+        rf"|(?<![\w.'\"/-])(?:{name})(?==)"
+        rf"|(?<![\w.'\"/-])(?:{snake})(?![\w'\"/-]|\.\w)"
+    )
+    return re.sub(pattern, lambda found: names[found[0]], text)
+
+
 def in_keys(text: str, method: str) -> str:
     """Return a message with options by their keys and booleans as in TOML."""
     strategy = methods.find(method).strategy
     keys = {name: key_of(method, name) for name in option_types(strategy)}
     keys |= {public: keys[name] for name, public in public_names(strategy).items()}
-    return re.sub(r"=(True|False)\b", lambda found: found[0].lower(), renamed(text, keys))
+    return re.sub(r"=(True|False)\b", lambda found: found[0].lower(), _renamed(text, keys))
 
 
 def _given(run_config: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 
 from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
-from flwr_causal.core.options import option_types
+from flwr_causal.core.options import option_types, public_names
 from flwr_causal.protocol import tables
 from flwr_causal.protocol.secure.unmasking import SECURE_SUMS
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.strategies import LinearStrategy
-from flwr_causal.strategies.options import public_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

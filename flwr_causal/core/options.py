@@ -61,6 +61,12 @@ def _option_types(owner: type) -> dict[str, Any]:
     return types_by_name
 
 
+def public_names(owner: type) -> Mapping[str, str]:
+    """Return the second names of a dataclass's options, by the names of their fields."""
+    names: Mapping[str, str] = vars(owner).get("public_names", {})
+    return names
+
+
 def check_types(options: Any) -> None:
     """Check every option of a dataclass against its type, and convert whole numbers to floats.
 
@@ -69,9 +75,11 @@ def check_types(options: Any) -> None:
     ConfigError
         Naming the option, its value and its type.
     """
+    called = public_names(type(options))
     for name, wanted in option_types(type(options)).items():
+        value = checked(called.get(name, name), getattr(options, name), wanted)
         # Also of frozen ones, which are checked as they are made.
-        object.__setattr__(options, name, checked(name, getattr(options, name), wanted))
+        object.__setattr__(options, name, value)
 
 
 class Bounds(NamedTuple):
@@ -128,10 +136,11 @@ def check_bounds(options: Any) -> None:
     ConfigError
         Naming the option, its value and its bounds.
     """
+    called = public_names(type(options))
     for name, bounds in _bounds_of(type(options)):
         value = getattr(options, name)
         if isinstance(value, int | float):
-            require(bounds.hold(value), name, value, str(bounds))
+            require(bounds.hold(value), called.get(name, name), value, str(bounds))
 
 
 def _bounds_of(owner: type) -> list[tuple[str, Bounds]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal.core.options import MOST, bounded, check_bounds, check_types, require
+from flwr_causal.core.options import MOST, bounded, check_bounds, check_types, public_names, require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.plausibility import (
     Expected,
@@ -28,7 +28,7 @@ from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
 from flwr_causal.runtime.outcome import CausalResult
-from flwr_causal.strategies.options import Mode, check_modes, only, public_names, require_fitting
+from flwr_causal.strategies.options import Mode, check_modes, only, require_fitting
 from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 import functools
-import re
 from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from flwr_causal.core.options import option_types, require, shown, within
+from flwr_causal.core.options import option_types, public_names, require, shown, within
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
@@ -60,7 +59,7 @@ def only(mode: Mode, default: Any, **bounds: float) -> Any:
 def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
     """Return a class decorator that gives options a second name; subclasses must repeat it.
 
-    It is for options whose name is that of a method of the strategy, as ``model``: the field has
+    It is for options whose name is that of a method of the strategy, as ``start``: the field has
     another name. Both are accepted; run configs and errors use the second name.
 
     Parameters
@@ -74,17 +73,12 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
 
         @functools.wraps(own_init)
         def renaming_init(self: StrategyT, **options: Any) -> None:
-            typed = {name: other for other, name in names.items() if other in options}
-            for name, other in typed.items():
-                if name in options:
+            for other, name in names.items():
+                if name in options and other in options:
                     raise ConfigError(
                         f"The options '{other}' and '{name}' are the same one: give only one."
                     )
-            try:
-                own_init(self, **{names.get(name, name): value for name, value in options.items()})
-            except ConfigError as error:
-                error.args = (renamed(str(error), typed),)
-                raise
+            own_init(self, **{names.get(name, name): value for name, value in options.items()})
 
         strategy.__init__ = renaming_init  # type: ignore[method-assign,assignment]
         fields_called = {name: other for other, name in names.items()}
@@ -92,37 +86,6 @@ def also_called(**names: str) -> Callable[[type[StrategyT]], type[StrategyT]]:
         return strategy
 
     return decorate
-
-
-def public_names(strategy: type) -> Mapping[str, str]:
-    """Return the second names of a strategy's options, by the names of their fields."""
-    names: Mapping[str, str] = vars(strategy).get("public_names", {})
-    return names
-
-
-def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return a message with other names for options.
-
-    Replaced are ``option 'name'``, ``name=`` and bare words with an underscore. Quoted names, such
-    as those of columns, are not replaced.
-
-    Parameters
-    ----------
-    text : str
-        The message.
-    names : mapping of str to str
-        New name by name in the message.
-    """
-    if not names:
-        return text
-    words = sorted(map(re.escape, names), key=len, reverse=True)
-    name, snake = "|".join(words), "|".join(word for word in words if "_" in word) or "(?!)"
-    pattern = (
-        rf"(?<=option ')(?:{name})(?=')"
-        rf"|(?<![\w.'\"/-])(?:{name})(?==)"
-        rf"|(?<![\w.'\"/-])(?:{snake})(?![\w'\"/-]|\.\w)"
-    )
-    return re.sub(pattern, lambda found: names[found[0]], text)
 
 
 def check_names(strategy: type, given: Mapping[str, object]) -> None:
@@ -141,15 +104,19 @@ def check_names(strategy: type, given: Mapping[str, object]) -> None:
 
 def require_fitting(method: Any, needs: Needs, setting: str) -> None:
     """Raise a ConfigError for an option that does not fit a setting."""
+    called = public_names(type(method))
     for name, (fits, needed) in needs.items():
-        require(fits, name, getattr(method, name), f"{needed} with {setting}")
+        value = getattr(method, name)
+        require(fits, called.get(name, name), value, f"{needed} with {setting}")
 
 
 def refuse_unfitting(method: Any, needs: Needs, message: str) -> None:
     """Raise a ConfigError for all that do not fit; the message says by {remedies} what to set."""
-    remedies = ", ".join(f"{name}={needed}" for name, (fits, needed) in needs.items() if not fits)
-    if remedies:
-        raise ConfigError(renamed(message.format(remedies=remedies), public_names(type(method))))
+    called = public_names(type(method))
+    unfitting = {name: needed for name, (fits, needed) in needs.items() if not fits}
+    if unfitting:
+        listed = (f"{called.get(name, name)}={needed}" for name, needed in unfitting.items())
+        raise ConfigError(message.format(remedies=", ".join(listed)))
 
 
 def changed(method: Any, *names: str) -> bool:
@@ -176,6 +143,7 @@ def check_modes(method: Any) -> None:
         Naming the option, its value and the mode that it is for.
     """
     defaults = {option.name: option.default for option in fields(method)}
+    called = public_names(type(method))
     for name, modes in modes_of(type(method)).items():
         value = getattr(method, name)
         if value == defaults[name]:
@@ -183,6 +151,6 @@ def check_modes(method: Any) -> None:
         for mode in modes:
             if not mode.holds(method):
                 raise ConfigError(
-                    f"The option '{name}' is {shown(value)}, which is for {mode.text}: leave it "
-                    "out."
+                    f"The option '{called.get(name, name)}' is {shown(value)}, which is for "
+                    f"{mode.text}: leave it out."
                 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from flwr_causal.core.options import public_names
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.options import Mode, public_names
+from flwr_causal.strategies.options import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -130,15 +130,17 @@ def test_wrong_keys_and_values_are_named_as_typed(given, message):
     assert message in str(caught.value)
 
 
-def test_from_python_options_are_named_as_typed():
+def test_from_python_options_have_their_public_names():
     with pytest.raises(ConfigError, match="'missing_values' is 'no'"):
         Moments(missing_values="no")
     with pytest.raises(ConfigError, match="The option 'model' is 'no'"):
         Moments(model="no")
     with pytest.raises(ConfigError, match=r"The option 'start' is 'fuse', .* mode='fusion'"):
         FedGES(start="fuse", mode="exact")
-    with pytest.raises(ConfigError, match="The option 'start_from' is 'fuse'"):
+    with pytest.raises(ConfigError, match="The option 'start' is 'fuse'"):
         FedGES(start_from="fuse", mode="exact")
+    with pytest.raises(ConfigError, match="The option 'constant' is 'no'"):
+        FedGES(constant_columns="no")
     with pytest.raises(ConfigError, match="which is for model='mlp'"):
         NotearsADMM(hidden=3)
 

@@ -9,7 +9,7 @@ from federations import make_federation, setup_for
 from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.app.pages import NAMES, with_names
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.options import from_plain, to_plain
+from flwr_causal.core.options import from_plain, public_names, to_plain
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError
@@ -33,7 +33,6 @@ from flwr_causal.protocol.setup import Setup
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import FedPC, Moments
-from flwr_causal.strategies.options import public_names
 
 TABLES = make_federation(d=3, n=60, parties=3).tables
 SETUP = setup_for(TABLES)

@@ -347,13 +347,12 @@ def test_what_the_parties_are_told():
     told = {k.removeprefix("setup-option-"): v for k, v in first.items() if "setup-option" in k}
     assert told == {
         "score": "bdeu",
-        "equivalent-sample-size": 1.0,
-        "max-edges": 10,
-        "max-parents": 3,
+        "equivalent_sample_size": 1.0,
+        "max_edges": 10,
+        "max_parents": 3,
         "turn": True,
         "seed": 0,
-        "knowledge": "",
-        "row-id": "",
+        "row_id": "",
     }
     assert len(first["setup-states"]) == sum(len(s) for s in as_discrete(pooled(TABLES)).states)
     for message in grid.training_messages[4:]:

@@ -9,10 +9,10 @@ from method_modes import MODES, NETWORKS
 
 from flwr_causal import ConfigError
 from flwr_causal.app.methods import METHODS, find
-from flwr_causal.core.options import option_types
+from flwr_causal.core.options import option_types, public_names
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
-from flwr_causal.strategies.options import modes_of, public_names
+from flwr_causal.strategies.options import modes_of
 from flwr_causal.testing.subject import Subject
 
 #: By option, values of which one at least is not the default. What is not in this table is below.

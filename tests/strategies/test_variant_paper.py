@@ -6,10 +6,10 @@ from federations import make_federation, spy
 
 from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.options import public_names
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import FedCausal, FedGES, NotearsADMM, TwoDBN, run
-from flwr_causal.strategies.options import public_names
 from flwr_causal.strategies.variant import PaperVariant
 
 PAPERS = {

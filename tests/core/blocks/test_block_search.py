@@ -244,7 +244,7 @@ def test_options_out_of_range_are_refused():
 
 @pytest.mark.slow
 def test_errors_on_mixed_tables_are_few():
-    """Mean SHD of ten classes: 1.5 measured (of five 1.8, by the conditional Gaussian score 17.4)."""
+    """Mean SHD of ten classes: 1.5 (of five 1.8; by the conditional Gaussian score 17.4)."""
     distances = []
     for seed in range(9000, 9010):
         table, truth = mixed_table(20, 2000, seed=seed, edges_per_node=3.7 / 2)

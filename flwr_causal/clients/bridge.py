@@ -62,9 +62,9 @@ if TYPE_CHECKING:
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
 OF_RUN = (TABLE, secure.SECURE, *privacy.OF_RELEASE)
-# The agreement that was read last, by its digest: with many columns it takes longer to read than
-# many a message to answer.
-_last_setup: dict[str, Setup] = {}
+# The agreement that was read last, by its digest and class of options: with many columns it takes
+# longer to read than many a message to answer.
+_last_setup: dict[tuple[str, type[PartyOptions]], Setup] = {}
 
 
 class _App(ClientApp):
@@ -360,11 +360,11 @@ def _read_setup(
 ) -> Setup:
     """Return the setup of a record; one whose digest is known need not be read again."""
     # One look-up: another thread may put another agreement there meanwhile.
-    if isinstance(digest, str) and (last := _last_setup.get(digest)) is not None:
+    if isinstance(digest, str) and (last := _last_setup.get((digest, options))) is not None:
         return last
     setup = Setup.from_config(config, options)
     _last_setup.clear()
-    _last_setup[setup.digest] = setup
+    _last_setup[setup.digest, options] = setup
     return setup
 
 

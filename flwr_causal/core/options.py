@@ -108,12 +108,12 @@ class Bounds(NamedTuple):
         )
 
     def __str__(self) -> str:
-        least, most, above, below = (one if one is None else f"{one:.7g}" for one in self)
-        first = "" if least is None and above is None else (least or f"above {above}")
-        last = most or (below and f"below {below}")
-        if first and last:
-            return f"from {least} to {last}" if least else f"{first}, at most {last}"
-        return f"{least} or more" if least else first or f"at most {last}"
+        named = {"above": self.above, "at most": self.most, "below": self.below}
+        words = {name: f"{one:.7g}" for name, one in named.items() if one is not None}
+        if self.least is None:
+            return ", ".join(f"{name} {one}" for name, one in words.items())
+        last = [one if name == "at most" else f"{name} {one}" for name, one in words.items()]
+        return f"from {self.least:.7g} to {last[0]}" if last else f"{self.least:.7g} or more"
 
 
 def bounded(default: Any, **bounds: float) -> Any:

@@ -170,7 +170,7 @@ OPTIONS = {
         ["threshold", "0 or more"],
     ),
     "no rounds": (("notears-admm", {"max_rounds": 0}), ConfigError, ["max_rounds", "0"]),
-    "quorum of two": (("moments", {"quorum": 2.0}), ConfigError, ["quorum", "(0, 1]"]),
+    "quorum of two": (("moments", {"quorum": 2.0}), ConfigError, ["quorum", "at most 1"]),
     "engine": (("moments", {"engine": "spark"}), ConfigError, ["spark", "'local'", "'ray'"]),
     "required cycle": (
         ("moments", {"knowledge": {"required": (("x0", "x1"), ("x1", "x0"))}}),

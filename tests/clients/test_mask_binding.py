@@ -11,7 +11,7 @@ from flwr_causal.clients import secure
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import AskedOtherwiseError, CausalError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.options import SmallCounts
+from flwr_causal.protocol.options import PartyOptions, SmallCounts
 from flwr_causal.protocol.secure.words import Size
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.simulations import LocalGrid
@@ -62,7 +62,7 @@ OTHER = {
     "policy": Policy(missing_values="drop"),
     "precision": "float32",
     "small": SmallCounts(3, "suppress"),
-    "options": {"lags": 1},
+    "options": PartyOptions(seed=1),
     "exchange": TOKEN[::-1],
     "states": (("x",), ()),
     "targets": (("a",),),

@@ -10,9 +10,9 @@ from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.setup import Setup
 
 
-def setup_of(d, **options):
+def setup_of(d):
     names = tuple(f"x{i}" for i in range(d))
-    return Setup(names, 30, 2, np.zeros(d), np.ones(d), Policy(), options=options)
+    return Setup(names, 30, 2, np.zeros(d), np.ones(d), Policy())
 
 
 def test_raw_rows_cannot_be_declared_by_the_way():

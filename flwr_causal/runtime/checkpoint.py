@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.files import DIRECTORY, append, hold, new_directory, write
-from flwr_causal.core.saved import DAMAGE, has_form
+from flwr_causal.core.saved import DAMAGE, misplaced
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
@@ -54,6 +54,7 @@ from flwr_causal.runtime.run_directory import (
     keeps_exchanges,
     remove,
 )
+from flwr_causal.runtime.stored import ExchangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -268,8 +269,10 @@ class Checkpoint:
             content = _read_json(self._agreement)
             self._token = content.pop(_TOKEN)
             self.history = content.pop(_HISTORY)
-            if not (isinstance(self._token, str) and has_form(self.history, list[dict[str, Any]])):
-                raise TypeError("its entries are of another form")
+            if wrong := misplaced(self._token, str, _TOKEN) or misplaced(
+                self.history, list[ExchangeRecord], _HISTORY
+            ):
+                raise TypeError(wrong)
             self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
             total = content.pop(_TOTAL, None)
             if total is not None:

@@ -693,7 +693,7 @@ def test_an_agreement_of_another_form_is_named(tmp_path, key, value):
     content = json.loads(file.read_text())
     assert key in content
     file.write_text(json.dumps({**content, key: value}))
-    with pytest.raises(ConfigError, match=r"agreement.json.*of another form"):
+    with pytest.raises(ConfigError, match=rf"agreement.json.*{key}(\[0\])? is no "):
         resumed(tmp_path)
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Federation, Found, Party
+    from flwr_causal.runtime.federation import Arrival, Collected, Federation, Found, Party
     from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.outcome import Record
 
@@ -103,10 +103,12 @@ def run(
         ``error.outcome`` holds what was done so far.
     """
     outcome: Outcome[StateT] = Outcome()
-    started = time.perf_counter()
+    if method.stepwise is not None:
+        method.stepwise.end()
+        method.stepwise = None
     if (method.replicates or method.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
-    session = _Session(method, strategy or method, grid, outcome, config or {})
+    session = Session(method, strategy or method, grid, outcome, config or {})
     try:
         if strategy is not None:
             check_wrapper(method, strategy)
@@ -116,22 +118,12 @@ def run(
             record = session.exchange()
             if on_round is not None:
                 on_round(record)
-        session.set_results()
-        outcome.stop_reason, outcome.status = reason, "completed"
+        session.completed(reason)
     except BaseException as error:
-        text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
-        outcome.status = "failed" if isinstance(error, Exception) else "stopped"
-        outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
-        unused = session.resuming or isinstance(error, CheckpointError)
-        if isinstance(error, CausalError) and not unused:
-            error.outcome = outcome
-        if outcome.status == "failed":  # nobody is given the results of a run that was stopped
-            session.set_results_if_possible()
+        session.failed(error)
         raise
     finally:
-        outcome.seconds = time.perf_counter() - started
         session.end()
-    log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, outcome.stop_reason)
     return outcome
 
 
@@ -144,7 +136,7 @@ class _Remembered(NamedTuple):
 
 
 @dataclass
-class _Session(Generic[StateT]):
+class Session(Generic[StateT]):
     """A run from the schema exchange to its end.
 
     Parameters
@@ -184,6 +176,7 @@ class _Session(Generic[StateT]):
     remembered: list[_Remembered] = field(default_factory=list)
     remembered_bytes: int = 0
     by_party: dict[str, Arrays] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
 
     @property
     def state(self) -> StateT:
@@ -270,12 +263,11 @@ class _Session(Generic[StateT]):
         if federation.absent:
             self._find(federation.absent, ())
         known_failures = len(federation.failures)
-        with server_work(method, f"Exchange {number}"):
-            request = method.asked = method.request(self.state)
+        request = self.request()
         exchange = request.exchange
         common, _ = records.split(request.values)
         if self.strategy is not method:
-            check_composes(method, self.strategy, exchange, list(common))
+            check_composes(method, type(self.strategy).__name__, exchange, list(common))
         messages = self.strategy.configure_train(
             number,
             records.pack_arrays(common, method.precision, exchange.exact),
@@ -309,19 +301,8 @@ class _Session(Generic[StateT]):
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 arrivals = asking.arrivals(collected)
                 replies = asking.combined(collected, arrivals)
-                method.state, info = method.close(before, replies)
-            self._took_part(number, request, replies.answered)
-        self.outcome.schema_bytes += collected.setup_bytes
-        record = {
-            "round": number,
-            "exchange": exchange.name,
-            **info,
-            "parties": len(collected.replies),
-            **({"without_groups": collected.without} if collected.without else {}),
-            "seconds": time.perf_counter() - started,
-            **collected.traffic(),
-        }
-        self.outcome.history.append(record)
+            info = self.close(request, replies)
+        record = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
             self._look_at_parties(before, exchange, arrivals)
         failures = tuple(self.federation.failures[known_failures:])
@@ -330,6 +311,38 @@ class _Session(Generic[StateT]):
         elif self.checkpoint is not None:
             step = Step(record, lost, failures, replies, known_influence(self.outcome))
             self._keep(step if exchange.kept else None)
+        return record
+
+    def request(self) -> Request:
+        """Return what the parties are sent next."""
+        method = self.method
+        with server_work(method, f"Exchange {self.outcome.rounds + 1}"):
+            request = method.asked = method.request(self.state)
+        return request
+
+    def close(self, request: Request, replies: Replies) -> dict[str, Any]:
+        """Take the next step on combined replies; return what the history says of it."""
+        method, number = self.method, self.outcome.rounds + 1
+        with server_work(method, f"Exchange {number} ('{request.exchange.name}')"):
+            method.state, info = method.close(self.state, replies)
+        self._took_part(number, request, replies.answered)
+        return info
+
+    def recorded(
+        self, exchange: Exchange, info: dict[str, Any], collected: Collected, started: float
+    ) -> Record:
+        """Add an exchange to the history, and return its record."""
+        self.outcome.schema_bytes += collected.setup_bytes
+        record = {
+            "round": self.outcome.rounds + 1,
+            "exchange": exchange.name,
+            **info,
+            "parties": len(collected.replies),
+            **({"without_groups": collected.without} if collected.without else {}),
+            "seconds": time.perf_counter() - started,
+            **collected.traffic(),
+        }
+        self.outcome.history.append(record)
         return record
 
     def _look_at_parties(
@@ -674,16 +687,33 @@ class _Session(Generic[StateT]):
             for name, reasons in missing.items()
         ]
 
-    def set_results_if_possible(self) -> None:
-        """Set the results after an error, which another one must not hide."""
+    def completed(self, reason: str) -> None:
+        """Set the results of a method that has finished."""
+        outcome = self.outcome
+        self.set_results()
+        outcome.stop_reason, outcome.status = reason, "completed"
+        log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, reason)
+
+    def failed(self, error: BaseException) -> None:
+        """Set what stands after an error, which another one must not hide."""
+        outcome = self.outcome
+        text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
+        outcome.status = "failed" if isinstance(error, Exception) else "stopped"
+        outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
+        unused = self.resuming or isinstance(error, CheckpointError)
+        if isinstance(error, CausalError) and not unused:
+            error.outcome = outcome
+        if outcome.status == "stopped":  # nobody is given the results
+            return
         try:
             self.set_results()
-        except Exception as error:
-            self.outcome.warnings.append(f"The last state gives no complete results: {error}")
+        except Exception as further:
+            outcome.warnings.append(f"The last state gives no complete results: {further}")
 
     def end(self) -> None:
         """Bring the directory up to date, and make the method as good as new."""
         method = self.method
+        self.outcome.seconds = time.perf_counter() - self.started
         if method.federation is not None:
             self.outcome.note_failures(method.federation)
         self._keep()

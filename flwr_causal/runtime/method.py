@@ -153,6 +153,8 @@ class Method(Generic[StateT]):
     state: StateT | None
     #: What the parties are sent in the exchange in progress, if it is known.
     asked: Request | None = None
+    #: The run that the ``start`` of a strategy around the method goes through.
+    stepwise: Any = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
+import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
@@ -16,7 +17,7 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.runtime.checkpoint import Checkpoint, Step
+from flwr_causal.runtime.checkpoint import INITIAL, Checkpoint, Step, digest_of
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
@@ -35,10 +36,11 @@ from flwr_causal.runtime.trainings import Trainings
 from flwr_causal.runtime.wrappers import check_composes, check_wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Exchange
@@ -68,6 +70,7 @@ def run(
     config: dict[str, records.Value] | None = None,
     settle: float = 0.0,
     on_round: OnRound | None = None,
+    initial_arrays: Mapping[str, NDArray[Any]] | None = None,
 ) -> Outcome[StateT]:
     """Run a method over the nodes of a grid, from the schema exchange to the graph.
 
@@ -87,6 +90,10 @@ def run(
         Seconds for which the number of connected nodes must stay the same before the start.
     on_round : callable, optional
         Called with the record of each exchange, for progress bars and logs.
+    initial_arrays : mapping of str to ndarray, optional
+        What a method that sends the parties weights starts from, in the units of the weights that
+        it returns: ``weights`` (d, d), row causes column, and with lags ``lagged`` (p, d, d).
+        Default: the method's own start, such as 0.
 
     Returns
     -------
@@ -106,6 +113,7 @@ def run(
     if method.stepwise is not None:
         method.stepwise.end()
         method.stepwise = None
+    method.initial = checked_initial(method, initial_arrays or {})
     if (method.replicates or method.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
     session = Session(method, strategy or method, grid, outcome, config or {})
@@ -719,6 +727,7 @@ class Session(Generic[StateT]):
         self._keep()
         self.let_go()
         method.state = method.federation = method.grid = method.asked = None
+        method.initial = {}
         method.release, method.clipping_norm, method.clipping_mod = "", 0.0, ""
 
 
@@ -728,4 +737,37 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
         for name, value in method.options.items()
     }
-    return {"method": method.method, **options}
+    given = {INITIAL: digest_of(method.initial)} if method.initial else {}
+    return {"method": method.method, **options, **given}
+
+
+def checked_initial(
+    method: Method[Any], arrays: Mapping[str, NDArray[Any]]
+) -> Mapping[str, NDArray[Any]]:
+    """Return the arrays that a run starts from; shapes are checked once the columns are known.
+
+    Raises
+    ------
+    ConfigError
+        If the method cannot start from them.
+    """
+    if not arrays:
+        return {}
+    names, needed = list(arrays), method.initial_names
+    if not needed:
+        raise ConfigError(
+            f"start({INITIAL}=...) has no meaning for {type(method).__name__} with these options, "
+            "which sends the parties no weights to start from; leave it out."
+        )
+    if needed[0] not in names or not set(names) <= set(needed):
+        raise ConfigError(
+            f"start({INITIAL}=...) of {type(method).__name__} takes "
+            f"{' and '.join(map(repr, needed))}, not {names}."
+        )
+    for name, array in arrays.items():
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+            raise ConfigError(
+                f"start({INITIAL}=...): '{name}' must hold finite numbers; check what it was made "
+                "from."
+            )
+    return {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}

@@ -22,7 +22,7 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime.federation import Arrival, Collected, setup_bytes
-from flwr_causal.runtime.loop import SETTLE_SECONDS, Session
+from flwr_causal.runtime.loop import SETTLE_SECONDS, Session, checked_initial
 from flwr_causal.runtime.outcome import Outcome, numbers_of, weights_of
 from flwr_causal.runtime.wrappers import check_composes, check_wrapped
 
@@ -51,9 +51,13 @@ class Stepwise:
     config : ConfigRecord
         Of the first round; a client-side wrapper has put its norm there.
     grid : Grid
+    initial_arrays : ArrayRecord
+        Of ``start``; empty for the method's own start.
     """
 
-    def __init__(self, method: Method[Any], config: ConfigRecord, grid: Grid) -> None:
+    def __init__(
+        self, method: Method[Any], config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
+    ) -> None:
         self.method, self.outcome = method, Outcome[Any]()
         if method.output_dir:
             raise ConfigError(
@@ -76,6 +80,8 @@ class Stepwise:
             if isinstance(norm, float):
                 method.clipping_norm = norm
             check_wrapped(method, WRAPPER)
+            initial = records.unpack_arrays(initial_arrays)
+            method.initial = checked_initial(method, initial)
             self.session.begin(SETTLE_SECONDS, None)
         self.federation = self.session.federation
         log(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import numpy as np
 from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
@@ -401,6 +403,39 @@ class CausalStrategy(FedAvg, Algorithm):
         """The background knowledge, None for methods without."""
         return None
 
+    def initial_weights(self, agreement: Agreement, lags: int = 0) -> FloatArray | None:
+        """Return the weights that the run was given to start from, stacked, (d (1 + p), d).
+
+        Parameters
+        ----------
+        agreement : Agreement
+        lags : int, default 0
+            p.
+
+        Returns
+        -------
+        ndarray or None
+            None for the method's own start.
+
+        Raises
+        ------
+        ConfigError
+            If they have other shapes than the agreement and the lags.
+        """
+        if not self.initial:
+            return None
+        d = len(agreement.names)
+        shapes = {"weights": (d, d), "lagged": (lags, d, d)}
+        for name, array in self.initial.items():
+            if array.shape != shapes[name]:
+                raise ConfigError(
+                    f"start(initial_arrays=...): '{name}' has the shape {array.shape}, not "
+                    f"{shapes[name]} for the columns {', '.join(agreement.names)}: give a row and "
+                    "a column for each of them, in this order."
+                )
+        lagged = self.initial.get("lagged", np.zeros(shapes["lagged"]))
+        return np.concatenate([self.initial["weights"], *lagged])
+
     def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
         knowledge = self.knowledge_or_none
@@ -502,7 +537,7 @@ class CausalStrategy(FedAvg, Algorithm):
             if self.stepwise is not None:
                 self.stepwise.end()
                 self.stepwise = None
-            self.stepwise = Stepwise(self, config, grid)
+            self.stepwise = Stepwise(self, config, grid, arrays)
         if self.stepwise is None:
             raise self._not_started()
         return self.stepwise.configure(arrays, config)
@@ -544,8 +579,13 @@ class CausalStrategy(FedAvg, Algorithm):
         ----------
         grid : Grid
             Flower's grid.
-        initial_arrays, evaluate_config : optional
-            Refused: these methods start from their own initial state and evaluate on no party.
+        initial_arrays : ArrayRecord, optional
+            A warm start of methods that send the parties weights (linear ``notears-admm``,
+            ``2dbn``, and ``fedcausal`` with ``model="linear"``): ``weights`` (d, d), row causes
+            column, and with lags ``lagged`` (p, d, d), in the units of the weights that the method
+            returns with the same options. Others refuse it. To resume a run it is given again.
+        evaluate_config : optional
+            Refused: these methods evaluate on no party.
         num_rounds, timeout : int and float, optional
             Replace ``max_rounds`` and ``round_timeout``.
         train_config : ConfigRecord, optional
@@ -563,12 +603,11 @@ class CausalStrategy(FedAvg, Algorithm):
         CausalError
             As :func:`flwr_causal.strategies.run`.
         """
-        refused = {"initial_arrays": initial_arrays, "evaluate_config": evaluate_config}
-        for name, value in refused.items():
-            if value is not None:
-                raise ConfigError(
-                    f"start({name}=...) has no meaning for {type(self).__name__}; leave it out."
-                )
+        if evaluate_config is not None:
+            raise ConfigError(
+                f"start(evaluate_config=...) has no meaning for {type(self).__name__}; leave it "
+                "out."
+            )
         self.max_rounds = self.max_rounds if num_rounds is None else num_rounds
         self.round_timeout = self.round_timeout if timeout is None else timeout
         self.validate()
@@ -589,6 +628,7 @@ class CausalStrategy(FedAvg, Algorithm):
             config=dict(train_config or {}),
             settle=loop.SETTLE_SECONDS,
             on_round=on_round,
+            initial_arrays=records.unpack_arrays(initial_arrays) if initial_arrays else None,
         )
         result.arrays = weights_of(result.outcome.graph)
         return result

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.reports.run import Run
 
-# The metrics that are shown for DAGs and for CPDAGs, by the names that they have in `run.metrics` and
-# in the JSON line, and their conventions.
+# The metrics that are shown for DAGs and for CPDAGs, by the names that they have in
+# `run.metrics` and in the JSON line, and their conventions.
 DAGS = ("shd", "tpr", "fdr")
 CLASSES = ("cpdag_shd", "smhd", "adjacency_recall", "adjacency_precision")
 CONVENTIONS = {

@@ -257,6 +257,11 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         }
 
     @property
+    def initial_names(self) -> tuple[str, ...]:
+        """W of the linear model."""
+        return ("weights",) if self.kind == "linear" else ()
+
+    @property
     def lambda_1(self) -> float:
         """lambda_1, the weight of the sparsity."""
         if self.sparsity == "auto":
@@ -347,7 +352,8 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
             if self.papers:
                 settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
             problem = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
-            return (yield from linear_effects(problem, masks, self.threshold, standing))
+            start = self.initial_weights(agreement)
+            return (yield from linear_effects(problem, masks, self.threshold, standing, start))
         neural = perceptrons.PerceptronProblem(
             network=Network(d, (self.hidden,)),
             masks=masks,

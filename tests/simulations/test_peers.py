@@ -3,7 +3,11 @@
 Those that are not installed are skipped; ``pip install "flwr-causal[peers]"`` installs them.
 """
 
+import random
+import sys
 from importlib.util import find_spec
+from itertools import accumulate
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -40,6 +44,28 @@ def test_directions_of_numbers(name):
     (graph,) = found(name, World([table[:1200], table[1200:]], COLLIDER)).graphs
     assert graph.names == NAMES
     assert (graph.adjacency == COLLIDER.adjacency).all()
+
+
+NAMED = {"boss": "BOSS", "grasp": "GRaSP"}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_searches_that_shuffle_are_the_same_each_time(name, monkeypatch):
+    drawn = []
+
+    def search(rows, **options):
+        drawn.append(random.random())
+        return SimpleNamespace(graph=np.zeros((3, 3)))
+
+    module = f"causallearn.search.PermutationBased.{NAMED[name]}"
+    for part in accumulate(module.split("."), "{}.{}".format):
+        monkeypatch.setitem(sys.modules, part, SimpleNamespace(**{name: search}))
+    world = World([pd.DataFrame(np.eye(3), columns=NAMES)], COLLIDER)
+    before = random.getstate()
+    for _ in range(2):
+        PEERS[f"causal-learn-{name}"].run(world)
+    assert drawn[0] == drawn[1]
+    assert random.getstate() == before
 
 
 @pytest.mark.parametrize("name", DISCRETE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from flwr_causal.app.comparison import circuit_scores
 from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
@@ -14,14 +15,15 @@ from flwr_causal.core.graphs.metrics import (
     binary_auroc,
     compare,
     effect_error,
+    r2_sortability,
     structural_hamming_distance,
+    varsortability,
 )
+from flwr_causal.core.linear.regression import explained_shares
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pandas as pd
 
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.simulations.scenarios.world import LineResult, World
@@ -35,11 +37,14 @@ COMPARED = (
 )  # fmt: skip
 RANKED = ("auroc", "auprc", "binary_auroc")
 OTHER = ("shd_reversed_twice", "sid", "sid_lower", "sid_upper", "effect_error")
+#: Of the tables and the true graph, whatever was found: how far units, or shared variance, order
+#: causes before effects.
+OF_WORLDS = ("varsortability", "r2_sortability")
 #: Of models with densities and classes, on the rows set aside.
 OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
 COUNTED = ("exchanges", "kilobytes")
 TIMES = ("cpu_seconds",)
-METRICS = (*COMPARED, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *TIMES)
+METRICS = (*COMPARED, *RANKED, *OTHER, *OF_WORLDS, *OF_MODELS, *COUNTED, *TIMES)
 
 
 def check_metrics(names: Sequence[str]) -> None:
@@ -65,7 +70,23 @@ def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[st
                 found[name] = float(np.mean([one[name] for one in each]))
     if outcome.model is not None and world.test is not None:
         found |= _of_model(world, outcome.model, names)
+    found |= _of_world(world, names)
     return {name: float(value) for name, value in found.items()}
+
+
+def _of_world(world: World, names: Sequence[str]) -> dict[str, float]:
+    truth = world.truth
+    if truth is None or not set(names) & set(OF_WORLDS):
+        return {}
+    table = world.pooled[list(truth.names)].dropna()
+    if not all(map(pd.api.types.is_numeric_dtype, table.dtypes)):
+        return {}
+    covariance = np.cov(table.to_numpy(np.float64), rowvar=False)
+    found = {
+        "varsortability": varsortability(truth, np.diag(covariance)),
+        "r2_sortability": r2_sortability(truth, explained_shares(covariance)),
+    }
+    return {name: value for name, value in found.items() if name in names}
 
 
 def _of_graph(

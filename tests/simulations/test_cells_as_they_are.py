@@ -105,6 +105,28 @@ def test_counts_of_few_values_are_numbers_on_request(method, options):
         agreement_of("fedges", frames, numbers="visits")
 
 
+@pytest.mark.parametrize("training", ["sums", "one-pass"])
+@pytest.mark.parametrize(
+    "learner", ["trees", "spn", "class-conditional", "einsum", "decision-tree"]
+)
+def test_circuits_say_that_counts_are_categories_where_they_are(learner, training):
+    if (learner, training) in [("spn", "sums"), ("decision-tree", "sums")]:
+        pytest.skip("it is trained in one pass")
+    if learner == "einsum":
+        pytest.importorskip("torch")
+    frames = [categories(k).assign(visits=np.arange(300) % 6) for k in range(2)]
+    for frame in frames:
+        frame["v"] = np.random.default_rng(0).normal(size=300)
+        frame["target"] = np.where(frame["s"] == 1, "yes", "no")
+    options = {"learner": learner, "training": training}
+    if training == "one-pass":
+        options["queries"] = "central"
+    run = simulate("fedpc", frames, **options)
+    said = any("without an order" in text and "'visits'" in text for text in run.warnings)
+    values = run.model.sample(50, seed=0)["visits"]
+    assert said == (set(values) <= set(range(6)))
+
+
 COLUMNS = [("moments", {}), ("fedges", {"mode": "exact", "max_parents": 1}), ("fedpc", {})]
 
 

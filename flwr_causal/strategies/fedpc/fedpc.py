@@ -57,6 +57,7 @@ from flwr_causal.strategies.fedpc.losses import (
     lost,
     lost_by_clusters,
     lost_by_counts,
+    lost_by_leaves,
     lost_by_training,
     not_alike,
 )
@@ -452,6 +453,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
             if one.states is not None and one.name != self._target
         }
         found = nominal_numbers(reports, categories, self.policy)
+        found += lost_by_leaves(self._start, categories)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     def complete(

@@ -28,6 +28,7 @@ WORDS = {
     "category": "text or categories",
     "other": "neither numbers nor text",
 }
+STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
 #: How many parties a message names.
 NAMED_PARTIES = 3
 #: Intervals that a remedy proposes.
@@ -348,7 +349,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
         there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
-            why = _strays(filled[party]) or "a stray word makes text of a column of numbers"
+            why = _strays(filled[party]) or STRAY_WORD
             remedy = f"make it the same everywhere ({why})"
             if policy.text_columns == "keep":
                 remedy += ", or name it in the option categories if its numbers are codes"
@@ -362,7 +363,10 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            remedy = "convert it to numbers, or leave such columns out with text_columns='drop'"
+            remedy = (
+                f"convert it to numbers ({STRAY_WORD}), or leave such columns out with "
+                "text_columns='drop'"
+            )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
         first = filled[texts[0]].kind

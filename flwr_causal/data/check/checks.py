@@ -11,6 +11,7 @@ from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 from flwr_causal.data.interventions import split_names
+from flwr_causal.data.read.reading import are_whole_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -345,7 +346,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     """Find columns that are no numbers, or numbers here and text there."""
     texts = [party for party, column in filled.items() if not column.is_number]
     numbers = [party for party in filled if party not in texts]
-    if texts and numbers:
+    if texts and numbers and not (policy.text_columns == "keep" and _are_codes(filled)):
         there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
@@ -376,6 +377,21 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
                 found.add(party, name, problem, "make it the same everywhere")
+
+
+def _are_codes(filled: Holders) -> bool:
+    """Whether some parties have codes such as 01234, and the others whole numbers as 80331.
+
+    The states of these numbers are texts like the codes, unless 1234 and 01234 may be the same.
+    """
+    columns = filled.values()
+    states = [state for column in columns for state in column.states]
+    return (
+        {column.kind for column in columns} == {"category", "numeric"}
+        and all(column.whole for column in columns if column.kind == "numeric")
+        and not any(column.hides_states for column in columns)
+        and are_whole_codes(states)
+    )
 
 
 def _strays(column: ColumnReport) -> str:
@@ -451,7 +467,7 @@ def _check_states(
         return
     states = sorted_states(state for column in filled.values() for state in column.states)
     hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
-    if policy.discretize and any(column.kind == "numeric" for column in filled.values()):
+    if policy.discretize and {column.kind for column in filled.values()} == {"numeric"}:
         # A party hides its states only for one of these two reasons, so that the rule depends on
         # the rows of all parties together alone.
         whole = all(column.whole for column in filled.values())
@@ -520,7 +536,8 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
             remedy = "make it the same everywhere: True and 1 are different states"
             found.add(party, name, problem, remedy)
     texts = any(column.kind == "category" for column in filled.values())
-    return not odd and not (booleans and numbers) and not (texts and (booleans or numbers))
+    apart = booleans or (numbers and not _are_codes(filled))
+    return not odd and not (booleans and numbers) and not (texts and apart)
 
 
 def _remedy(numeric: bool, count: int, fractions: bool) -> str:

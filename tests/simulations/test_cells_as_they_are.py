@@ -205,3 +205,26 @@ def test_names_that_look_the_same_are_told_apart(form, odd):
     assert f"party 'party {odd}'" in text
     assert "rename it" in text
     assert f"{names[form]!a} here, {names[other]!a} there" in text
+
+
+@pytest.mark.parametrize(("method", "options"), [("moments", {}), *CATEGORICAL[1:]])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_stray_cell_of_a_frame_is_said_once(method, options, everywhere):
+    frames = [categories(k).assign(v=np.random.default_rng(k).normal(size=300)) for k in range(3)]
+    for frame in frames[: 3 if everywhere else 1]:
+        frame["v"] = frame["v"].astype(object).where(np.arange(300) != 7, "12,5")
+    with pytest.raises(DataError, match=r"tables have 1 problem.*\n.*1 of its values is no number"):
+        simulate(method, frames, **options)
+    for frame in frames:
+        frame["v"] = pd.Timestamp("2024-01-01")
+    with pytest.raises(DataError, match=r"tables have 1 problem.*\n.*dates, or a mixture") as found:
+        simulate(method, frames, **options)
+    assert "stray" not in str(found.value)
+
+
+@pytest.mark.parametrize("method", ["fedges", "fedpc", "moments"])
+def test_a_party_with_one_state_is_named(method):
+    frames = [categories(k) for k in range(3)]
+    frames[1]["s"] = 0
+    warnings = simulate(method, frames).warnings
+    assert any("'s'" in one and "'party 1'" in one and "one" in one for one in warnings), warnings

@@ -27,7 +27,7 @@ WORDS = {
     "numeric": "numbers",
     "boolean": "booleans",
     "category": "text or categories",
-    "other": "neither numbers nor text",
+    "other": "neither numbers nor text (dates, or a mixture)",
 }
 STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
 #: How many parties a message names.
@@ -237,6 +237,7 @@ def some_parties(parties: Iterable[str]) -> str:
 
 def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
     """Find the parties with too few rows."""
+    needed = f"at least {policy.min_rows} {'is' if policy.min_rows == 1 else 'are'} needed"
     for party, report in reports.items():
         count = f"{report.rows} row{'s' * (report.rows != 1)}"
         if report.dropped_rows:
@@ -253,10 +254,10 @@ def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findi
                 worst.name,
                 f"{count} left after dropping {incomplete} with missing or infinite values, "
                 f"{worst.missing + worst.infinite} of them in this column",
-                f"at least {policy.min_rows} are needed: fill values in, or remove the column",
+                f"{needed}: fill values in, or remove the column",
             )
         else:
-            remedy = f"at least {policy.min_rows} are needed: add rows, or leave this party out"
+            remedy = f"{needed}: add rows, or leave this party out"
             found.add(party, None, f"the table has {count}", remedy)
 
 
@@ -364,9 +365,9 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
+            why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
             remedy = (
-                f"convert it to numbers ({STRAY_WORD}), or leave such columns out with "
-                "text_columns='drop'"
+                f"convert it to numbers{why}, or leave such columns out with text_columns='drop'"
             )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
@@ -522,14 +523,15 @@ def check_repetition(
 def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     """Find dates and mixtures, and booleans that are numbers elsewhere.
 
-    Text that is numbers or booleans elsewhere has been found before; it has no states either.
+    What is numbers or booleans elsewhere, and not here, has been found before.
     """
     odd = [party for party, column in filled.items() if column.kind == "other"]
-    for party in odd:
-        problem = f"holds {WORDS['other']} (dates, or a mixture), so that it has no states"
-        found.add(party, name, problem, "make it text or numbers, or remove it")
     booleans = [party for party, column in filled.items() if column.kind == "boolean"]
     numbers = [party for party, column in filled.items() if column.kind == "numeric"]
+    for party in odd if not (booleans or numbers) else ():
+        problem = f"holds {WORDS['other']}, so that it has no states"
+        remedy = _strays(filled[party]) or "make it text or numbers, or remove it"
+        found.add(party, name, problem, remedy)
     if booleans and numbers:
         for party in booleans:
             problem = f"holds booleans, but numbers at {some_parties(numbers)}"
@@ -639,15 +641,17 @@ def _warn_of_single_states(
     found : Findings
         Gets at most one warning of each sort, since such columns can be many.
     """
-    lone, told_apart, at_some = [], [], []
+    lone, told_apart = [], []
+    at_some: dict[str, str] = {}
     for name, together in states.items():
-        numbers = [column.distinct for column in holders_of[name].values() if column.distinct]
+        holders = holders_of[name]
+        numbers = [column.distinct for column in holders.values() if column.distinct]
         if len(together) == 1:
             lone.append(name)
         elif numbers and max(numbers) == 1:
             told_apart.append(name)
         elif 1 in numbers:
-            at_some.append(name)
+            at_some[name] = some_parties(p for p, column in holders.items() if column.distinct == 1)
     if lone:
         found.warnings.append(
             f"{_these(lone, 'has', 'have')} one state only at all parties: "
@@ -660,8 +664,10 @@ def _warn_of_single_states(
             "one: such a column differs between the parties and varies within none"
         )
     if at_some:
+        listed = [f"{name!r} at {parties}" for name, parties in at_some.items()]
         found.warnings.append(
-            f"{_these(at_some, 'varies, but has', 'vary, but have')} one state only at some parties"
+            f"{len(at_some)} column{'s vary' if len(at_some) > 1 else ' varies'} between parties, "
+            f"with one state only at some of them: {some(listed)}"
         )
 
 

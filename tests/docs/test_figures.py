@@ -78,7 +78,7 @@ def test_the_file_of_a_sweep_holds_its_tables(sweep):
     again = results.read(sweep / "out" / results.FILE)
     one = scenario.find(str(sweep / "tiny.toml"))
     shown = (sweep / "out" / "tables.md").read_text(encoding="utf-8")
-    for table in again.metric_tables():
+    for table in tables.with_world(again.metric_tables()):
         assert tables.markdown(table) in shown
         assert set(table.axes) == set(one.axes)
     first = again.metric_tables()[0]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.data.spreadsheet import guarded, unguarded
 from flwr_causal.errors import DataError
-from flwr_causal.simulations.scenarios.tables import Entry, MetricTable, markdown
+from flwr_causal.simulations.scenarios.tables import WORLD, Entry, MetricTable, markdown, with_world
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +111,11 @@ class Result:
             lines = [self.columns, ("---",) * len(self.columns), *self.rows]
             return "\n".join("| " + " | ".join(line) + " |" for line in lines)
         shown = _names(self.head["shown"])
-        tables = [table for table in self.metric_tables() if table.metric in shown and table.lines]
+        tables = [
+            table
+            for table in with_world(self.metric_tables())
+            if table.metric in (*shown, WORLD) and table.lines
+        ]
         return "\n\n".join(f"`{table.metric}`\n\n{markdown(table)}" for table in tables)
 
 

@@ -178,7 +178,11 @@ def _experiment(entry: dict[str, Any], found: dict[str, Result]) -> tuple[str, .
 
 def _here(point: Mapping[str, Any], entry: dict[str, Any]) -> bool:
     """Return whether an entry is of a point; result files hold coordinates as text."""
-    return all(str(point.get(key)) == str(value) for key, value in entry.get("at", {}).items())
+    at = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in entry.get("at", {}).items()
+    }
+    return all(str(point.get(key)) in map(str, values) for key, values in at.items())
 
 
 def _listed(values: Iterable[tuple[Mapping[str, Any], str]], entry: dict[str, Any]) -> str:

@@ -156,7 +156,8 @@ def _experiment(entry: dict[str, Any], found: dict[str, Result]) -> tuple[str, .
     command = f"flwr-causal reproduce {name}"
     tables: list[MetricTable] = []
     if name in found:
-        command = found[name].head["command"]
+        # All lines that a point of the page compares, also those of an earlier sweep.
+        command = found[name].head["command"].partition(" --methods")[0]
         tables = [one for one in found[name].metric_tables() if one.metric == metric]
     lines = [entry[key] for key in ("algorithm", "default") if key in entry]
     measured = [_measured(tables, line, entry) for line in lines]

@@ -163,8 +163,9 @@ def _experiment(entry: dict[str, Any], found: dict[str, Result]) -> tuple[str, .
     measured = [_measured(tables, line, entry) for line in lines]
     counts = sorted({count for _, every in measured for count in every})
     theirs = [_stated(entry, lines[0]) or paper]
-    if len(lines) > 1 and (program := _stated(entry, PROGRAM)):
-        theirs.append(f"{PROGRAM} {program}")
+    program = entry.get("program", PROGRAM)
+    if (len(lines) > 1 or "program" in entry) and (found_by_it := _stated(entry, program)):
+        theirs.append(f"{program}: {found_by_it}")
     cells = [text or "not run yet" for text, _ in measured]
     return (
         entry["of"],

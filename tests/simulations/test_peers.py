@@ -4,10 +4,7 @@ Those that are not installed are skipped; ``pip install "flwr-causal[peers]"`` i
 """
 
 import random
-import sys
 from importlib.util import find_spec
-from itertools import accumulate
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -46,26 +43,35 @@ def test_directions_of_numbers(name):
     assert (graph.adjacency == COLLIDER.adjacency).all()
 
 
-NAMED = {"boss": "BOSS", "grasp": "GRaSP"}
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_searches_that_shuffle_are_the_same_each_time(name, monkeypatch):
-    drawn = []
-
-    def search(rows, **options):
-        drawn.append(random.random())
-        return SimpleNamespace(graph=np.zeros((3, 3)))
-
-    module = f"causallearn.search.PermutationBased.{NAMED[name]}"
-    for part in accumulate(module.split("."), "{}.{}".format):
-        monkeypatch.setitem(sys.modules, part, SimpleNamespace(**{name: search}))
-    world = World([pd.DataFrame(np.eye(3), columns=NAMES)], COLLIDER)
+@pytest.mark.parametrize("name", ["causal-learn-boss", "causal-learn-grasp"])
+def test_random_orders_follow_the_seed_and_leave_the_generator(name):
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    world = World([pd.DataFrame(rows, columns=list(NAMES))], COLLIDER)
+    random.seed(5)
     before = random.getstate()
-    for _ in range(2):
-        PEERS[f"causal-learn-{name}"].run(world)
-    assert drawn[0] == drawn[1]
+    (first,) = found(name, world).graphs
     assert random.getstate() == before
+    random.seed(6)
+    (second,) = found(name, world).graphs
+    assert first.equals(second)
+
+
+def test_parties_vote_on_what_pc_finds():
+    rng = np.random.default_rng(0)
+    a, b, noise = rng.uniform(-1.7, 1.7, (3, 3000))
+    table = pd.DataFrame({"c": a - b + noise, "a": a, "b": b})
+    alone = table.iloc[:1000].apply(lambda column: rng.permutation(column))
+    if find_spec("causallearn") is None:
+        pytest.skip("causal-learn is not installed")
+    world = World([table[:1000], alone, table[1000:2000]], COLLIDER)
+    (graph,) = PEERS["causal-learn-pc"].run(world, voting=True).graphs
+    assert (graph.adjacency == COLLIDER.adjacency).all()
+    (alone_most,) = (
+        PEERS["causal-learn-pc"]
+        .run(World([table[:1000], alone, alone], COLLIDER), voting=True)
+        .graphs
+    )
+    assert alone_most.num_edges == 0
 
 
 @pytest.mark.parametrize("name", DISCRETE)

@@ -228,7 +228,7 @@ def test_a_run_goes_on_from_where_another_ended(mode, whole):
 def test_a_client_that_forgets_is_none_the_worse(mode, lost, whole):
     def fault(partition, config, context):
         if lost != "state":
-            base._entries.clear()
+            base._cache.clear()
         if lost != "cache" and config["round"] > 1:
             context.state.clear()
 

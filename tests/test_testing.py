@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from method_modes import MODES, NETWORKS
+from method_modes import MODES, NETWORKS, REFUSED
 
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import Asked, CausalClient, answers
@@ -74,16 +74,8 @@ LEADING = (
     "fedpc columns",
     "lingam",
 )
-#: Faults of which the other modes have one, "raises": a reply that is refused whatever it holds is
-#: lost, which a mode may take in its own way.
-LOST = {
-    *("error without a reason", "no reply", "late", "delivered twice", "stale"),
-    *("dtype text", "dtype object", "dtype complex", "20 MB", "no axis", "one axis more"),
-    *("key renamed", "key more", "record more", "empty reply"),
-    *("garbage bytes", "bytes cut", "no bytes", "number wrong", "number missing"),
-    *("weight 0", "weight < 0", "weight NaN", "weight 1e18", "weight missing"),
-    *(fault.name for fault in FAULTS if fault.schema),
-}
+#: Faults of which the other modes have one, "raises".
+LOST = {*REFUSED, *(fault.name for fault in FAULTS if fault.schema)}
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from category_federations import (
     scored_search,
     uneven,
 )
+from federations import once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ MODES = {
 }
 
 
+@once
 def run_of(tables, mode, **options) -> Run:
     return simulate("fedges", tables, **MODES[mode], **options)
 

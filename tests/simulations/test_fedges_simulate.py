@@ -729,7 +729,7 @@ def test_a_table_that_would_be_too_large_is_not_asked_for(monkeypatch):
     from flwr_causal.strategies.fedges import fit
 
     monkeypatch.setattr(fit, "MOST_CELLS", 3)
-    run = run_of(TABLES, "exact")
+    run = simulate("fedges", TABLES, mode="exact")
     assert run.model is None
     assert any("no Bayesian network" in text and "max_parents" in text for text in run.warnings)
     assert alike(run.graph, pooled_search(TABLES))

@@ -98,7 +98,7 @@ def test_support_sums_to_what_the_search_found(options):
     grid = spy(PARTIES)
     edges = found(grid=grid, **options).graph.adjacency
     with states_of(evidence_search) as states:
-        found(local_graphs=False, **options)
+        found(grid=spy(PARTIES), local_graphs=False, **options)
     best = next(one for one in reversed(states) if np.array_equal(one.graph, edges))
     total = sum(records.arrays_of(reply.content)["support"] for reply in grid.replies[-5:])
     np.testing.assert_allclose(total[edges], evidence_search.support(best)[edges], atol=1e-6)

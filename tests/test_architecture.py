@@ -67,14 +67,17 @@ def modules():
     return trees
 
 
+@cache
 def imports(tree):
     """Every (module, name or None) that is imported, inside functions and for type checkers too."""
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
+            found += [(alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"relative import in line {node.lineno}"
-            yield from ((node.module, alias.name) for alias in node.names)
+            found += [(node.module, alias.name) for alias in node.names]
+    return found
 
 
 def imported_modules(tree):

@@ -6,21 +6,28 @@
 On the pages of docs, the results whose names fit one of the patterns stand between the lines
 ``<!-- results PATTERN ... -->`` and ``<!-- end -->``, and a table without its title and its text
 between ``<!-- table NAME -->`` and ``<!-- end -->``; what is outside is written by hand.
-``<!-- worlds PATTERN ... -->`` shows in one table where each method breaks.
+``<!-- worlds PATTERN ... -->`` shows in one table where each method breaks, and
+``<!-- paper NAME -->`` the figures and tables of a paper, as docs/results/papers.toml lists them.
 """
 
 import argparse
 import fnmatch
 import os
 import re
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from flwr_causal.simulations.scenarios import scenario
 from flwr_causal.simulations.scenarios.results import FigureTable, adopted, read
+from flwr_causal.simulations.scenarios.tables import MetricTable
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "results"
-MARKED = re.compile(r"(<!-- (results|table|worlds) ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
+PAPERS = RESULTS / "papers.toml"
+MARKED = re.compile(r"(<!-- (results|table|worlds|paper) ([^>]+) -->\n).*?(<!-- end -->\n)", re.S)
 # The methods in the table of worlds; of those that return an equivalence class the errors of that.
 OWN = {
     "moments": "shd",
@@ -38,6 +45,8 @@ SAME = {"moments, states as 0 and 1": "moments, class"}
 #: More errors for each variable than this are a failure.
 BREAKS = 0.5
 WORST = 3
+#: The line of what the programs of the papers' authors found.
+PROGRAM = "authors' program"
 
 
 def results(folder: Path = RESULTS) -> dict[str, FigureTable]:
@@ -123,10 +132,100 @@ def worlds(shown: list[FigureTable]) -> str:
     return f"{rows}\n\nThe worst of our own: {worst}."
 
 
+def experiments() -> dict[str, list[dict[str, Any]]]:
+    """Return what the papers show, by paper: an entry a figure or table, or a part of one."""
+    found: dict[str, list[dict[str, Any]]] = tomllib.loads(PAPERS.read_text(encoding="utf-8"))
+    return found
+
+
+def paper_table(entries: list[dict[str, Any]], found: dict[str, FigureTable]) -> str:
+    """Return the table of a paper: what it shows, and what was measured here."""
+    head = (
+        "in the paper", "measure", "command", "runs", "the paper",
+        "the paper's algorithm", "ours by default", "remark",
+    )  # fmt: skip
+    rows = [head, ("---",) * len(head), *(_experiment(entry, found) for entry in entries)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _experiment(entry: dict[str, Any], found: dict[str, FigureTable]) -> tuple[str, ...]:
+    remark, paper = entry.get("remark", ""), entry.get("paper", "")
+    if "scenario" not in entry:
+        return (entry["of"], "", "", "", paper, "", "", remark)
+    name, metric = entry["scenario"], entry["metric"]
+    command = f"flwr-causal reproduce {name}"
+    tables: list[MetricTable] = []
+    if name in found:
+        # All lines that a point of the page compares, also those of an earlier sweep.
+        command = found[name].head["command"].partition(" --methods")[0]
+        tables = [one for one in found[name].metric_tables() if one.metric == metric]
+    lines = [entry[key] for key in ("algorithm", "default") if key in entry]
+    measured = [_measured(tables, line, entry) for line in lines]
+    counts = sorted({count for _, every in measured for count in every})
+    theirs = [_stated(entry, lines[0]) or paper]
+    program = entry.get("program", PROGRAM)
+    if (len(lines) > 1 or "program" in entry) and (found_by_it := _stated(entry, program)):
+        theirs.append(f"{program}: {found_by_it}")
+    cells = [text or "not run yet" for text, _ in measured]
+    return (
+        entry["of"],
+        f"`{metric}`" + (f" by `{entry['axis']}`" if "axis" in entry else ""),
+        f"`{command}`",
+        " to ".join(map(str, dict.fromkeys((*counts[:1], *counts[-1:])))),
+        "; ".join(filter(None, theirs)),
+        *[*cells, ""][:2],
+        remark,
+    )
+
+
+def _here(point: Mapping[str, Any], entry: dict[str, Any]) -> bool:
+    """Return whether an entry is of a point; result files hold coordinates as text."""
+    at = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in entry.get("at", {}).items()
+    }
+    return all(str(point.get(key)) in map(str, values) for key, values in at.items())
+
+
+def _listed(values: Iterable[tuple[Mapping[str, Any], str]], entry: dict[str, Any]) -> str:
+    """Return texts behind their coordinates; coordinates without a text are left out."""
+    axis = entry.get("axis")
+    texts = [(f"{point[axis]}: " if axis else "") + text for point, text in values if text]
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _measured(tables: list[MetricTable], line: str, entry: dict[str, Any]) -> tuple[str, list[int]]:
+    """Return a line's means and errors at an entry's points, and the numbers of runs."""
+    rows = [
+        (point, entries[table.lines.index(line)])
+        for table in tables
+        if line in table.lines
+        for point, entries in table.rows
+        if _here(point, entry)
+    ]
+    # The number of runs has a column of its own.
+    texts = [
+        (point, one._replace(paper=None).text("").replace(f" [n={one.runs}]", ""))
+        for point, one in rows
+    ]
+    return _listed(texts, entry), [one.runs for _, one in rows if one.runs]
+
+
+def _stated(entry: dict[str, Any], line: str) -> str:
+    """Return the paper's figures of a line at an entry's points."""
+    one = scenario.find(entry["scenario"])
+    values = ((point, one.figure(line, point, entry["metric"])) for point in one.grid)
+    texts = [(p, "" if v is None else f"{v:g}") for p, v in values if _here(p, entry)]
+    return _listed(texts, entry)
+
+
 def written(page: str, found: dict[str, FigureTable], folder: str = "results") -> str:
     """Return the text of a page with its tables written anew; it sees the files in a folder."""
 
     def block(match: re.Match[str]) -> str:
+        if match[2] == "paper":
+            table = paper_table(experiments()[match[3]], found)
+            return f"{match[1]}\n{table}\n\n{match[4]}"
         shown = [found[name] for name in fitting(match[3], list(found))]
         if match[2] == "worlds":
             return f"{match[1]}\n{worlds(shown)}\n\n{match[4]}"
@@ -143,7 +242,7 @@ def written(page: str, found: dict[str, FigureTable], folder: str = "results") -
 def placed(names: list[str]) -> dict[str, int]:
     """Return on how many places of the pages each result stands."""
     marks = [match for text in pages().values() for match in MARKED.finditer(text)]
-    blocks = [fitting(match[3], names) for match in marks if match[2] != "worlds"]
+    blocks = [fitting(match[3], names) for match in marks if match[2] in ("results", "table")]
     return {name: sum(name in block for block in blocks) for name in names}
 
 

@@ -551,7 +551,26 @@ Key = tuple[int, int, str]
 # A process may serve many simulated parties: the oldest entries make room.
 LIMIT_BYTES = 256 * 2**20
 
-_entries: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+
+class _Cache:
+    """What was computed, with its size in bytes; the oldest entries make room."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+        self.size = 0
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self.size = 0
+
+    def put(self, key: Key, value: Any, size: int) -> None:
+        self.size += size - self.entries.get(key, (None, 0))[1]
+        self.entries[key] = (value, size)
+        while len(self.entries) > 1 and self.size > LIMIT_BYTES:
+            self.size -= self.entries.popitem(last=False)[1][1]
+
+
+_cache = _Cache()
 _lock = Lock()
 
 
@@ -572,17 +591,15 @@ def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
     """
     key = (context.run_id, context.node_id, name)
     with _lock:
-        if key in _entries:
-            _entries.move_to_end(key)
-            known: T = _entries[key][0]
+        if key in _cache.entries:
+            _cache.entries.move_to_end(key)
+            known: T = _cache.entries[key][0]
             return known
     # Without the lock: other runs may go on, and what is computed may itself be cached here.
     value = compute()
     size = _size(value)
     with _lock:
-        _entries[key] = (value, size)
-        while len(_entries) > 1 and sum(size for _, size in _entries.values()) > LIMIT_BYTES:
-            _entries.popitem(last=False)
+        _cache.put(key, value, size)
     return value
 
 

@@ -12,6 +12,7 @@ from flwr_causal.data.check.row_ids import (
     hashes_of_rows,
     kind_of_ids,
     name_of_ids,
+    plain_ids,
     problem_of_ids,
 )
 from flwr_causal.data.read.pieces import whole
@@ -97,7 +98,7 @@ class RowIdClient(CausalClient):
         table = self.source.read()
         name = name_of_ids(table.columns, self._row_id)
         # Without ids a large file stays where it is.
-        return None if name is None else whole(table)[name]
+        return None if name is None else plain_ids(whole(table)[name])
 
 
 def _secret_in(file: Path) -> bytes:

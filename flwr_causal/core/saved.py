@@ -6,15 +6,24 @@ import json
 import zlib
 from contextlib import contextmanager
 from errno import EINVAL
+from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Never,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 from zipfile import BadZipFile
 
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 #: What is raised where a damaged file is read, by json, zipfile, numpy, pandas, and by what uses
 #: values of another form than those that were written. No error of this package is among it.
@@ -81,26 +90,78 @@ def read_json(path: str | Path, kind: str) -> dict[str, Any]:
     return content
 
 
-def has_form(value: Any, form: Any) -> bool:
-    """Return whether a value of a JSON file is of a type, and what it holds, too.
+def misplaced(value: Any, form: Any, place: str = "") -> str:
+    """Return the first place in a value of a JSON file that is of another type, and the type.
 
     Parameters
     ----------
     value : object
     form : type
-        Such as ``dict[str, list[int]]`` and ``int | None``; every int is a float.
+        Such as ``dict[str, list[int]]``, ``int | None``, and a ``TypedDict``, beside whose keys
+        there may be others. Every int is a float, a tuple is a list of its length, and
+        ``dict[str, Never]`` an empty one.
+    place : str, default ""
+        Where the value stands.
+
+    Returns
+    -------
+    str
+        Such as "failures[2].party is no text"; empty if there is none.
     """
     if form is Any:
-        return True
+        return ""
     kind, inner = get_origin(form) or form, get_args(form)
     if kind is UnionType:
-        return any(has_form(value, one) for one in inner)
-    if isinstance(value, bool) and kind is not bool:
-        return False
-    if not isinstance(value, (int, float) if kind is float else kind):
-        return False
-    held: Any = value.values() if isinstance(value, dict) else value
-    return not inner or all(has_form(one, inner[-1]) for one in held)
+        found = [misplaced(value, one, place) for one in inner]
+        # Of a value whose own type is one of them, what it holds is wrong.
+        return "" if "" in found else max(found, key=_depth)
+    table = is_typeddict(kind)
+    plain: Any = dict if table else (int, float) if kind is float else kind
+    plain = list if kind is tuple else plain
+    is_bool = isinstance(value, bool) and kind is not bool
+    if kind is Never or is_bool or not isinstance(value, plain):
+        return f"{place} is {_NO.get(dict if table else kind, 'of another form')}"
+    parts: Iterable[tuple[str, Any, Any]] = ()
+    held: Any = value
+    if table:
+        lacking = kind.__required_keys__ - held.keys()
+        if lacking:
+            return f"{place}.{min(lacking)} is missing".lstrip(".")
+        own = _entries(kind)
+        parts = ((f".{name}", held[name], own[name]) for name in own if name in held)
+    elif kind is tuple:
+        if len(held) != len(inner):
+            return f"{place} is no list of {len(inner)}"
+        parts = ((f"[{k}]", *both) for k, both in enumerate(zip(held, inner, strict=True)))
+    elif isinstance(value, dict) and inner:
+        parts = ((f".{key}", one, inner[-1]) for key, one in held.items())
+    elif inner:
+        parts = ((f"[{key}]", one, inner[-1]) for key, one in enumerate(held))
+    wrong = (misplaced(one, form, f"{place}{step}".lstrip(".")) for step, one, form in parts)
+    return next(filter(None, wrong), "")
+
+
+def _depth(place: str) -> int:
+    """Return how many steps a message's place has."""
+    return place.count(".") + place.count("[")
+
+
+@cache
+def _entries(kind: type) -> dict[str, Any]:
+    """Return the types of the entries of a ``TypedDict``."""
+    return get_type_hints(kind)
+
+
+_NO = {
+    str: "no text",
+    int: "no whole number",
+    float: "no number",
+    bool: "neither true nor false",
+    list: "no list",
+    tuple: "no list",
+    dict: "no table of names and values",
+    NoneType: "not null",
+}
 
 
 def read_record(path: str | Path, kind: str, form: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -20,7 +21,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.saved import DAMAGE, UnwritableError, has_form
+from flwr_causal.core.saved import DAMAGE, UnwritableError, misplaced
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
@@ -46,10 +47,12 @@ from flwr_causal.runtime.run_directory import (
     own_files,
     remove,
 )
+from flwr_causal.runtime.stored import FORMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.doubt import DoubtfulEdge
     from flwr_causal.core.graphs.fit_check import FitCheck
 
@@ -333,44 +336,52 @@ class Run(RunRecord):
         source = Path(directory)
         if not (source / RUN_FILE).is_file():
             raise DataError(f"{source} holds no run: there is no file run.json in it.")
-        try:
-            return cls._read(source, models)
-        except DAMAGE as error:
-            raise DataError(f"{source} holds a damaged run ({error}): save it again") from error
+        with _reading(source / RUN_FILE):
+            content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
+            kind = content.pop("model", None)
+            # What an earlier version did not save is unknown.
+            content.setdefault("versions", {})
+            content.pop("files", None)
+            _check_forms(content, *_SUMMARY, *_FURTHER, "influence")
+            of_model = _model_class(kind, models) if kind else None
+        with _reading(source / HISTORY_FILE):
+            history = read_history(source)
+            _check_forms({"history": history}, "history")
+        with _reading(source / RUN_FILE):
+            run = cls(graph=None, history=history, **content)
+        run._read(source, of_model)
+        return run
 
-    @classmethod
-    def _read(cls, source: Path, models: Collection[type | str]) -> Run:
-        """Read a directory that holds a run."""
-        content = json.loads((source / RUN_FILE).read_text(encoding="utf-8"))
-        kind = content.pop("model", None)
-        model = _model_class(kind, models).load(source / "model.json") if kind else None
-        # What an earlier version did not save is unknown.
-        content.setdefault("versions", {})
-        content.pop("files", None)
-        history = read_history(source)
-        _check_forms({**content, "history": history})
-        graph, truth = (
-            CausalGraph.load(file) if file.is_file() else None
-            for file in (source / "graph.json", source / TRUTH_FILE)
-        )
-        scores_file = source / "scores.csv"
-        scores = None
-        if scores_file.is_file():
-            scores = _read_text(scores_file, index_col=0).to_numpy(dtype=np.float64)
-        local_graphs, differences = _read_local(source)
-        answers_file, apart = source / "answers.csv", source / DISAGREEMENT_FILE
-        return cls(
-            graph=graph,
-            truth=truth,
-            history=history,
-            model=model,
-            scores=scores,
-            local_graphs=local_graphs,
-            heterogeneity=differences,
-            disagreement=_read_disagreement(apart) if apart.is_file() else None,
-            answers=read_csv(answers_file) if answers_file.is_file() else None,
-            **content,
-        )
+    def _read(self, source: Path, of_model: Any) -> None:
+        """Read what the directory of a run holds beside ``run.json`` and ``history.jsonl``."""
+
+        def read(name: str, reader: Callable[[Path], Any]) -> Any:
+            if not (source / name).is_file():
+                return None
+            with _reading(source / name):
+                return reader(source / name)
+
+        if of_model is not None:
+            with _reading(source / "model.json"):
+                self.model = of_model.load(source / "model.json")
+        self.graph = read("graph.json", CausalGraph.load)
+        self.truth = read(TRUTH_FILE, CausalGraph.load)
+        self.scores = read("scores.csv", _read_scores)
+        self.local_graphs = read(GRAPHS_FILE, _read_graphs) or {}
+        self.heterogeneity = read(TABLE_FILE, _read_heterogeneity)
+        self.disagreement = read(DISAGREEMENT_FILE, _read_disagreement)
+        self.answers = read("answers.csv", read_csv)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Name the file of a run in the error if it is damaged."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise DataError(
+            f"{file} is damaged ({error}): restore it, or run again and save the run"
+        ) from error
 
 
 def _write_local(
@@ -384,21 +395,23 @@ def _write_local(
         write_csv(table, directory / TABLE_FILE)
 
 
-def _read_local(directory: Path) -> tuple[dict[str, CausalGraph], pd.DataFrame | None]:
-    """Read what `_write_local` wrote; no graphs and None where the files are missing."""
-    graphs: dict[str, CausalGraph] = {}
-    table: pd.DataFrame | None = None
-    if (directory / GRAPHS_FILE).is_file():
-        plain = json.loads((directory / GRAPHS_FILE).read_text(encoding="utf-8"))
-        graphs = {party: CausalGraph.from_dict(one) for party, one in plain.items()}
-    if (directory / TABLE_FILE).is_file():
-        from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+def _read_graphs(path: Path) -> dict[str, CausalGraph]:
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    return {party: CausalGraph.from_dict(one, f"{path}, {party}") for party, one in plain.items()}
 
-        table = _read_text(directory / TABLE_FILE)
-        parsers: dict[type, Callable[[str], Any]] = {bool: "True".__eq__, float: float, str: str}
-        for name, kind in COLUMNS.items():
-            table[name] = table[name].map(parsers[kind]).astype(kind)
-    return graphs, table
+
+def _read_heterogeneity(path: Path) -> pd.DataFrame:
+    from flwr_causal.core.fedcausal.heterogeneity import COLUMNS
+
+    table = _read_text(path)
+    parsers: dict[type, Callable[[str], Any]] = {bool: "True".__eq__, float: float, str: str}
+    for name, kind in COLUMNS.items():
+        table[name] = table[name].map(parsers[kind]).astype(kind)
+    return table
+
+
+def _read_scores(path: Path) -> FloatArray:
+    return np.asarray(_read_text(path, index_col=0).to_numpy(dtype=np.float64))
 
 
 def _read_disagreement(path: Path) -> pd.DataFrame:
@@ -413,14 +426,13 @@ def _read_text(path: Path, index_col: int | None = None) -> pd.DataFrame:
     return read_csv(path, index_col=index_col, dtype=str, keep_default_na=False)
 
 
-def _check_forms(content: dict[str, Any]) -> None:
-    """Raise a DataError for a field of another type, which would only fail where it is shown."""
-    noted = {name: RunRecord.__annotations__[name] for name in (*_SUMMARY, *_FURTHER, "history")}
-    forms = get_type_hints(SimpleNamespace(__annotations__=noted), {"Any": Any})
-    forms["influence"] = dict[str, dict[str, Any]]
-    for name, form in forms.items():
-        if name in content and not has_form(content[name], form):
-            raise TypeError(f"{name} is of another form")
+def _check_forms(content: dict[str, Any], *names: str) -> None:
+    """Raise an error for a field of another form, which would only fail where it is shown."""
+    noted = {name: RunRecord.__annotations__[name] for name in names if name not in FORMS}
+    forms = get_type_hints(SimpleNamespace(__annotations__=noted), {"Any": Any}) | FORMS
+    for name in names:
+        if name in content and (wrong := misplaced(content[name], forms[name], name)):
+            raise TypeError(wrong)
 
 
 def _model_class(name: str, models: Collection[type | str]) -> Any:
@@ -433,20 +445,20 @@ def _model_class(name: str, models: Collection[type | str]) -> Any:
     declared += [one for one in models if isinstance(one, str)]
     if _package(module) not in {"flwr_causal", *map(_package, declared)}:
         raise DataError(
-            f"the run's model is a '{name}', which is of no package with a method of flwr-causal: "
-            "if you trust the directory, install the package of the method that fitted it, or "
-            "give the class, as Run.load(directory, models=[...])"
+            f"run.json names the model '{name}', which is of no package with a method of "
+            "flwr-causal: if you trust the directory, install the package of the method that "
+            "fitted it, or give the class, as Run.load(directory, models=[...])"
         )
     try:
         found = attrgetter(qualified)(import_module(module))
     except (ImportError, AttributeError, ValueError) as error:
         raise DataError(
-            f"the run's model is a '{name}', which cannot be imported ({error}): install the "
+            f"run.json names the model '{name}', which cannot be imported ({error}): install the "
             "package of the method that fitted it"
         ) from error
     # What a module has imported from elsewhere goes by another name.
     if not (isinstance(found, type) and _class_name(found) == name and hasattr(found, "load")):
-        raise DataError(f"the run's model is a '{name}', which is no class with 'load'")
+        raise DataError(f"run.json names the model '{name}', which is no class with 'load'")
     return found
 
 

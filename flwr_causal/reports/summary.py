@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from flwr_causal.reports.run import Run
 
-# The metrics that are shown, with the titles of their columns: for DAGs and for CPDAGs.
-DAGS = {"shd": "SHD", "tpr": "TPR", "fdr": "FDR"}
-CLASSES = {
-    "cpdag_shd": "SHD",
-    "smhd": "SMHD",
-    "adjacency_recall": "recall",
-    "adjacency_precision": "precis",
+# The metrics that are shown for DAGs and for CPDAGs, by the names that they have in
+# `run.metrics` and in the JSON line, and their conventions.
+DAGS = ("shd", "tpr", "fdr")
+CLASSES = ("cpdag_shd", "smhd", "adjacency_recall", "adjacency_precision")
+CONVENTIONS = {
+    "shd": "shd: pairs of variables whose edge is wrong; a reversed edge counts once",
+    "cpdag_shd": "cpdag_shd: shd between the CPDAGs, smhd: between the moral graphs",
 }
 # For circuits, on held-out rows.
 CIRCUITS = {
@@ -108,7 +108,9 @@ def _comparison(metrics: dict[str, Any]) -> list[str]:
     if "shd" in metrics:
         present = [row for row in rows.values() if row]
         columns = DAGS if all("tpr" in row for row in present) else CLASSES
-        return _table("Against the truth", rows, columns, (28, 6))
+        titles = dict(zip(columns, columns, strict=True))
+        table = _table("Against the truth", rows, titles, (28, 6))
+        return [*table, f"  ({CONVENTIONS[columns[0]]})"]
     if "log_likelihood" not in metrics:
         rows = {}
     rows |= {"the rows of the query": metrics.get("query")}
@@ -124,11 +126,13 @@ def _table(
     """Return the lines of a table; rows that are None or empty are left out, as is their table."""
     shown = {name: row for name, row in rows.items() if row}
     first, width = widths
-    lines = [f"{title:<{first + 2}} " + " ".join(f"{name:>{width}}" for name in columns.values())]
+    wide = {key: max(width, len(name)) for key, name in columns.items()}
+    heads = [f"{name:>{wide[key]}}" for key, name in columns.items()]
+    lines = [f"{title:<{first + 2}} " + " ".join(heads)]
     for name, row in shown.items():
         values = [
-            f"{row[key]:{width}{DIGITS.get(key, '.3f')}}" if key in row else f"{'-':>{width}}"
-            for key in columns
+            f"{row[key]:{w}{DIGITS.get(key, '.3f')}}" if key in row else f"{'-':>{w}}"
+            for key, w in wide.items()
         ]
         lines.append(f"  {name:<{first}} " + " ".join(values))
     return lines if shown else []

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.files import DIRECTORY, append, hold, new_directory, write
-from flwr_causal.core.saved import DAMAGE, has_form
+from flwr_causal.core.saved import DAMAGE, misplaced
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
@@ -54,9 +54,12 @@ from flwr_causal.runtime.run_directory import (
     keeps_exchanges,
     remove,
 )
+from flwr_causal.runtime.stored import ExchangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.setup import Setup
@@ -71,6 +74,8 @@ FREE_OPTIONS = frozenset(
         *("quorum", "signing_key", "expected_parties"),
     }
 )
+#: By this name a run's configuration has the digest of the arrays that it started from.
+INITIAL = "initial_arrays"
 _TOKEN = f"{PREFIX}exchange"
 _PARTIES = "parties"
 # With secure aggregation, the reports on all rows and on each group's.
@@ -268,8 +273,10 @@ class Checkpoint:
             content = _read_json(self._agreement)
             self._token = content.pop(_TOKEN)
             self.history = content.pop(_HISTORY)
-            if not (isinstance(self._token, str) and has_form(self.history, list[dict[str, Any]])):
-                raise TypeError("its entries are of another form")
+            if wrong := misplaced(self._token, str, _TOKEN) or misplaced(
+                self.history, list[ExchangeRecord], _HISTORY
+            ):
+                raise TypeError(wrong)
             self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
             total = content.pop(_TOTAL, None)
             if total is not None:
@@ -455,6 +462,15 @@ def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def digest_of(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return the digest of the arrays that a run starts from, as its directory has it."""
+    found = hashlib.sha256()
+    for name in sorted(arrays):
+        found.update(f"{name} {arrays[name].shape} ".encode())
+        found.update(np.ascontiguousarray(arrays[name], dtype="<f8").tobytes())
+    return found.hexdigest()
+
+
 def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
     """Check that the run in a directory had the method and the options of the one that resumes it.
 
@@ -467,11 +483,12 @@ def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
         return
     old = _read_json(Path(directory) / RUN_FILE).get("config", {})
     new = json.loads(json.dumps(dict(config)))
-    for name in new:
-        if name not in FREE_OPTIONS and name in old and old[name] != new[name]:
+    for name in dict.fromkeys([*new, INITIAL]):
+        known = name == INITIAL or (name not in FREE_OPTIONS and name in old)
+        if known and old.get(name) != new.get(name):
             raise CheckpointError(
-                f"The run in '{directory}' had {name}={old[name]!r}, not {new[name]!r}: resume it "
-                "with the same options, or start anew without resume."
+                f"The run in '{directory}' had {name}={old.get(name)!r}, not {new.get(name)!r}: "
+                "resume it with the same options, or start anew without resume."
             )
 
 

@@ -537,7 +537,7 @@ class _Attempt:
         asked = set(waiting)
         started = {}
         for message in messages:
-            name, setup = placed[message.metadata.dst_node_id].name, _setup_bytes(message)
+            name, setup = placed[message.metadata.dst_node_id].name, setup_bytes(message.content)
             size = records.num_bytes(message.content) - setup
             self.result.sent[name] = self.result.sent.get(name, 0) + size
             self.result.setup_bytes += setup
@@ -609,8 +609,9 @@ def grouped(parties: Iterable[Party]) -> dict[str, tuple[Party, ...]]:
     }
 
 
-def _setup_bytes(message: Message) -> int:
-    config = records.config_of(message.content)
+def setup_bytes(content: RecordDict) -> int:
+    """Return the size of the agreement in a message's content."""
+    config = records.config_of(content)
     return records.values_bytes({k: v for k, v in config.items() if k.startswith(PREFIX)})
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
 
+import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
@@ -16,7 +17,7 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.runtime.checkpoint import Checkpoint, KeptExchange
+from flwr_causal.runtime.checkpoint import INITIAL, Checkpoint, KeptExchange, digest_of
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
@@ -35,14 +36,15 @@ from flwr_causal.runtime.trainings import Trainings
 from flwr_causal.runtime.wrappers import check_composes, check_wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.exchange import Exchange
-    from flwr_causal.runtime.federation import Arrival, Federation, Party, Returned
+    from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
     from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.outcome import Record
 
@@ -68,6 +70,7 @@ def run(
     config: dict[str, records.Value] | None = None,
     settle: float = 0.0,
     on_round: OnRound | None = None,
+    initial_arrays: Mapping[str, NDArray[Any]] | None = None,
 ) -> Outcome[StateT]:
     """Run a method over the nodes of a grid, from the schema exchange to the graph.
 
@@ -87,6 +90,10 @@ def run(
         Seconds for which the number of connected nodes must stay the same before the start.
     on_round : callable, optional
         Called with the record of each exchange, for progress bars and logs.
+    initial_arrays : mapping of str to ndarray, optional
+        What a method that sends the parties weights starts from, in the units of the weights that
+        it returns: ``weights`` (d, d), row causes column, and with lags ``lagged`` (p, d, d).
+        Default: the method's own start, such as 0.
 
     Returns
     -------
@@ -103,10 +110,13 @@ def run(
         ``error.outcome`` holds what was done so far.
     """
     outcome: Outcome[StateT] = Outcome()
-    started = time.perf_counter()
+    if method.stepwise is not None:
+        method.stepwise.end()
+        method.stepwise = None
+    method.initial = checked_initial(method, initial_arrays or {})
     if (method.replicates or method.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
-    session = _Session(method, strategy or method, grid, outcome, config or {})
+    session = Session(method, strategy or method, grid, outcome, config or {})
     try:
         if strategy is not None:
             check_wrapper(method, strategy)
@@ -116,22 +126,12 @@ def run(
             record = session.exchange()
             if on_round is not None:
                 on_round(record)
-        session.set_results()
-        outcome.stop_reason, outcome.status = reason, "completed"
+        session.completed(reason)
     except BaseException as error:
-        text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
-        outcome.status = "failed" if isinstance(error, Exception) else "stopped"
-        outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
-        unused = session.resuming or isinstance(error, CheckpointError)
-        if isinstance(error, CausalError) and not unused:
-            error.outcome = outcome
-        if outcome.status == "failed":  # nobody is given the results of a run that was stopped
-            session.set_results_if_possible()
+        session.failed(error)
         raise
     finally:
-        outcome.seconds = time.perf_counter() - started
         session.end()
-    log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, outcome.stop_reason)
     return outcome
 
 
@@ -144,7 +144,7 @@ class _Remembered(NamedTuple):
 
 
 @dataclass
-class _Session(Generic[StateT]):
+class Session(Generic[StateT]):
     """A run from the schema exchange to its end.
 
     Parameters
@@ -184,6 +184,7 @@ class _Session(Generic[StateT]):
     remembered: list[_Remembered] = field(default_factory=list)
     remembered_bytes: int = 0
     by_party: dict[str, Arrays] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
 
     @property
     def state(self) -> StateT:
@@ -270,12 +271,11 @@ class _Session(Generic[StateT]):
         if federation.absent:
             self._find(federation.absent, ())
         known_failures = len(federation.failures)
-        with server_work(method, f"Exchange {number}"):
-            request = method.asked = method.request(self.state)
+        request = self.request()
         exchange = request.exchange
         common, _ = records.split(request.values)
         if self.strategy is not method:
-            check_composes(method, self.strategy, exchange, list(common))
+            check_composes(method, type(self.strategy).__name__, exchange, list(common))
         messages = self.strategy.configure_train(
             number,
             records.pack_arrays(common, method.precision, exchange.exact),
@@ -309,19 +309,8 @@ class _Session(Generic[StateT]):
             with server_work(method, f"Exchange {number} ('{exchange.name}')"):
                 arrivals = asking.arrivals(collected)
                 replies = asking.combined(collected, arrivals)
-                method.state, info = method.close(before, replies)
-            self._took_part(number, request, replies.answered)
-        self.outcome.schema_bytes += collected.setup_bytes
-        record = {
-            "round": number,
-            "exchange": exchange.name,
-            **info,
-            "parties": len(collected.replies),
-            **({"without_groups": collected.without} if collected.without else {}),
-            "seconds": time.perf_counter() - started,
-            **collected.traffic(),
-        }
-        self.outcome.history.append(record)
+            info = self.close(request, replies)
+        record = self.recorded(exchange, info, collected, started)
         if not (changed or lost):
             self._look_at_parties(before, exchange, arrivals)
         failures = tuple(self.federation.failures[known_failures:])
@@ -330,6 +319,38 @@ class _Session(Generic[StateT]):
         elif self.checkpoint is not None:
             step = KeptExchange(record, lost, failures, replies, known_influence(self.outcome))
             self._keep(step if exchange.kept else None)
+        return record
+
+    def request(self) -> Request:
+        """Return what the parties are sent next."""
+        method = self.method
+        with server_work(method, f"Exchange {self.outcome.rounds + 1}"):
+            request = method.asked = method.request(self.state)
+        return request
+
+    def close(self, request: Request, replies: Replies) -> dict[str, Any]:
+        """Take the next step on combined replies; return what the history says of it."""
+        method, number = self.method, self.outcome.rounds + 1
+        with server_work(method, f"Exchange {number} ('{request.exchange.name}')"):
+            method.state, info = method.close(self.state, replies)
+        self._took_part(number, request, replies.answered)
+        return info
+
+    def recorded(
+        self, exchange: Exchange, info: dict[str, Any], collected: Collected, started: float
+    ) -> Record:
+        """Add an exchange to the history, and return its record."""
+        self.outcome.schema_bytes += collected.setup_bytes
+        record = {
+            "round": self.outcome.rounds + 1,
+            "exchange": exchange.name,
+            **info,
+            "parties": len(collected.replies),
+            **({"without_groups": collected.without} if collected.without else {}),
+            "seconds": time.perf_counter() - started,
+            **collected.traffic(),
+        }
+        self.outcome.history.append(record)
         return record
 
     def _look_at_parties(
@@ -674,21 +695,39 @@ class _Session(Generic[StateT]):
             for name, reasons in missing.items()
         ]
 
-    def set_results_if_possible(self) -> None:
-        """Set the results after an error, which another one must not hide."""
+    def completed(self, reason: str) -> None:
+        """Set the results of a method that has finished."""
+        outcome = self.outcome
+        self.set_results()
+        outcome.stop_reason, outcome.status = reason, "completed"
+        log(INFO, "Stopped after %d exchanges: %s", outcome.rounds, reason)
+
+    def failed(self, error: BaseException) -> None:
+        """Set what stands after an error, which another one must not hide."""
+        outcome = self.outcome
+        text = str(error) if isinstance(error, CausalError) else f"{type(error).__name__}: {error}"
+        outcome.status = "failed" if isinstance(error, Exception) else "stopped"
+        outcome.error, outcome.stop_reason = text, f"{outcome.status}: {text}"
+        unused = self.resuming or isinstance(error, CheckpointError)
+        if isinstance(error, CausalError) and not unused:
+            error.outcome = outcome
+        if outcome.status == "stopped":  # nobody is given the results
+            return
         try:
             self.set_results()
-        except Exception as error:
-            self.outcome.warnings.append(f"The last state gives no complete results: {error}")
+        except Exception as further:
+            outcome.warnings.append(f"The last state gives no complete results: {further}")
 
     def end(self) -> None:
         """Bring the directory up to date, and make the method as good as new."""
         method = self.method
+        self.outcome.seconds = time.perf_counter() - self.started
         if method.federation is not None:
             self.outcome.note_failures(method.federation)
         self._keep()
         self.let_go()
         method.state = method.federation = method.grid = method.asked = None
+        method.initial = {}
         method.release, method.clipping_norm, method.clipping_mod = None, 0.0, ""
 
 
@@ -698,4 +737,37 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
         for name, value in method.options.items()
     }
-    return {"method": method.method, **options}
+    given = {INITIAL: digest_of(method.initial)} if method.initial else {}
+    return {"method": method.method, **options, **given}
+
+
+def checked_initial(
+    method: Method[Any], arrays: Mapping[str, NDArray[Any]]
+) -> Mapping[str, NDArray[Any]]:
+    """Return the arrays that a run starts from; shapes are checked once the columns are known.
+
+    Raises
+    ------
+    ConfigError
+        If the method cannot start from them.
+    """
+    if not arrays:
+        return {}
+    names, needed = list(arrays), method.initial_names
+    if not needed:
+        raise ConfigError(
+            f"start({INITIAL}=...) has no meaning for {type(method).__name__} with these options, "
+            "which sends the parties no weights to start from; leave it out."
+        )
+    if needed[0] not in names or not set(names) <= set(needed):
+        raise ConfigError(
+            f"start({INITIAL}=...) of {type(method).__name__} takes "
+            f"{' and '.join(map(repr, needed))}, not {names}."
+        )
+    for name, array in arrays.items():
+        if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+            raise ConfigError(
+                f"start({INITIAL}=...): '{name}' must hold finite numbers; check what it was made "
+                "from."
+            )
+    return {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from flwr_causal.core.options import check_types
@@ -156,6 +157,10 @@ class Method(Generic[StateT]):
     state: StateT | None
     #: What the parties are sent in the exchange in progress, if it is known.
     asked: Request | None = None
+    #: The arrays that a run starts from, by the names of `initial_names`; empty: the method's own.
+    initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    #: The run that the ``start`` of a strategy around the method goes through.
+    stepwise: Any = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -171,6 +176,11 @@ class Method(Generic[StateT]):
     @abstractmethod
     def policy(self) -> Policy:
         """How problems of the data are handled."""
+
+    @property
+    def initial_names(self) -> tuple[str, ...]:
+        """The arrays that a run may be given to start from; the first one is needed."""
+        return ()
 
     @property
     def pools_rows(self) -> bool:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from flwr.serverapp.strategy import Result
 
+from flwr_causal.protocol import records
 from flwr_causal.runtime.influence import Deferred
 from flwr_causal.runtime.method import StateT
 
 if TYPE_CHECKING:
     import numpy as np
+    from flwr.app import ArrayRecord
     from numpy.typing import NDArray
 
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
@@ -164,3 +166,13 @@ class CausalResult(Result):
     """
 
     outcome: Outcome[Any] = field(default_factory=Outcome)
+
+
+def numbers_of(record: Record) -> dict[str, records.Number]:
+    """Return the numbers of an exchange's record, as Flower keeps metrics."""
+    return {name: value for name, value in record.items() if isinstance(value, int | float)}
+
+
+def weights_of(graph: CausalGraph | None) -> ArrayRecord:
+    """Return the weights of a graph as Flower's strategies return arrays; empty without a graph."""
+    return records.pack_arrays({} if graph is None else {"weights": graph.weights})

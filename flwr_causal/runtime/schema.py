@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 #: The mod of Flower's that also returns whether the reply was within the norm.
+FIXED_MOD = "fixedclipping_mod"
 ADAPTIVE_MOD = "adaptiveclipping_mod"
 
 
@@ -456,7 +457,8 @@ def _check_clips(method: Method[Any], reply: Message, party: str) -> None:
     ConfigError
         Naming the party, the mod and what may be used instead.
     """
-    mod = method.clipping_mod
+    # In the start of a wrapper, which kind it is cannot be told; Flower asks for the norm bit.
+    mod = method.clipping_mod or FIXED_MOD
     kind = "Adaptive" if mod == ADAPTIVE_MOD else "Fixed"
     metrics = reply.content.get(records.METRICS)
     tells = isinstance(metrics, MetricRecord) and records.NORM_BIT in metrics

@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import (
 )
 
 from flwr_causal.errors import ConfigError
-from flwr_causal.runtime.schema import ADAPTIVE_MOD
+from flwr_causal.runtime.schema import ADAPTIVE_MOD, FIXED_MOD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: The wrappers that leave the clipping to a mod of the parties, and the mod.
 CLIENT_SIDE = {
-    DifferentialPrivacyClientSideFixedClipping: "fixedclipping_mod",
+    DifferentialPrivacyClientSideFixedClipping: FIXED_MOD,
     DifferentialPrivacyClientSideAdaptiveClipping: ADAPTIVE_MOD,
 }
 
@@ -48,31 +48,48 @@ def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
             f"The strategy {strategy!r} does not wrap the method {method!r}: build the wrapper "
             "around the very object that is given as 'method'."
         )
+    check_wrapped(method, type(strategy).__name__)
+
+
+def check_wrapped(method: Method[Any], wrapper: str) -> None:
+    """Refuse a method whose options do not fit a wrapper.
+
+    Parameters
+    ----------
+    method : Method
+    wrapper : str
+        Its name, for the message.
+
+    Raises
+    ------
+    ConfigError
+        Naming the option, the wrapper and the method.
+    """
     if method.leave_one_out:
         raise ConfigError(
-            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
+            f"{wrapper} adds its noise to one mean in an exchange, but the option "
             f"'leave_one_out' of {type(method).__name__} asks for a mean without each party: leave "
             "the option out, or run without the wrapper."
         )
     if method.replicates:
         raise ConfigError(
-            f"{type(strategy).__name__} adds its noise to one mean in an exchange, but the option "
+            f"{wrapper} adds its noise to one mean in an exchange, but the option "
             f"'replicates' of {type(method).__name__} is {method.replicates}, and each replicate "
             "sends means of its own: leave the option out, or run without the wrapper."
         )
     if method.secure_aggregation:
         raise ConfigError(
-            f"{type(strategy).__name__} clips single replies, which secure_aggregation hides: run "
+            f"{wrapper} clips single replies, which secure_aggregation hides: run "
             "it without one of the two."
         )
     if method.aggregation == "median":
         raise ConfigError(
-            f"{type(strategy).__name__} adds noise to a mean, but the option 'aggregation' of "
+            f"{wrapper} adds noise to a mean, but the option 'aggregation' of "
             f"{type(method).__name__} is 'median': use 'mean', or run it without the wrapper."
         )
     for exchange in method.later_exchanges:
         sent = [one.name for one in exchange.sends if one.shape is not None and not one.optional]
-        check_composes(method, strategy, exchange, sent)
+        check_composes(method, wrapper, exchange, sent)
 
 
 def _expect_clipping(method: Method[Any], wrapper: object) -> None:
@@ -83,15 +100,15 @@ def _expect_clipping(method: Method[Any], wrapper: object) -> None:
 
 
 def check_composes(
-    method: object, strategy: object, exchange: Exchange, names: Sequence[str]
+    method: Method[Any], wrapper: str, exchange: Exchange, names: Sequence[str]
 ) -> None:
     """Refuse a privacy wrapper around an exchange to which it cannot add its noise.
 
     Parameters
     ----------
     method : Method
-    strategy : Strategy
-        The wrapper.
+    wrapper : str
+        Its name, for the message.
     exchange : Exchange
     names : sequence of str
         The arrays that every party is sent, in their order.
@@ -101,7 +118,7 @@ def check_composes(
     ConfigError
         Naming wrapper, exchange and method.
     """
-    name, wrapper = type(method).__name__, type(strategy).__name__
+    name = type(method).__name__
     if not exchange.averaged:
         raise ConfigError(
             f"{wrapper} adds noise to a mean, but the exchange '{exchange.name}' of {name} is not "
@@ -118,4 +135,11 @@ def check_composes(
             f"{clips} the exchange '{exchange.name}' of {name} returns other arrays, of the shapes "
             f"{returned} for {sent}. Run it without the wrapper, or without the option that needs "
             "this exchange."
+        )
+    if method.clipping_norm and exchange.contradiction is not None:
+        raise ConfigError(
+            f"With {wrapper} the parties clip their replies, which in the exchange "
+            f"'{exchange.name}' of {name} would contradict what they reported of their tables: "
+            "leave out the option that needs this exchange, such as refit, or use the wrapper with "
+            "ServerSide in its name."
         )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from flwr.app import ArrayRecord, MetricRecord
+import numpy as np
+from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.core.options import MOST, bounded, check_bounds, check_types, public_names, require
@@ -27,7 +28,8 @@ from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
-from flwr_causal.runtime.outcome import CausalResult
+from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
+from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.strategies.options import Mode, check_modes, only, require_fitting
 from flwr_causal.strategies.plausibility import tier_warning
 
@@ -35,15 +37,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import pandas as pd
-    from flwr.app import ConfigRecord, Message
+    from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Result
 
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.runtime.federation import Federation
+    from flwr_causal.runtime.outcome import Outcome
 
 
 #: The most exchanges of a method that states no number of them.
@@ -232,6 +236,7 @@ class CausalStrategy(FedAvg, Algorithm):
     federation: Federation | None = field(default=None, init=False, repr=False)
     grid: Grid | None = field(default=None, init=False, repr=False)
     state: Progress | None = field(default=None, init=False, repr=False)
+    stepwise: Stepwise | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -243,6 +248,7 @@ class CausalStrategy(FedAvg, Algorithm):
             weighted_by_key=records.WEIGHT,
             arrayrecord_key=records.ARRAYS,
             configrecord_key=records.CONFIG,
+            train_metrics_aggr_fn=self._averaged,
         )
 
     def validate(self) -> None:
@@ -367,6 +373,39 @@ class CausalStrategy(FedAvg, Algorithm):
         """The background knowledge, None for methods without."""
         return None
 
+    def initial_weights(self, agreement: Agreement, lags: int = 0) -> FloatArray | None:
+        """Return the weights that the run was given to start from, stacked, (d (1 + p), d).
+
+        Parameters
+        ----------
+        agreement : Agreement
+        lags : int, default 0
+            p.
+
+        Returns
+        -------
+        ndarray or None
+            None for the method's own start.
+
+        Raises
+        ------
+        ConfigError
+            If they have other shapes than the agreement and the lags.
+        """
+        if not self.initial:
+            return None
+        d = len(agreement.names)
+        shapes = {"weights": (d, d), "lagged": (lags, d, d)}
+        for name, array in self.initial.items():
+            if array.shape != shapes[name]:
+                raise ConfigError(
+                    f"start(initial_arrays=...): '{name}' has the shape {array.shape}, not "
+                    f"{shapes[name]} for the columns {', '.join(agreement.names)}: give a row and "
+                    "a column for each of them, in this order."
+                )
+        lagged = self.initial.get("lagged", np.zeros(shapes["lagged"]))
+        return np.concatenate([self.initial["weights"], *lagged])
+
     def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
         knowledge = self.knowledge_or_none
@@ -414,26 +453,79 @@ class CausalStrategy(FedAvg, Algorithm):
     @property
     def _running(self) -> Progress:
         if self.state is None:
-            raise FederationError(
-                f"{type(self).__name__} has not been started. Call its start(grid=...), or "
-                "flwr_causal.strategies.run(method, grid, strategy=wrapper) where a privacy "
-                "wrapper stands around it."
-            )
+            raise self._not_started()
         return self.state
+
+    def _not_started(self) -> FederationError:
+        return FederationError(
+            f"{type(self).__name__} has not been started. Call its start(grid=...), or that of a "
+            "privacy wrapper around it."
+        )
+
+    @property
+    def outcome(self) -> Outcome[Progress]:
+        """The outcome of the latest run that the ``start`` of a privacy wrapper has gone through.
+
+        Raises
+        ------
+        FederationError
+            If there was none, or it ended before the method had finished; ``error.outcome`` then
+            holds what was done.
+        """
+        name = type(self).__name__
+        if self.stepwise is None:
+            raise FederationError(
+                f"No start of a strategy around {name} has run. After {name}'s own start the "
+                "outcome is that of its result."
+            )
+        outcome: Outcome[Progress] = self.stepwise.outcome
+        if outcome.status != "completed":
+            error = FederationError(
+                f"{name} has not finished after {outcome.rounds} exchanges "
+                f"({outcome.error or 'the start has ended'}). It may need num_rounds="
+                f"{self.max_rounds + self.exchanges_beyond}; Flower's default is 3."
+            )
+            error.outcome = outcome
+            raise error
+        return outcome
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Build the messages of an exchange; none once the method has finished."""
-        state = self._running
-        if self.federation is None or self.finished(state) is not None:
-            return []
-        return self.messages(self.asked or self.request(state), server_round, arrays, dict(config))
+        """Build the messages of an exchange.
+
+        In the ``start`` of a privacy wrapper the first round begins with the schema exchange, and
+        ``arrays`` is filled with what is sent.
+        """
+        if self.federation is not None and self.stepwise is None:  # in loop.run
+            state = self._running
+            if self.finished(state) is not None:
+                return []
+            request = self.asked or self.request(state)
+            return self.messages(request, server_round, arrays, dict(config))
+        if server_round == 1:
+            if self.stepwise is not None:
+                self.stepwise.end()
+                self.stepwise = None
+            self.stepwise = Stepwise(self, config, grid, arrays)
+        if self.stepwise is None:
+            raise self._not_started()
+        return self.stepwise.configure(arrays, config)
+
+    def _averaged(self, contents: list[RecordDict], weighted_by: str) -> MetricRecord:
+        """Return the metrics of the replies that FedAvg has averaged: those of the history."""
+        return MetricRecord({}) if self.stepwise is None else self.stepwise.averaged(contents)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Return no messages: a graph is judged by its metrics, not by a loss of the parties."""
+        """Return no messages: a graph is judged by its metrics, not by a loss of the parties.
+
+        In the ``start`` of a privacy wrapper ``arrays`` is the mean with its noise, on which the
+        method takes its step, and is then filled with the weights of the graph so far.
+        """
+        if self.stepwise is not None:
+            self.stepwise.evaluated(arrays)
         return []
 
     def start(
@@ -457,8 +549,13 @@ class CausalStrategy(FedAvg, Algorithm):
         ----------
         grid : Grid
             Flower's grid.
-        initial_arrays, evaluate_config : optional
-            Refused: these methods start from their own initial state and evaluate on no party.
+        initial_arrays : ArrayRecord, optional
+            A warm start of methods that send the parties weights (linear ``notears-admm``,
+            ``2dbn``, and ``fedcausal`` with ``model="linear"``): ``weights`` (d, d), row causes
+            column, and with lags ``lagged`` (p, d, d), in the units of the weights that the method
+            returns with the same options. Others refuse it. To resume a run it is given again.
+        evaluate_config : optional
+            Refused: these methods evaluate on no party.
         num_rounds, timeout : int and float, optional
             Replace ``max_rounds`` and ``round_timeout``.
         train_config : ConfigRecord, optional
@@ -476,12 +573,11 @@ class CausalStrategy(FedAvg, Algorithm):
         CausalError
             As :func:`flwr_causal.strategies.run`.
         """
-        refused = {"initial_arrays": initial_arrays, "evaluate_config": evaluate_config}
-        for name, value in refused.items():
-            if value is not None:
-                raise ConfigError(
-                    f"start({name}=...) has no meaning for {type(self).__name__}; leave it out."
-                )
+        if evaluate_config is not None:
+            raise ConfigError(
+                f"start(evaluate_config=...) has no meaning for {type(self).__name__}; leave it "
+                "out."
+            )
         self.max_rounds = self.max_rounds if num_rounds is None else num_rounds
         self.round_timeout = self.round_timeout if timeout is None else timeout
         self.validate()
@@ -489,13 +585,10 @@ class CausalStrategy(FedAvg, Algorithm):
 
         def on_round(record: dict[str, Any]) -> None:
             number: int = record["round"]
-            numbers: dict[str, records.Number] = {
-                name: value for name, value in record.items() if isinstance(value, int | float)
-            }
-            result.train_metrics_clientapp[number] = MetricRecord(numbers)
+            result.train_metrics_clientapp[number] = MetricRecord(numbers_of(record))
             if evaluate_fn is None:
                 return
-            metrics = evaluate_fn(number, _weights(self.graph(self._running)))
+            metrics = evaluate_fn(number, weights_of(self.graph(self._running)))
             if metrics is not None:
                 result.evaluate_metrics_serverapp[number] = metrics
 
@@ -505,10 +598,7 @@ class CausalStrategy(FedAvg, Algorithm):
             config=dict(train_config or {}),
             settle=loop.SETTLE_SECONDS,
             on_round=on_round,
+            initial_arrays=records.unpack_arrays(initial_arrays) if initial_arrays else None,
         )
-        result.arrays = _weights(result.outcome.graph)
+        result.arrays = weights_of(result.outcome.graph)
         return result
-
-
-def _weights(graph: CausalGraph | None) -> ArrayRecord:
-    return records.pack_arrays({} if graph is None else {"weights": graph.weights})

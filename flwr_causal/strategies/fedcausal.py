@@ -168,8 +168,9 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         None is 32 for group lasso and search (8 and at most 24), 20 for the group lasso alone, 16
         for the other models, and 100 with ``variant="paper"``; one more with local graphs.
     center : {"party", "global"}, default "party"
-        Subtract each party's own means, or the means of all rows. By default intercepts may differ
-        between parties, as mechanisms do.
+        Of "linear" and "mlp": subtract each party's own means, or the means of all rows. By default
+        intercepts may differ between parties, as mechanisms do; group lasso and evidence have an
+        intercept for each party in any case.
     threshold : float, default 0.3
         Edges of absolute weight up to this are left out. For the group lasso a weight is the
         standard deviation of the effect in units of the party's noise, for perceptrons the root
@@ -194,7 +195,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     proximity: float | Literal["auto"] = only(OF_ALGORITHM, "auto", least=0)
     acyclic_server: bool = only(OF_ALGORITHM, True)
     max_rounds: int | None = None  # type: ignore[assignment]
-    center: Literal["party", "global"] = "party"
+    center: Literal["party", "global"] = only(OF_ALGORITHM, "party")
 
     def validate(self) -> None:
         """Check the options' values."""
@@ -251,6 +252,11 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
             relative=self.model == "linear" and self.sparsity == "auto",
             proximity=self.lambda_2,
         )
+
+    @property
+    def initial_names(self) -> tuple[str, ...]:
+        """W of the linear model."""
+        return ("weights",) if self.model == "linear" else ()
 
     @property
     def lambda_1(self) -> float:
@@ -343,7 +349,8 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
             if self.papers:
                 settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
             problem = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
-            return (yield from linear_effects(problem, masks, self.threshold, standing))
+            start = self.initial_weights(agreement)
+            return (yield from linear_effects(problem, masks, self.threshold, standing, start))
         neural = perceptrons.PerceptronProblem(
             network=Network(d, (self.hidden,)),
             masks=masks,

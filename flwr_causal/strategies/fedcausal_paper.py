@@ -76,7 +76,11 @@ Standing: TypeAlias = Callable[[Strengths], Result]
 
 
 def linear_effects(
-    problem: linear.ServerProblem, masks: EdgeMasks, threshold: float, standing: Standing
+    problem: linear.ServerProblem,
+    masks: EdgeMasks,
+    threshold: float,
+    standing: Standing,
+    start: FloatArray | None = None,
 ) -> Generator[Step, Any, FittedModel]:
     """Run Algorithm 1 with linear effects, :mod:`flwr_causal.core.fedcausal.linear`."""
 
@@ -84,7 +88,7 @@ def linear_effects(
         graph = edges_above(state.weights, threshold, masks.required)
         return Strengths(graph, state.weights, state.weights)
 
-    state, stopped = linear.init(problem), None
+    state, stopped = linear.init(problem, start), None
     while stopped is None:
         values = {
             "weights": state.weights,

@@ -93,6 +93,11 @@ OF_PENALTY = Mode(
 )
 OF_WEIGHTS = Mode("solver='order', 'dagma' or 'notears'", lambda method: not method.finds_class)
 OF_POLISH = Mode("polish=True", lambda method: method.polish)
+# Polishing fits the weights anew in any case.
+OF_REFIT = Mode(
+    "solver='dagma' or 'notears' without polish",
+    lambda method: OF_PENALTY.holds(method) and not method.polish,
+)
 OF_RIDGE = Mode(
     "regression='ridge' or 'held-out'", lambda method: method.regression in ("ridge", "held-out")
 )
@@ -244,7 +249,7 @@ class Moments(
     )
     polish: bool = only(OF_PENALTY, False)
     score: Literal["bic", "equal-variance"] = only(OF_POLISH, "bic")
-    refit: bool = only(OF_PENALTY, True)
+    refit: bool = only(OF_REFIT, True)
 
     narrowed: ClassVar[Mapping[str, Mode]] = {
         **dict.fromkeys(("regression", "ridge", "ranking", "lagged_sparsity"), OF_PENALTY),

@@ -183,7 +183,7 @@ class LinearADMM(PaperVariant, InterventionStrategy):
             threshold=self.thresholds(agreement, self.usual_threshold),
             intercepts=bool(agreement.targets),
         )
-        state, stopped = admm.init(problem), None  # from W = 0
+        state, stopped = admm.init(problem, self.initial_weights(agreement, self.lags)), None
         fit = AdmmFit(
             agreement,
             self.columns(agreement),
@@ -312,6 +312,11 @@ class LinearADMM(PaperVariant, InterventionStrategy):
     # The parts that differ for a lagged design; TwoDBN overrides them.
 
     @property
+    def initial_names(self) -> tuple[str, ...]:
+        """W, and with lags those of the lags, as of the graph."""
+        return ("weights", "lagged") if self.lags else ("weights",)
+
+    @property
     def lags(self) -> int:
         """Number of lags p in the design; it has m = d (1 + p) columns."""
         return 0
@@ -410,6 +415,11 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     inner_steps: int = only(OF_PERCEPTRONS, 20)
 
     narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
+
+    @property
+    def initial_names(self) -> tuple[str, ...]:
+        """W of the linear model."""
+        return super().initial_names if self.model == "linear" else ()
 
     @property
     def of_paper(self) -> OfPaper:

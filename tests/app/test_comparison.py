@@ -162,7 +162,12 @@ def test_a_run_without_data(job, tmp_path, options, phases):
     assert sum(run.parties.values()) == 900
     text = "\n".join(lines)
     header = next(line for line in lines if line.startswith("Against the truth"))
-    assert header.split()[-4:] == ["SHD", "SMHD", "recall", "precis"]
+    assert header.split()[-4:] == [
+        "cpdag_shd",
+        "smhd",
+        "adjacency_recall",
+        "adjacency_precision",
+    ]
     for row, values in (
         ("together, federated", metrics),
         ("all rows pooled (GES, BIC)", metrics["pooled"]),

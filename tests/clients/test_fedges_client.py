@@ -280,7 +280,7 @@ def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
     second, _ = message(grid, setup, request, "judge")
     assert np.array_equal(first["scores"], second["scores"])
     assert (len(made), len(scored)) == (1, D)
-    base._entries.clear()
+    base._cache.clear()
     third, _ = message(grid, setup, request, "judge")
     assert len(made) == 2
     assert np.array_equal(first["scores"], third["scores"])

@@ -119,7 +119,7 @@ def test_a_second_run_over_the_same_nodes_starts_afresh(grid):
 
 
 def test_the_cache_is_bounded_and_forgets_the_oldest(monkeypatch, grid):
-    monkeypatch.setattr(base, "_entries", type(base._entries)())
+    monkeypatch.setattr(base, "_cache", type(base._cache)())
     monkeypatch.setattr(base, "LIMIT_BYTES", 1000)
     context = grid.context(NODE)
     calls = []
@@ -131,4 +131,5 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(monkeypatch, grid):
     for name in ("a", "b", "a", "c", "b", "b"):
         base.cached(context, name, lambda name=name: compute(name))
     assert calls == ["a", "b", "c", "b"]
-    assert len(base._entries) == 2
+    assert len(base._cache.entries) == 2
+    assert base._cache.size == sum(size for _, size in base._cache.entries.values()) == 800

@@ -180,9 +180,11 @@ SUFFIXES = [".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz", ""]
 def test_no_row_changes_how_another_one_is_read(tmp_path, size, suffix):
     """The release would change by ninety sensitivities, if a column became one of texts."""
     # Files of texts spell all numbers of a complex column otherwise.
+    expected = None
     for row in [*ROWS.values(), *([] if suffix else [[1 + 2j, True, 3]])]:
         before, after = neighbours(tmp_path, suffix, row)
-        check_neighbours(parts_of(before), parts_of(after))
+        expected = parts_of(before) if expected is None else expected
+        check_neighbours(expected, parts_of(after))
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -192,8 +194,10 @@ def test_no_line_changes_how_another_one_is_read(tmp_path, size, line):
     check_neighbours(parts_of(before), parts_of(after))
 
 
-@pytest.mark.parametrize("method", ["moments", "notears-admm"])
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("method", "suffix"),
+    [*(("moments", one) for one in SUFFIXES), ("notears-admm", ".csv"), ("notears-admm", "")],
+)
 def test_a_party_releases_what_was_read_cell_by_cell(tmp_path, size, suffix, method):
     before, after = neighbours(tmp_path, suffix, ROWS["text beside booleans"])
     options = {"max_rounds": 6} if method == "notears-admm" else {}
@@ -204,8 +208,9 @@ def test_a_party_releases_what_was_read_cell_by_cell(tmp_path, size, suffix, met
         assert report == other_report
 
 
-@pytest.mark.parametrize("method", ["moments", "notears-admm"])
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize(
+    ("method", "line"), [*(("moments", one) for one in LINES), ("notears-admm", "text")]
+)
 def test_no_line_of_its_file_stops_a_party(tmp_path, size, line, method):
     path = written(tmp_path / "t", table(), ".csv", LINES[line])
     options = {"max_rounds": 6} if method == "notears-admm" else {}

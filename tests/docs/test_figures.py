@@ -78,7 +78,7 @@ def test_the_file_of_a_sweep_holds_its_tables(sweep):
     again = results.read(sweep / "out" / results.FILE)
     one = scenario.find(str(sweep / "tiny.toml"))
     shown = (sweep / "out" / "tables.md").read_text(encoding="utf-8")
-    for table in again.metric_tables():
+    for table in tables.with_world(again.metric_tables()):
         assert tables.markdown(table) in shown
         assert set(table.axes) == set(one.axes)
     first = again.metric_tables()[0]
@@ -109,6 +109,38 @@ def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
     assert figures.written(text, figures.results(tmp_path)) != text
 
 
+def test_lines_that_a_sweep_did_not_run_keep_their_figures_and_say_so(tmp_path):
+    def written(name, date, *lines):
+        head = {"name": "ng2022-clients", "command": f"flwr-causal {name}", "date": date}
+        head = dict.fromkeys(results.NEEDED, "M") | head | {"axes": "num_variables,num_parties"}
+        columns = ("line", "num_variables", "num_parties", "runs", "failed", "shd", "shd error")
+        rows = [(line, "10", k, "3", "0", f"{value}", "") for line, k, value in lines]
+        path = tmp_path / f"{name}.csv"
+        columns = (*columns, "shd paper")
+        path.write_text(
+            results.FigureTable(head, columns, tuple((*row, "") for row in rows)).text()
+        )
+        return path
+
+    folder = tmp_path / "results"
+    folder.mkdir()
+    results.adopted(
+        written("first", "2025", ("moments", "2", 1), ("Voting", "2", 2), ("gone", "2", 3)), folder
+    )
+    results.adopted(written("second", "2026", ("Avg", "2", 4), ("Voting", "4", 5)), folder)
+    target = results.adopted(written("third", "2027", ("moments", "2", 6)), folder)
+    found = results.read(target)
+    shown = [(row[0], row[2], row[5]) for row in found.rows]
+    assert shown == [("moments", "2", "6"), ("Avg", "2", "4"), ("Voting", "4", "5")]
+    (note,) = found.notes
+    assert note == "Figures of an earlier sweep: Avg; Voting: `flwr-causal second`, 2026."
+    target = results.adopted(written("fourth", "2028", ("Avg", "2", 7)), folder)
+    assert results.read(target).notes == (
+        "Figures of an earlier sweep: moments: `flwr-causal third`, 2027.",
+        "Figures of an earlier sweep: Voting: `flwr-causal second`, 2026.",
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -128,6 +160,61 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, change, words):
         results.read(path)
     with pytest.raises(DataError, match=f"holds no {results.FILE}"):
         results.adopted(tmp_path, tmp_path)
+
+
+def test_the_papers_page_names_lines_that_exist_and_every_scenario_of_a_paper():
+    entries = [entry for paper in figures.experiments().values() for entry in paper]
+    assert all("scenario" in entry or entry.get("remark") for entry in entries)
+    measured = [entry for entry in entries if "scenario" in entry]
+    for entry in measured:
+        one = scenario.find(entry["scenario"])
+        lines = {line.label for line in one.lines}
+        assert {entry[key] for key in ("algorithm", "default") if key in entry} <= lines
+        assert entry["metric"] in (*one.metrics, "cpu_seconds")
+        assert any(figures._here(point, entry) for point in one.grid)
+        assert entry.get("axis") in (None, *one.axes)
+        stated = figures._stated(entry, entry["algorithm"])
+        assert stated or entry.get("paper") or "the same" in entry["of"], entry["of"]
+    # Sets of data that the papers do not have.
+    others = {"seng2025-binary", "seng2025-mnist"}
+    papers = {name for name in scenario.names() if scenario.find(name).paper}
+    assert papers - others <= {entry["scenario"] for entry in measured}
+
+
+def test_a_paper_row_says_what_ran_what_is_stated_and_what_did_not_run():
+    head = {"name": "ng2022-clients", "command": "flwr-causal reproduce ng2022-clients --runs 5"}
+    columns = (
+        "line",
+        "num_variables",
+        "num_parties",
+        "runs",
+        "failed",
+        "tpr",
+        "tpr error",
+        "tpr paper",
+    )
+    rows = (
+        ("NOTEARS-ADMM, the paper's", "20", "2", "4", "0", "0.9", "0.1", ""),
+        ("NOTEARS-ADMM, the paper's", "20", "64", "5", "0", "0.8", "0.1", "0.78"),
+        ("NOTEARS-ADMM, the paper's", "10", "64", "5", "0", "0.1", "0.1", ""),
+    )
+    result = results.FigureTable(head | {"axes": "num_variables,num_parties"}, columns, rows)
+    entry = {
+        "of": "section 6.2",
+        "scenario": "ng2022-clients",
+        "metric": "tpr",
+        "at": {"num_variables": 20},
+        "axis": "num_parties",
+        "algorithm": "NOTEARS-ADMM, the paper's",
+        "default": "NOTEARS-ADMM",
+    }
+    shown = figures.paper_table([entry], {"ng2022-clients": result})
+    assert shown.splitlines()[2] == (
+        "| section 6.2 | `tpr` by `num_parties` | `flwr-causal reproduce ng2022-clients --runs 5` "
+        "| 4 to 5 | 64: 0.78 | 2: 0.900; 64: 0.800 ± 0.100 | not run yet |  |"
+    )
+    (row,) = figures.paper_table([entry], {}).splitlines()[2:]
+    assert "`flwr-causal reproduce ng2022-clients` |  | 64: 0.78 | not run yet | not run yet" in row
 
 
 def of_world(rows, name="hard-a", columns=("line", "kind", "num_variables", "shd", "cpdag_shd")):

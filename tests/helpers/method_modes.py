@@ -101,3 +101,13 @@ MODES = {
 }
 #: Those that need torch.
 NETWORKS = ("admm mlp", "fedcausal mlp")
+
+#: Faults of a reply that is refused whatever it holds: it is lost, which a method may take in its
+#: own way, but takes for each of them in the same way.
+REFUSED = {
+    *("error without a reason", "no reply", "late", "delivered twice", "stale"),
+    *("dtype text", "dtype object", "dtype complex", "20 MB", "no axis", "one axis more"),
+    *("key renamed", "key more", "record more", "empty reply"),
+    *("garbage bytes", "bytes cut", "no bytes", "number wrong", "number missing"),
+    *("weight 0", "weight < 0", "weight NaN", "weight 1e18", "weight missing"),
+}

@@ -355,37 +355,6 @@ def test_no_module_is_imported_for_a_model_that_is_not_known(tmp_path, monkeypat
         Run.load(saved)
 
 
-WRONG = (None, 3, "x", [], {}, [3], {"a": [None]}, [None], True)
-
-
-def test_fields_of_another_form_are_named(moments_run, tmp_path):
-    """They would fail with an error of Python's where the run is printed, shown or saved."""
-    moments_run.save(tmp_path)
-    content = json.loads((tmp_path / "run.json").read_text())
-    refused = set()
-    for name in set(content) - {"files", "model"}:
-        for wrong in WRONG:
-            (tmp_path / "run.json").write_text(json.dumps({**content, name: wrong}))
-            try:
-                run = Run.load(tmp_path)
-            except DataError as error:
-                refused.add(str(error).partition("(")[2].partition(" ")[0])
-                continue
-            if wrong != {"a": [None]}:  # of the right form, with other names
-                str(run)
-                run.report(tmp_path / "page.html")
-    assert refused == set(content) - {"files", "model"}
-    # A truth value is no number.
-    (tmp_path / "run.json").write_text(json.dumps({**content, "rounds": True}))
-    with pytest.raises(DataError, match="rounds is of another form"):
-        Run.load(tmp_path)
-    history = (tmp_path / "history.jsonl").read_text()
-    (tmp_path / "run.json").write_text(json.dumps(content))
-    (tmp_path / "history.jsonl").write_text(history + "3\n")
-    with pytest.raises(DataError, match="history is of another form"):
-        Run.load(tmp_path)
-
-
 def test_names_with_a_zero_byte(moments_run, tmp_path):
     for write in (
         lambda: moments_run.save(tmp_path / "a\0b"),

@@ -118,24 +118,24 @@ def check_resumed(case, directory, places):
         same(resumed, whole)
         assert checkpoint.status_of(target) == "completed"
         assert not (target / "exchanges").exists()
-        # A completed run is returned as it was, without an exchange.
-        again = simulate(
-            method,
-            parties,
-            output_dir=target,
-            resume=True,
-            wrap_grid=lambda grid: Killing(grid, "schema"),
-            **options,
-        )
-        assert again.history == resumed.history
+    # A completed run is returned as it was, without an exchange.
+    again = simulate(
+        method,
+        parties,
+        output_dir=target,
+        resume=True,
+        wrap_grid=lambda grid: Killing(grid, "schema"),
+        **options,
+    )
+    assert again.history == resumed.history
 
 
 def some(rounds):
-    return sorted({1, (rounds + 1) // 2, rounds})
+    return sorted({(rounds + 1) // 2, rounds})
 
 
 def many(rounds):
-    return sorted({round(place) for place in np.linspace(1, rounds, 7)})
+    return sorted({round(place) for place in np.linspace(1, rounds, 4)})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -421,7 +421,11 @@ def check_lost_for_good(name, directory, places):
             np.testing.assert_equal(found(run)[1], found(ended(parties[:-1]))[1])
 
 
-@pytest.mark.parametrize("name", CASES)
+#: One mode of each method and of each kind of exchange; the slow test has all of them.
+LEADING = ("admm", "2dbn", "moments", "lingam", "fedcausal", "ges scores", "ges exact", "ges loop")
+
+
+@pytest.mark.parametrize("name", [*LEADING, "pc rows", "pc columns", "pc joint"])
 def test_a_party_that_is_lost_for_good_is_left_out(name, tmp_path):
     check_lost_for_good(name, tmp_path, lambda rounds: [(rounds + 1) // 2])
 
@@ -693,7 +697,7 @@ def test_an_agreement_of_another_form_is_named(tmp_path, key, value):
     content = json.loads(file.read_text())
     assert key in content
     file.write_text(json.dumps({**content, key: value}))
-    with pytest.raises(ConfigError, match=r"agreement.json.*of another form"):
+    with pytest.raises(ConfigError, match=rf"agreement.json.*{key}(\[0\])? is no "):
         resumed(tmp_path)
 
 

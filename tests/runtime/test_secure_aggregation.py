@@ -69,7 +69,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+#: Cases of which another one has the same exchanges; what the server does with sums is the same.
+SLOW = ("ges", "bic", "lingam series", "admm own levels", "admm interventions", "fedcausal linear")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in CASES]
+)
 def test_the_result_is_that_of_plain_sums(case):
     method, tables, options = CASES[case]
     plain = simulate(method, tables, **options)

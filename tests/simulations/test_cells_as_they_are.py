@@ -77,22 +77,51 @@ def test_codes_keep_their_spelling(tmp_path, method, quoting):
 def test_a_column_that_is_declared_a_category_is_one_at_all_parties(tmp_path, method):
     frames = [categories(k) for k in range(3)]
     for frame in frames:
-        frame["dx"] = np.where(frame["s"] == 0, "007", "12")
+        frame["dx"] = np.where(frame["s"] == 0, "07", "12")
     frames[1].loc[:4, "dx"] = "V58.1"
     paths = written(frames, tmp_path)
     with pytest.raises(DataError, match=r"'dx'.*but numbers.*in the option categories"):
         agreement_of(method, paths)
     found = agreement_of(method, paths, categories="dx")
-    assert set(states_of(found)["dx"]) == {"007", "12", "V58.1"}
+    assert set(states_of(found)["dx"]) == {"07", "12", "V58.1"}
     assert simulate(method, paths, categories="dx").total_rows == 900
     with pytest.raises(ConfigError, match="'dx' is in categories and in numbers"):
         agreement_of(method, paths, categories="dx", numbers="dx")
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [("fedges", {"score": "conditional-gaussian"}), ("fedges", {"discretize": 3}), ("fedpc", {})],
-)
+CATEGORICAL = [
+    ("fedges", {}),
+    ("fedges", {"score": "conditional-gaussian"}),
+    ("fedges", {"discretize": 3}),
+    ("fedpc", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), CATEGORICAL)
+@pytest.mark.parametrize("kind", ["csv", "parquet", "ints"])
+def test_codes_with_zeros_beside_codes_without(tmp_path, method, options, kind):
+    """No number at one party, and numbers at the others: postal codes of two regions."""
+    frames = [categories(k) for k in range(3)]
+    for k, frame in enumerate(frames):
+        known = ("01234", "10115") if k == 0 else ("80331", "10115")
+        frame["zip"] = np.where(frame["s"] == 0, *known)
+        if kind == "ints" and k > 0:
+            frame["zip"] = frame["zip"].astype(int)
+    tables = written(frames, tmp_path) if kind == "csv" else frames
+    run = simulate(method, tables, **options)
+    seen = set(run.model.sample(300, seed=0)["zip"])
+    assert seen == {"01234", "10115", "80331"}
+    assert np.isfinite(run.model.log_likelihood(frames[0])).all()
+    # As a spreadsheet would write it: nobody knows whether 1234 is 01234.
+    frames[1]["zip"] = np.where(frames[1]["s"] == 0, 1234, 10115)
+    tables = written(frames, tmp_path) if kind == "csv" else frames
+    with pytest.raises(DataError, match=r"'zip'.*the option categories"):
+        agreement_of(method, tables, **options)
+    found = agreement_of(method, tables, categories="zip", **options)
+    assert set(states_of(found)["zip"]) == {"1234", "01234", "10115", "80331"}
+
+
+@pytest.mark.parametrize(("method", "options"), CATEGORICAL[1:])
 def test_counts_of_few_values_are_numbers_on_request(method, options):
     frames = [categories(k).assign(visits=np.arange(300) % 6) for k in range(2)]
     found = agreement_of(method, frames, **options)
@@ -103,6 +132,28 @@ def test_counts_of_few_values_are_numbers_on_request(method, options):
     assert "visits" in found.continuous
     with pytest.raises(DataError, match=r"'visits': it is declared as numbers.*discretize"):
         agreement_of("fedges", frames, numbers="visits")
+
+
+@pytest.mark.parametrize("training", ["sums", "one-pass"])
+@pytest.mark.parametrize(
+    "learner", ["trees", "spn", "class-conditional", "einsum", "decision-tree"]
+)
+def test_circuits_say_that_counts_are_categories_where_they_are(learner, training):
+    if (learner, training) in [("spn", "sums"), ("decision-tree", "sums")]:
+        pytest.skip("it is trained in one pass")
+    if learner == "einsum":
+        pytest.importorskip("torch")
+    frames = [categories(k).assign(visits=np.arange(300) % 6) for k in range(2)]
+    for frame in frames:
+        frame["v"] = np.random.default_rng(0).normal(size=300)
+        frame["target"] = np.where(frame["s"] == 1, "yes", "no")
+    options = {"learner": learner, "training": training}
+    if training == "one-pass":
+        options["queries"] = "central"
+    run = simulate("fedpc", frames, **options)
+    said = any("without an order" in text and "'visits'" in text for text in run.warnings)
+    values = run.model.sample(50, seed=0)["visits"]
+    assert said == (set(values) <= set(range(6)))
 
 
 COLUMNS = [("moments", {}), ("fedges", {"mode": "exact", "max_parents": 1}), ("fedpc", {})]
@@ -154,3 +205,26 @@ def test_names_that_look_the_same_are_told_apart(form, odd):
     assert f"party 'party {odd}'" in text
     assert "rename it" in text
     assert f"{names[form]!a} here, {names[other]!a} there" in text
+
+
+@pytest.mark.parametrize(("method", "options"), [("moments", {}), *CATEGORICAL[1:]])
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_a_stray_cell_of_a_frame_is_said_once(method, options, everywhere):
+    frames = [categories(k).assign(v=np.random.default_rng(k).normal(size=300)) for k in range(3)]
+    for frame in frames[: 3 if everywhere else 1]:
+        frame["v"] = frame["v"].astype(object).where(np.arange(300) != 7, "12,5")
+    with pytest.raises(DataError, match=r"tables have 1 problem.*\n.*1 of its values is no number"):
+        simulate(method, frames, **options)
+    for frame in frames:
+        frame["v"] = pd.Timestamp("2024-01-01")
+    with pytest.raises(DataError, match=r"tables have 1 problem.*\n.*dates, or a mixture") as found:
+        simulate(method, frames, **options)
+    assert "stray" not in str(found.value)
+
+
+@pytest.mark.parametrize("method", ["fedges", "fedpc", "moments"])
+def test_a_party_with_one_state_is_named(method):
+    frames = [categories(k) for k in range(3)]
+    frames[1]["s"] = 0
+    warnings = simulate(method, frames).warnings
+    assert any("'s'" in one and "'party 1'" in one and "one" in one for one in warnings), warnings

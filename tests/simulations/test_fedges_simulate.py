@@ -23,6 +23,7 @@ from category_federations import (
     scored_search,
     uneven,
 )
+from federations import once
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ MODES = {
 }
 
 
+@once
 def run_of(tables, mode, **options) -> Run:
     return simulate("fedges", tables, **MODES[mode], **options)
 
@@ -727,7 +729,7 @@ def test_a_table_that_would_be_too_large_is_not_asked_for(monkeypatch):
     from flwr_causal.strategies.fedges import fit
 
     monkeypatch.setattr(fit, "MOST_CELLS", 3)
-    run = run_of(TABLES, "exact")
+    run = simulate("fedges", TABLES, mode="exact")
     assert run.model is None
     assert any("no Bayesian network" in text and "max_parents" in text for text in run.warnings)
     assert alike(run.graph, pooled_search(TABLES))

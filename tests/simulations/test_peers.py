@@ -3,6 +3,7 @@
 Those that are not installed are skipped; ``pip install "flwr-causal[peers]"`` installs them.
 """
 
+import random
 from importlib.util import find_spec
 
 import numpy as np
@@ -40,6 +41,37 @@ def test_directions_of_numbers(name):
     (graph,) = found(name, World([table[:1200], table[1200:]], COLLIDER)).graphs
     assert graph.names == NAMES
     assert (graph.adjacency == COLLIDER.adjacency).all()
+
+
+@pytest.mark.parametrize("name", ["causal-learn-boss", "causal-learn-grasp"])
+def test_random_orders_follow_the_seed_and_leave_the_generator(name):
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    world = World([pd.DataFrame(rows, columns=list(NAMES))], COLLIDER)
+    random.seed(5)
+    before = random.getstate()
+    (first,) = found(name, world).graphs
+    assert random.getstate() == before
+    random.seed(6)
+    (second,) = found(name, world).graphs
+    assert first.equals(second)
+
+
+def test_parties_vote_on_what_pc_finds():
+    rng = np.random.default_rng(0)
+    a, b, noise = rng.uniform(-1.7, 1.7, (3, 3000))
+    table = pd.DataFrame({"c": a - b + noise, "a": a, "b": b})
+    alone = table.iloc[:1000].apply(lambda column: rng.permutation(column))
+    if find_spec("causallearn") is None:
+        pytest.skip("causal-learn is not installed")
+    world = World([table[:1000], alone, table[1000:2000]], COLLIDER)
+    (graph,) = PEERS["causal-learn-pc"].run(world, voting=True).graphs
+    assert (graph.adjacency == COLLIDER.adjacency).all()
+    (alone_most,) = (
+        PEERS["causal-learn-pc"]
+        .run(World([table[:1000], alone, alone], COLLIDER), voting=True)
+        .graphs
+    )
+    assert alone_most.num_edges == 0
 
 
 @pytest.mark.parametrize("name", DISCRETE)

@@ -12,11 +12,15 @@ from scipy.stats import chi2_contingency
 from typer.testing import CliRunner
 
 from flwr_causal.command_line import app
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.metrics import varsortability
 from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
-from flwr_causal.simulations.scenarios import baselines, hard, joint, scenario, tables
+from flwr_causal.simulations.scenarios import baselines, hard, joint, results, scenario, tables
 from flwr_causal.simulations.scenarios.reproduce import prepared, reproduce
 from flwr_causal.simulations.scenarios.runner import OUTPUTS
+from flwr_causal.simulations.scenarios.scores import measured
+from flwr_causal.simulations.scenarios.world import LineResult, World
 from flwr_causal.simulations.scenarios.worlds import WORLDS, world_of
 
 TINY = """
@@ -63,7 +67,7 @@ def test_the_command_makes_tables_and_a_second_call_computes_nothing(tiny, tmp_p
     assert set(frame["line"]) == {"moments", "voting", *baselines.ALWAYS}
     mean = frame[(frame["line"] == "moments") & (frame["num_parties"] == 3)]["shd"].mean()
     shown = next(line for line in first.output.splitlines() if line.startswith("| 4 | 3 |"))
-    assert float(shown.split("|")[3].split("±")[0]) == pytest.approx(mean, abs=0.006)
+    assert float(shown.split("|")[3].split("[n=2]")[0]) == pytest.approx(mean, abs=0.006)
     assert "(1.5)" in shown
     for words in ("scale 1", "absent needs no_such_module", "FedDAG: no public code"):
         assert words in first.output
@@ -229,7 +233,7 @@ def test_missing_data_are_listed_and_skipped(tmp_path):
         found = reproduce(str(path), output_dir=tmp_path / "out", data_dir=folder or None)
         assert words in found.text
         assert "bnlearn" in found.text
-        assert "| asia | 10.0 |" in found.text  # the moral graph of asia has ten edges
+        assert "| asia | 10.0 [n=1] |" in found.text  # the moral graph of asia has ten edges
 
 
 def test_entries_are_means_with_their_standard_errors():
@@ -241,15 +245,19 @@ def test_entries_are_means_with_their_standard_errors():
         '[lines]\na = { method = "moments" }\n',
         "t",
     )
-    (table,) = tables.metric_tables(one, [record(0, 1.0), record(1, 2.0), record(2, 6.0)])
+    values = [1.0, 2.0, 6.0, 3.0, 3.0]
+    (table,) = tables.metric_tables(one, [record(run, shd) for run, shd in enumerate(values)])
     ((_, (entry,)),) = table.rows
     assert entry.mean == 3
-    assert entry.error == pytest.approx(math.sqrt(7) / math.sqrt(3))
-    assert "3.00 ± 1.53" in tables.markdown(table)
-    assert r"3.00 $\pm$ 1.53" in tables.latex(table, "50 % of d_1")
+    assert entry.error == pytest.approx(math.sqrt(3.5) / math.sqrt(5))
+    assert "3.00 ± 0.84" in tables.markdown(table)
+    assert r"3.00 $\pm$ 0.84" in tables.latex(table, "50 % of d_1")
+    # The spread of a few equal runs is no error.
+    (table,) = tables.metric_tables(one, [record(0, 0.0), record(1, 0.0)])
+    assert table.rows[0][1][0].text() == "0.000 [n=2]"
     assert r"50 \% of d\_1" in tables.latex(table, "50 % of d_1")
     (table,) = tables.metric_tables(one, [record(0, 1.0), {**record(1, 0, "no"), "metrics": {}}])
-    assert table.rows[0][1][0].text() == "1.00 [1 failed]"
+    assert table.rows[0][1][0].text() == "1.00 [n=1] [1 failed]"
 
 
 def test_a_cell_is_a_record_of_its_own(tiny, tmp_path):
@@ -268,6 +276,47 @@ def test_sorting_finds_the_graph_where_variances_grow_and_not_after_standardisin
     order = baselines._regressed(x, ("a", "b", "c"), x.var(axis=0))
     assert order.adjacency.tolist() == [[False, True, False], [False, False, True], [False] * 3]
     np.testing.assert_allclose(order.weights[order.adjacency], 2, atol=0.1)
+
+
+def test_options_of_some_points_are_those_of_their_cells(tiny, tmp_path):
+    line = 'moments = { method = "moments", threshold = 0.3, settings = [ { at = { num_parties = 3 '
+    tiny.write_text(TINY.replace('moments = { method = "moments"', line + "}, threshold = 9.0 } ]"))
+    one = prepared(str(tiny))
+    few, many = one.grid
+    assert one.lines[0].options_at(few) == {"threshold": 0.3}
+    assert one.lines[0].options_at(many) == {"threshold": 9.0}
+    reproduce(str(tiny), output_dir=tmp_path / "out", methods=["moments"], runs=1)
+    frame = pd.read_csv(tmp_path / "out" / "results.csv").set_index("num_parties")
+    assert frame.loc[3, "tpr"] == 0 < frame.loc[2, "tpr"]
+
+
+def test_tables_say_what_the_order_of_variances_reveals(tiny, tmp_path):
+    reproduce(str(tiny), output_dir=tmp_path / "out", runs=1)
+    again = results.read(tmp_path / "out" / results.FILE)
+    (world,) = (t for t in tables.with_world(again.metric_tables()) if t.metric == tables.WORLD)
+    assert world.lines == ("varsortability", "r2_sortability")
+    one = prepared(str(tiny))
+    made = world_of(one, one.grid[0], 0, None)
+    expected = varsortability(made.truth, made.pooled.var())
+    assert world.rows[0][1][0].mean == pytest.approx(expected, rel=1e-4)
+    assert tables.markdown(world) in (tmp_path / "out" / "tables.md").read_text("utf-8")
+    assert tables.markdown(world) in again.markdown()
+
+
+def test_rates_of_the_parties_own_graphs_are_means_over_the_parties():
+    truth = CausalGraph.from_array([[0, 1], [0, 0]], ("a", "b"))
+    empty = CausalGraph(("a", "b"), np.zeros((2, 2)))
+    back = CausalGraph(("a", "b"), np.array([[0.0, 1.0], [1.0, 0.0]]), kind="summary")
+    outcome = LineResult((back,), local=(truth, empty))
+    found = measured(World([], truth), outcome, ("local_tpr", "local_fdr", "h"))
+    assert found == {"local_tpr": 0.5, "local_fdr": 0.0, "h": pytest.approx(2 * np.cosh(1) - 2)}
+
+
+def test_classes_are_voted_on_by_direction():
+    names = ("a", "b", "c")
+    line, fork = ([[0, 1, 0], [1, 0, 1], [0, 1, 0]], [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    graphs = [CausalGraph(names, np.array(g, float), kind="cpdag") for g in (line, fork, fork)]
+    assert np.argwhere(baselines.voted(graphs).adjacency).tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("lie", hard.LIES)

@@ -203,7 +203,7 @@ def answers_of(method, options, names, order):
                 change = table_.loc[True, True] - table_.loc[False, True]
                 assert one.value == pytest.approx(change, abs=1e-12)
             effect = several
-        found[i, j] = sorted((one.value, one.standard_error) for one in effect)
+        found[i, j] = [(one.value, one.standard_error) for one in effect]
     for k, name in enumerate(names):
         with pytest.raises(ConfigError, match="possible_effects"):
             run.model.do({name: True if method == "fedges" else 1.0})

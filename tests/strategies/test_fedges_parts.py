@@ -24,7 +24,7 @@ from flwr_causal.strategies.fedges.fit import chosen
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
 from flwr_causal.strategies.fedges.searches import Found, Problem, small_cells
 
-SEEDS = range(4)
+SEEDS = range(2)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
 
 

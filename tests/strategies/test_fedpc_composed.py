@@ -41,9 +41,6 @@ def horizontal(table):
     return hold_out(split(table, 3, "even", seed=1), 0.25)
 
 
-PATTERNS = ["horizontal", "vertical", "hybrid"]
-
-
 def composed(tables, **options):
     return simulate("fedpc", tables, **({"training": "one-pass"} | options))
 
@@ -59,7 +56,9 @@ def trained(request):
     return model
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize(
+    "pattern", ["horizontal", pytest.param("vertical", marks=pytest.mark.slow), "hybrid"]
+)
 def test_federated_is_central(pattern, request, trained):
     _, test = request.getfixturevalue(pattern)
     test = test.iloc[:12].reset_index(drop=True)

@@ -85,7 +85,11 @@ def test_three_parties():
     assert abs(given_both - (precision + 2.0) / (precision + 1.0)) < 0.1
 
 
-@pytest.mark.parametrize("curve", [lambda x: x**2, lambda x: np.sin(2 * x)], ids=["x^2", "sin 2x"])
+@pytest.mark.parametrize(
+    "curve",
+    [pytest.param(lambda x: x**2, marks=pytest.mark.slow), lambda x: np.sin(2 * x)],
+    ids=["x^2", "sin 2x"],
+)
 def test_a_curve_is_learned_by_components(curve):
     result = simulate("fedpc", parties(rows(1000, curve=curve)))
     assert "weights by em" in result.stop_reason

@@ -323,3 +323,40 @@ def test_the_largest_number_of_states_is_an_option():
         simulate("fedpc", parties)
     run = simulate("fedpc", parties, max_states=80)
     assert np.isfinite(run.model.log_likelihood(parties[0])).all()
+
+
+def with_gaps(missing=True):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    frame["target"] = rng.choice(["no", "yes"], 300)
+    frame["g"] = np.where(frame["a"] > 0, "high", "low")
+    if missing:
+        frame.loc[::7, "a"] = np.nan
+    return [frame[k::3].reset_index(drop=True) for k in range(3)]
+
+
+@pytest.mark.parametrize("training", ["auto", "one-pass"])
+@pytest.mark.parametrize(
+    "learner", ["auto", "trees", "class-conditional", "einsum", "spn", "decision-tree"]
+)
+def test_missing_numbers_are_kept_or_refused_before_the_training(learner, training):
+    if learner == "einsum":
+        pytest.importorskip("torch")
+    options = {"learner": learner, "training": training, "missing_values": "keep"}
+    if learner == "decision-tree" or (learner, training) == ("class-conditional", "auto"):
+        with pytest.raises(ConfigError, match="missing numbers, and a have some"):
+            simulate("fedpc", with_gaps(), **options)
+    else:
+        run = simulate("fedpc", with_gaps(), **options)
+        assert run.total_rows == 300
+        assert np.isfinite(run.model.log_likelihood(with_gaps()[0])).all()
+
+
+@pytest.mark.parametrize("learner", ["auto", "trees", "class-conditional"])
+def test_independent_categories_of_class_conditional_circuits_are_said(learner):
+    run = simulate("fedpc", with_gaps(missing=False), learner=learner)
+    said = any("independent of all others, given 'target': 'g'" in one for one in run.warnings)
+    high, low = run.model.moments("a", pd.DataFrame({"g": ["high", "low"]}))[0]
+    assert said == (high - low < 0.5) == (learner == "class-conditional")
+    numbers = [frame.drop(columns="g") for frame in with_gaps(missing=False)]
+    assert simulate("fedpc", numbers, learner=learner).warnings == []

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from federations import SpyGrid, app_of, make_federation, spy
+from federations import SpyGrid, app_of, disturbed, make_federation, raising, spy
 from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import LocalDpMod
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from flwr_causal.clients import NotearsADMMClient, Source, client_app
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
@@ -119,18 +120,16 @@ def test_evaluate_fn_sees_every_round():
     assert started.evaluate_metrics_serverapp[3]["round"] == 3
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"initial_arrays": ArrayRecord()}, {"evaluate_config": ConfigRecord()}]
-)
-def test_what_has_no_meaning_is_refused(arguments):
-    (name,) = arguments
-    with pytest.raises(ConfigError, match=f"{name}=.*no meaning for NotearsADMM"):
-        admm().start(grid=spy(TABLES), **arguments)
+def test_what_has_no_meaning_is_refused():
+    with pytest.raises(ConfigError, match=r"evaluate_config=.*no meaning for NotearsADMM"):
+        admm().start(grid=spy(TABLES), evaluate_config=ConfigRecord())
 
 
 def test_a_strategy_that_was_not_started_says_so():
     with pytest.raises(FederationError, match="has not been started"):
-        admm().configure_train(1, ArrayRecord(), ConfigRecord(), spy(TABLES))
+        admm().configure_train(2, ArrayRecord(), ConfigRecord(), spy(TABLES))
+    with pytest.raises(FederationError, match="No start of a strategy around NotearsADMM has run"):
+        _ = admm().outcome
 
 
 def test_flowers_own_loop_ends_cheaply_once_finished():
@@ -225,6 +224,165 @@ def test_wrappers_clip_every_reply_before_the_mean(wrapper, monkeypatch):
     assert max(norms) == pytest.approx(1.0)
 
 
+# The wrappers' own start.
+
+CLIPPED = {
+    "server fixed": (lambda m: wrapped(m, 0.05, 0.5), ()),
+    "server adaptive": (lambda m: DifferentialPrivacyServerSideAdaptiveClipping(m, 0.05, 3), ()),
+    "client fixed": (
+        lambda m: DifferentialPrivacyClientSideFixedClipping(m, 0.05, 0.5, 3),
+        (fixedclipping_mod,),
+    ),
+    "client adaptive": (
+        lambda m: DifferentialPrivacyClientSideAdaptiveClipping(m, 0.05, 3),
+        (adaptiveclipping_mod,),
+    ),
+}
+
+
+def with_mods(*mods):
+    def source(context):
+        index = int(context.node_config["partition-id"])
+        return Source(f"party {index}", lambda: TABLES[index])
+
+    return SpyGrid(client_app(NotearsADMMClient, source, mods=mods), 3)
+
+
+@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("kind", CLIPPED)
+def test_a_wrappers_start_is_the_same_as_run(kind, refit):
+    wrapper, mods = CLIPPED[kind]
+    if mods and refit:
+        return
+    method = admm(refit=refit, max_rounds=12)
+    np.random.seed(0)  # noqa: NPY002 - wrappers draw from it
+    outcome = run(method, with_mods(*mods), strategy=wrapper(method))
+    np.random.seed(0)  # noqa: NPY002 - wrappers draw from it
+    rounds = outcome.rounds + 2  # two beyond the end change nothing
+    result = wrapper(method).start(with_mods(*mods), ArrayRecord(), num_rounds=rounds)
+    started = method.outcome
+    assert started.graph.equals(outcome.graph)
+    np.testing.assert_array_equal(started.scores, outcome.scores)
+    for name in ("stop_reason", "rounds", "bytes_sent", "bytes_received", "status", "answered"):
+        assert getattr(started, name) == getattr(outcome, name), name
+    weights = records.unpack_arrays(result.arrays)["weights"]
+    np.testing.assert_array_equal(weights, outcome.graph.weights)
+    assert result.train_metrics_clientapp[3]["h"] == outcome.history[2]["h"]
+    # The next run is one without a wrapper.
+    again = run(method, spy(TABLES))
+    assert again.graph.equals(run(admm(refit=refit, max_rounds=12), spy(TABLES)).graph)
+
+
+def test_the_arrays_of_a_wrappers_start_are_the_graph_so_far():
+    seen, method = [], admm(refit=False, max_rounds=8)
+
+    def evaluate(number, arrays):
+        seen.append(records.unpack_arrays(arrays).get("weights"))
+
+    wrapped(method).start(spy(TABLES), ArrayRecord(), num_rounds=8, evaluate_fn=evaluate)
+    assert seen[0] is None
+    assert [weights.shape for weights in seen[1:]] == [(5, 5)] * 8
+    np.testing.assert_array_equal(seen[-1], method.outcome.graph.weights)
+
+
+def test_a_wrappers_start_of_too_few_rounds_says_how_many_are_needed():
+    method = admm()
+    wrapped(method).start(spy(TABLES), ArrayRecord())
+    with pytest.raises(FederationError, match=r"after 3 exchanges .* num_rounds=20") as raised:
+        _ = method.outcome
+    assert raised.value.outcome.graph.names == ("x0", "x1", "x2", "x3", "x4")
+    # What it left does not disturb what follows.
+    plain = run(admm(), spy(TABLES)).graph
+    assert run(method, spy(TABLES)).graph.equals(plain)
+    wrapped(method).start(spy(TABLES), ArrayRecord())
+    assert method.start(grid=spy(TABLES)).outcome.graph.equals(plain)
+
+
+def test_a_wrappers_start_asks_a_party_that_failed_once_more():
+    method = admm(refit=False, max_rounds=8)
+    plain = run(admm(refit=False, max_rounds=8), spy(TABLES))
+    grid = disturbed(TABLES, raising(1, {4}))
+    wrapped(method, noise=0.0).start(grid, ArrayRecord(), num_rounds=9)
+    np.testing.assert_allclose(method.outcome.scores, plain.scores, atol=1e-12)
+    with pytest.raises(FederationError, match=r"Exchange 4: .*run\(method, grid, strategy=wrapper"):
+        wrapped(method).start(
+            disturbed(TABLES, raising(1, {4}, attempts=9)), ArrayRecord(), num_rounds=9
+        )
+    with pytest.raises(FederationError, match="after 3 exchanges"):
+        _ = method.outcome
+
+
+def test_a_wrappers_start_refuses_what_is_not_declared():
+    def lying(message, context, call_next):
+        reply = call_next(message, context)
+        if message.metadata.message_type == "train":
+            reply.content["arrays"] = records.pack_arrays({"weights": np.zeros((1, 9, 5))})
+        return reply
+
+    app = ClientApp(mods=[lying])
+    inner = app_of(TABLES)
+    app.train()(inner)
+    app.query("schema")(inner)
+    method = admm(refit=False)
+    wrapper = DifferentialPrivacyClientSideFixedClipping(method, 0.0, 1e6, 3)
+    with pytest.raises(ConfigError, match="party 0 does not clip"):
+        wrapper.start(SpyGrid(app, 3), ArrayRecord())
+    outer = FedAvgAround(method)
+    with pytest.raises(FederationError, match=r"Exchange 1: a reply was refused: .* shape"):
+        outer.start(SpyGrid(app, 3), ArrayRecord())
+
+
+class FedAvgAround(Strategy):
+    """A wrapper of a user's own that changes nothing."""
+
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def configure_train(self, *given):
+        return self.strategy.configure_train(*given)
+
+    def aggregate_train(self, *given):
+        return self.strategy.aggregate_train(*given)
+
+    def configure_evaluate(self, *given):
+        return self.strategy.configure_evaluate(*given)
+
+    def aggregate_evaluate(self, *given):
+        return self.strategy.aggregate_evaluate(*given)
+
+    def summary(self):
+        self.strategy.summary()
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        (lambda path: Moments(), "Moments sends none"),
+        (lambda path: admm(replicates=3), "'replicates' of NotearsADMM is 3"),
+        (lambda path: admm(secure_aggregation=True), "secure_aggregation hides"),
+        (lambda path: admm(output_dir=path), "'output_dir' cannot go on with a wrapper"),
+    ],
+)
+def test_what_a_wrappers_start_cannot_do_is_refused(method, why, tmp_path):
+    made, grid = method(str(tmp_path)), spy(TABLES)
+    with pytest.raises(ConfigError, match=why):
+        wrapped(made).start(grid, ArrayRecord())
+    assert not grid.training_messages
+    assert (made.clipping_norm, made.state, made.federation) == (0.0, None, None)
+
+
+def test_client_side_clipping_of_moments_is_refused_before_the_first_exchange():
+    method, grid = admm(), with_mods(fixedclipping_mod)
+    wrapper = DifferentialPrivacyClientSideFixedClipping(method, 0.05, 0.5, 3)
+    for start in (
+        lambda: run(method, grid, strategy=wrapper),
+        lambda: wrapper.start(grid, ArrayRecord()),
+    ):
+        with pytest.raises(ConfigError, match="'refit' of NotearsADMM would contradict"):
+            start()
+    assert not grid.training_messages
+
+
 class OfUsers(DifferentialPrivacyClientSideFixedClipping):
     """A wrapper that a user derived from one of Flower's."""
 
@@ -245,7 +403,7 @@ class OfUsers(DifferentialPrivacyClientSideFixedClipping):
     ],
 )
 def test_client_side_wrappers_are_refused_where_parties_do_not_clip(wrapper, instead):
-    method, grid = admm(), spy(TABLES)
+    method, grid = admm(refit=False), spy(TABLES)
     with pytest.raises(
         ConfigError, match=rf"party 0 does not clip .* DifferentialPrivacy{instead}Clip"
     ):

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from federations import adjacency_of, disturbed, raising, spy
+from federations import adjacency_of, disturbed, once, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 from mixed_parties import CHAIN, differing_parties
 from server_states import states_of
@@ -24,9 +24,19 @@ WRONG = ("x3", "x2")
 ARRAYS = {"own-graph", "support", "own-shares"}
 
 
+def method_of(parties, options):
+    return FedCausal(min_available_nodes=len(parties), **{"local_graphs": True, **options})
+
+
+@once
+def undisturbed(parties, **options):
+    return run(method_of(parties, options), spy(parties))
+
+
 def found(parties=PARTIES, grid=None, **options):
-    method = FedCausal(min_available_nodes=len(parties), **{"local_graphs": True, **options})
-    return run(method, grid or spy(parties))
+    if grid is None:
+        return undisturbed(parties, **options)
+    return run(method_of(parties, options), grid)
 
 
 def arrows(graph):
@@ -83,12 +93,12 @@ def test_an_own_graph_is_that_of_the_method_on_the_party_alone(outcome):
         np.testing.assert_allclose(own.weights, alone.weights, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": "equal"}, {"standardize": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"noise": "equal", "standardize": True}], ids=str)
 def test_support_sums_to_what_the_search_found(options):
     grid = spy(PARTIES)
     edges = found(grid=grid, **options).graph.adjacency
     with states_of(evidence_search) as states:
-        found(local_graphs=False, **options)
+        found(grid=spy(PARTIES), local_graphs=False, **options)
     best = next(one for one in reversed(states) if np.array_equal(one.graph, edges))
     total = sum(records.arrays_of(reply.content)["support"] for reply in grid.replies[-5:])
     np.testing.assert_allclose(total[edges], evidence_search.support(best)[edges], atol=1e-6)

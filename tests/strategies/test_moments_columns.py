@@ -95,10 +95,8 @@ def test_values_that_two_parties_hold_differently_are_named(table):
 @pytest.mark.parametrize(
     "options",
     [
-        {"solver": "notears"},
         {"solver": "dagma", "sparsity": "bic"},
         {"solver": "ges"},
-        {"standardize": True},
         {"standardize": True, "solver": "notears", "polish": True},
         {"knowledge": "forbidden"},
     ],

@@ -313,11 +313,21 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: ServerProblem) -> State:
-    """Return the paper's initial state: ``W = 0`` and zero multipliers."""
+def init(problem: ServerProblem, start: FloatArray | None = None) -> State:
+    """Return the initial state: W and zero multipliers.
+
+    Parameters
+    ----------
+    problem
+    start
+        ``(m, d)`` W, used where edges are allowed. Default: the paper's ``W = 0``.
+    """
     count, m, d = problem.shape
     zeros = np.zeros((count, m + problem.intercepts, d))
-    return State(0, zeros, np.zeros(len(zeros)), zeros)
+    weights = zeros.copy()
+    if start is not None:
+        weights[:, :m] = np.where(True if problem.allowed is None else problem.allowed, start, 0.0)
+    return State(0, weights, np.zeros(count), zeros)
 
 
 def server_step(

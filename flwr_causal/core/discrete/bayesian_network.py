@@ -403,6 +403,7 @@ class BayesianNetwork:
         list of DataFrame
             As `total_effect`, one for each set of parents that the cause has in an equivalent DAG:
             the network's distribution, adjusted for these (Maathuis, Kalisch & Bühlmann, 2009).
+            The order does not depend on that of the columns, nor on their names.
 
         Raises
         ------
@@ -413,19 +414,30 @@ class BayesianNetwork:
         """
         self._require_causal()
         i, j = pair_of(self.names, cause, effect)
+        return [table for _, table in self._possible(i, j)]
+
+    def _possible(self, i: int, j: int) -> list[tuple[list[int] | None, pd.DataFrame]]:
+        """Return what is adjusted for, None without an effect, and the effect, for each set.
+
+        The fewest parents come first. Of as many the order follows from the probabilities (rounding
+        is no difference), and not from the order of the columns.
+        """
         found = []
         marks = cpdag(parent_matrix(self.parents)) if self.marks is None else self.marks
         for parents, members in possible_parents(marks, i):
+            adjusted: list[int] | None = None
+            rows = [self._joint([j])] * len(self.states[i])
             if j not in parents and is_possible_cause(members, i, j):
+                adjusted = parents
                 joint = self._joint([*parents, i, j])
                 share = joint.sum(axis=-1, keepdims=True)
                 given = np.divide(joint, share, out=np.zeros_like(joint), where=share > 0)
                 weights = joint.sum(axis=(-2, -1), keepdims=True)
                 rows = list((given * weights).sum(axis=tuple(range(len(parents)))))
-            else:
-                rows = [self._joint([j])] * len(self.states[i])
-            found.append(self._table(i, j, rows))
-        return found
+            place = (len(parents), np.round(rows, 9).ravel().tolist())
+            found.append((place, adjusted, self._table(i, j, rows)))
+        found.sort(key=lambda each: each[0])
+        return [(adjusted, table) for _, adjusted, table in found]
 
     def contrast(
         self,
@@ -477,12 +489,11 @@ class BayesianNetwork:
                 "counts, or use total_effect, which has no standard errors"
             )
         if self._is_open(i, j):
-            assert self.marks is not None
             return [
-                self._adjusted(i, j, parents, (set_to, instead), code, level)
-                if j not in parents and is_possible_cause(members, i, j)
-                else NO_EFFECT
-                for parents, members in possible_parents(self.marks, i)
+                NO_EFFECT
+                if adjusted is None
+                else self._adjusted(i, j, adjusted, (set_to, instead), code, level)
+                for adjusted, _ in self._possible(i, j)
             ]
         if not self._is_cause(i, j):
             return NO_EFFECT

@@ -374,10 +374,19 @@ class Info(NamedTuple):
     iterations: int
 
 
-def init(problem: ServerProblem) -> State:
-    """Return the state before the first exchange: ``W = 0`` and ``alpha = 0``."""
-    d = problem.num_variables
-    return State(0, np.zeros((d, d)), 0.0, problem.settings.penalty)
+def init(problem: ServerProblem, start: FloatArray | None = None) -> State:
+    """Return the state before the first exchange: W and ``alpha = 0``.
+
+    Parameters
+    ----------
+    problem
+    start
+        ``(d, d)`` W, used where edges are allowed. Default: ``W = 0``.
+    """
+    weights = np.zeros((problem.num_variables, problem.num_variables))
+    if start is not None:
+        weights = np.where(True if problem.allowed is None else problem.allowed, start, 0.0)
+    return State(0, weights, 0.0, problem.settings.penalty)
 
 
 def server_step(state: State, mean: FloatArray, problem: ServerProblem) -> tuple[State, Info]:

@@ -917,7 +917,10 @@ class CausalGraph:
                 fields[name] = np.array(
                     record[name], dtype=bool if name in _BOOLEANS else np.float64
                 )
-        return cls(**fields)
+        try:
+            return cls(**fields)
+        except DataError as error:
+            raise DataError(f"{origin} holds no graph: {error}") from None
 
     def save(self, path: str | Path) -> None:
         """Write all fields to a JSON file, without loss; create its folder if needed.

@@ -141,6 +141,8 @@ def possible_effects(
 ) -> list[Effect]:
     """Return an effect for each set of parents that the cause has in a DAG of the class (IDA).
 
+    The fewest parents come first, of as many the smaller effect: the order of columns is no matter.
+
     Parameters
     ----------
     moments
@@ -160,10 +162,11 @@ def possible_effects(
         if effect not in parents and adjustment.is_possible_cause(members, cause, effect):
             columns = [cause, effect, *parents]
             _require_known(moments.subset(columns), cause=moments.names[cause])
-            found.append(by_regression(moments, cause, effect, parents, level, parties))
+            one = by_regression(moments, cause, effect, parents, level, parties)
         else:
-            found.append(NO_EFFECT)
-    return found
+            one = NO_EFFECT
+        found.append((len(parents), one))
+    return _in_order(found)
 
 
 def possible_effects_along_paths(
@@ -180,16 +183,22 @@ def possible_effects_along_paths(
     which the cause has these parents. Parameters and errors are those of :func:`along_paths`.
     """
     found = []
-    for _, members in adjustment.possible_parents(marks, cause):
+    for parents, members in adjustment.possible_parents(marks, cause):
         dag = consistent_extension(members)
         assert dag is not None
         if not adjustment.is_possible_cause(dag, cause, effect):
-            found.append(NO_EFFECT)
+            found.append((len(parents), NO_EFFECT))
             continue
         total = np.linalg.inv(np.eye(len(dag)) - least_squares(moments, dag)[0])
         value, gradient = float(total[cause, effect]), np.outer(total[cause], total[:, effect])
-        found.append(along_paths(moments, value, gradient, dag, level, parties))
-    return found
+        one = along_paths(moments, value, gradient, dag, level, parties)
+        found.append((len(parents), one))
+    return _in_order(found)
+
+
+def _in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
+    """Return effects by their numbers of parents, then by their values."""
+    return [one for _, one in sorted(found, key=lambda each: (each[0], each[1].value))]
 
 
 def _require_known(part: Moments, cause: str) -> None:

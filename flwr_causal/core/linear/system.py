@@ -68,7 +68,7 @@ class LinearSystem:
         There is an effect for each set of parents that the cause has in a DAG of the class, which
         are adjusted for (Maathuis, Kalisch & Bühlmann, 2009); with lags these are effects within a
         step, and parents at t and before. Different sets may give the same effect. A model of a DAG
-        has one set.
+        has one set. Small sets come first, of sets of one size the smaller effect.
 
         Parameters and errors are those of :meth:`total_effect`; a DataError also if a moment is
         unknown.

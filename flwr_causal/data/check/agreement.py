@@ -314,8 +314,13 @@ def _values(reports: Mapping[str, TableReport], name: str) -> str:
 
 
 def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
-    """Return the kind that the parties gave; one number among booleans makes numbers of them."""
+    """Return the kind that the parties gave.
+
+    One number among booleans makes numbers of them, and one code among numbers categories.
+    """
     kinds: list[Kind] = [column.kind for column in _columns(reports, name)]
+    if "category" in kinds:
+        return "category"
     if not kinds or "numeric" in kinds:
         return "numeric"
     return kinds[0]

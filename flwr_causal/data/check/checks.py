@@ -11,6 +11,7 @@ from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 from flwr_causal.data.interventions import split_names
+from flwr_causal.data.read.reading import are_whole_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +27,9 @@ WORDS = {
     "numeric": "numbers",
     "boolean": "booleans",
     "category": "text or categories",
-    "other": "neither numbers nor text",
+    "other": "neither numbers nor text (dates, or a mixture)",
 }
+STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
 #: How many parties a message names.
 NAMED_PARTIES = 3
 #: Intervals that a remedy proposes.
@@ -235,6 +237,7 @@ def some_parties(parties: Iterable[str]) -> str:
 
 def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findings) -> None:
     """Find the parties with too few rows."""
+    needed = f"at least {policy.min_rows} {'is' if policy.min_rows == 1 else 'are'} needed"
     for party, report in reports.items():
         count = f"{report.rows} row{'s' * (report.rows != 1)}"
         if report.dropped_rows:
@@ -251,10 +254,10 @@ def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findi
                 worst.name,
                 f"{count} left after dropping {incomplete} with missing or infinite values, "
                 f"{worst.missing + worst.infinite} of them in this column",
-                f"at least {policy.min_rows} are needed: fill values in, or remove the column",
+                f"{needed}: fill values in, or remove the column",
             )
         else:
-            remedy = f"at least {policy.min_rows} are needed: add rows, or leave this party out"
+            remedy = f"{needed}: add rows, or leave this party out"
             found.add(party, None, f"the table has {count}", remedy)
 
 
@@ -344,11 +347,11 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     """Find columns that are no numbers, or numbers here and text there."""
     texts = [party for party, column in filled.items() if not column.is_number]
     numbers = [party for party in filled if party not in texts]
-    if texts and numbers:
+    if texts and numbers and not (policy.text_columns == "keep" and _are_codes(filled)):
         there = " and ".join(dict.fromkeys(WORDS[filled[party].kind] for party in numbers))
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, but {there} at {some_parties(numbers)}"
-            why = _strays(filled[party]) or "a stray word makes text of a column of numbers"
+            why = _strays(filled[party]) or STRAY_WORD
             remedy = f"make it the same everywhere ({why})"
             if policy.text_columns == "keep":
                 remedy += ", or name it in the option categories if its numbers are codes"
@@ -362,7 +365,10 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            remedy = "convert it to numbers, or leave such columns out with text_columns='drop'"
+            why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
+            remedy = (
+                f"convert it to numbers{why}, or leave such columns out with text_columns='drop'"
+            )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
         first = filled[texts[0]].kind
@@ -372,6 +378,21 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
                 found.add(party, name, problem, "make it the same everywhere")
+
+
+def _are_codes(filled: Holders) -> bool:
+    """Whether some parties have codes such as 01234, and the others whole numbers as 80331.
+
+    The states of these numbers are texts like the codes, unless 1234 and 01234 may be the same.
+    """
+    columns = filled.values()
+    states = [state for column in columns for state in column.states]
+    return (
+        {column.kind for column in columns} == {"category", "numeric"}
+        and all(column.whole for column in columns if column.kind == "numeric")
+        and not any(column.hides_states for column in columns)
+        and are_whole_codes(states)
+    )
 
 
 def _strays(column: ColumnReport) -> str:
@@ -447,7 +468,7 @@ def _check_states(
         return
     states = sorted_states(state for column in filled.values() for state in column.states)
     hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
-    if policy.discretize and any(column.kind == "numeric" for column in filled.values()):
+    if policy.discretize and {column.kind for column in filled.values()} == {"numeric"}:
         # A party hides its states only for one of these two reasons, so that the rule depends on
         # the rows of all parties together alone.
         whole = all(column.whole for column in filled.values())
@@ -502,21 +523,23 @@ def check_repetition(
 def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     """Find dates and mixtures, and booleans that are numbers elsewhere.
 
-    Text that is numbers or booleans elsewhere has been found before; it has no states either.
+    What is numbers or booleans elsewhere, and not here, has been found before.
     """
     odd = [party for party, column in filled.items() if column.kind == "other"]
-    for party in odd:
-        problem = f"holds {WORDS['other']} (dates, or a mixture), so that it has no states"
-        found.add(party, name, problem, "make it text or numbers, or remove it")
     booleans = [party for party, column in filled.items() if column.kind == "boolean"]
     numbers = [party for party, column in filled.items() if column.kind == "numeric"]
+    for party in odd if not (booleans or numbers) else ():
+        problem = f"holds {WORDS['other']}, so that it has no states"
+        remedy = _strays(filled[party]) or "make it text or numbers, or remove it"
+        found.add(party, name, problem, remedy)
     if booleans and numbers:
         for party in booleans:
             problem = f"holds booleans, but numbers at {some_parties(numbers)}"
             remedy = "make it the same everywhere: True and 1 are different states"
             found.add(party, name, problem, remedy)
     texts = any(column.kind == "category" for column in filled.values())
-    return not odd and not (booleans and numbers) and not (texts and (booleans or numbers))
+    apart = booleans or (numbers and not _are_codes(filled))
+    return not odd and not (booleans and numbers) and not (texts and apart)
 
 
 def _remedy(numeric: bool, count: int, fractions: bool) -> str:
@@ -618,15 +641,17 @@ def _warn_of_single_states(
     found : Findings
         Gets at most one warning of each sort, since such columns can be many.
     """
-    lone, told_apart, at_some = [], [], []
+    lone, told_apart = [], []
+    at_some: dict[str, str] = {}
     for name, together in states.items():
-        numbers = [column.distinct for column in holders_of[name].values() if column.distinct]
+        holders = holders_of[name]
+        numbers = [column.distinct for column in holders.values() if column.distinct]
         if len(together) == 1:
             lone.append(name)
         elif numbers and max(numbers) == 1:
             told_apart.append(name)
         elif 1 in numbers:
-            at_some.append(name)
+            at_some[name] = some_parties(p for p, column in holders.items() if column.distinct == 1)
     if lone:
         found.warnings.append(
             f"{_these(lone, 'has', 'have')} one state only at all parties: "
@@ -639,8 +664,10 @@ def _warn_of_single_states(
             "one: such a column differs between the parties and varies within none"
         )
     if at_some:
+        listed = [f"{name!r} at {parties}" for name, parties in at_some.items()]
         found.warnings.append(
-            f"{_these(at_some, 'varies, but has', 'vary, but have')} one state only at some parties"
+            f"{len(at_some)} column{'s vary' if len(at_some) > 1 else ' varies'} between parties, "
+            f"with one state only at some of them: {some(listed)}"
         )
 
 

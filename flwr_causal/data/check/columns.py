@@ -154,7 +154,8 @@ def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], In
     codes : int64 array of shape (n,)
         Positions among the values, -1 where the value is missing or infinite.
     """
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu":
+    exact = isinstance(column.dtype, np.dtype) and column.dtype.kind in "biu"
+    if exact or (column.dtype == object and pd.api.types.infer_dtype(column) == "integer"):
         # As they are: whole numbers beyond 2^53 are not all float64 numbers.
         codes, plain = pd.factorize(column.to_numpy())
         return plain, codes.astype(np.int64)

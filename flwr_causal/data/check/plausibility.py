@@ -84,6 +84,8 @@ class Expected:
         Whether each party's rows are fitted by themselves.
     densities : bool, default False
         Whether numbers have densities, which a value that repeats has not.
+    nominal : bool, default False
+        Whether all columns with states are categories, numbers of few values included.
     """
 
     unit_ratio: float = OTHER_MECHANISMS
@@ -92,6 +94,7 @@ class Expected:
     columns: int = 0
     own_fits: bool = False
     densities: bool = False
+    nominal: bool = False
 
 
 def doubts(
@@ -123,6 +126,7 @@ def doubts(
     spreads, levels = _unlike_parties(reports, others, expected.unit_ratio)
     comparable = [name for name in others if name not in spreads]
     withheld = any(report.withheld for report in reports.values())
+    categories = zip(agreement.names, agreement.states, strict=True) if expected.nominal else ()
     return (
         *(() if withheld else few_rows(agreement, expected)),
         *_unlike_units(spreads),
@@ -141,7 +145,7 @@ def doubts(
         *_like_missing(held),
         *_other_states(held),
         *_other_codes(reports, held),
-        *_nominal_numbers(agreement, held, policy),
+        *nominal_numbers(reports, dict(categories), policy),
     )
 
 
@@ -647,16 +651,28 @@ def _lower_code(report: TableReport, column: ColumnReport) -> int | None:
     return None
 
 
-def _nominal_numbers(
-    agreement: Agreement, held: Mapping[str, Holders], policy: Policy
+def nominal_numbers(
+    reports: Mapping[str, TableReport],
+    categories: Mapping[str, Sequence[str]],
+    policy: Policy,
 ) -> list[str]:
-    """Warn of numbers that are categories because they are few, where others stay numbers."""
+    """Warn of numbers that are categories because they are few, where others stay numbers.
+
+    Parameters
+    ----------
+    reports : mapping of str to TableReport
+        By the parties' names.
+    categories : mapping of str to sequence of str
+        The states of the columns that the method takes for categories without being told to.
+    policy : Policy
+        That of the agreement.
+    """
     if not policy.discretize:
         return []
-    declared = split_names(policy.categories)
+    held, declared = columns_of(reports), split_names(policy.categories)
     named = [
         name
-        for name, states in zip(agreement.names, agreement.states, strict=True)
+        for name, states in categories.items()
         if len(states) > 2
         and name not in declared
         and all(column.kind == "numeric" for column in held[name].values())

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pandas import CategoricalDtype, PeriodDtype
-from pandas.api.types import is_datetime64_any_dtype, is_float_dtype, is_object_dtype
+from pandas.api.types import (
+    is_datetime64_any_dtype,
+    is_float_dtype,
+    is_object_dtype,
+    is_string_dtype,
+)
 from scipy.special import ndtri
 
 from flwr_causal.data.check.columns import (
@@ -52,6 +57,14 @@ def name_of_ids(columns: Iterable[str], row_id: str = "") -> str | None:
             "add the ids by which rows of different parties are aligned"
         )
     return None
+
+
+def plain_ids(column: pd.Series) -> pd.Series:
+    """Return ids as they are compared: text without blanks around it, as files pad it."""
+    values = column.astype(object) if isinstance(column.dtype, CategoricalDtype) else column
+    if not (is_object_dtype(values.dtype) or is_string_dtype(values.dtype)):
+        return column
+    return values.map(lambda one: one.strip() if isinstance(one, str) else one, na_action="ignore")
 
 
 def checked_ids(column: pd.Series) -> pd.Series:

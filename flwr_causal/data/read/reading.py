@@ -30,6 +30,9 @@ _NUMBER = re.compile(
     r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)", re.ASCII | re.IGNORECASE
 )
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+# Numbers as programs do not write them: "007", and "1E2" without a sign or a point. (Months and
+# hours have a zero before one digit.)
+_CODE = re.compile(r"0\d{2,}|\d+E\d+", re.ASCII)
 # Truth values as pandas reads them.
 _FLAGS = {
     **dict.fromkeys(("True", "TRUE", "true"), True),
@@ -49,8 +52,8 @@ class Reading(NamedTuple):
     missing : tuple of str, default ()
         Further texts that are missing values, in all columns; a number is compared as a number.
     codes : int, default 0
-        Columns of delimited text with up to so many different texts are text where one number is
-        spelled in two ways, which only codes are ("250.0" and "250.00"); 0: none.
+        Columns of delimited text with up to so many different texts are text where numbers are
+        spelled as only codes are ("250.0" and "250.00", "007", "1E2"); 0: none.
     """
 
     categories: tuple[str, ...] = ()
@@ -121,13 +124,23 @@ def is_spelled(text: str) -> bool:
     return is_number(text) and (not _WHOLE.fullmatch(text) or str(int(text)) != text)
 
 
+def are_whole_codes(texts: Iterable[str]) -> bool:
+    """Return whether these are whole numbers in one spelling each, some as only codes are."""
+    plain = set(texts)
+    spelled = {text for text in plain if _CODE.fullmatch(text)}
+    whole = all(text.isdigit() or text in spelled for text in plain)
+    return bool(spelled) and whole and len(set(map(float, plain))) == len(plain)
+
+
 def are_codes(texts: Iterable[str]) -> bool:
-    """Return whether numbers are spelled as codes are: one number in two ways, "007" and "7".
+    """Return whether numbers are spelled as codes are: "007", "1E2", or one number in two ways.
 
     Whole numbers with and without a decimal point ("7.0" and "7") are none, as programs write both.
     """
     first: dict[float, str] = {}
     for text in texts:
+        if _CODE.fullmatch(text):
+            return True
         number = float(text)
         plain = re.sub(r"\.0?$", "", text.lstrip("+-" if number == 0 else "+"))
         if first.setdefault(number, plain) != plain:

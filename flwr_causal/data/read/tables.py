@@ -42,6 +42,18 @@ if TYPE_CHECKING:
 #: The suffixes of files that :func:`read_table` reads.
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
 
+#: By the first bytes of files that are no delimited text: what they are, and the remedy.
+FOREIGN = {
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet (.xlsx): unpack it, or save it as CSV UTF-8",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls): save it as CSV UTF-8",
+    b"PAR1": "a Parquet file: give it a name that ends in .parquet",
+    b"BZh": "compressed by bzip2: unpack it, or compress it by gzip",
+    b"\xfd7zXZ": "compressed by xz: unpack it, or compress it by gzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it, or compress it by gzip",
+    b"\xff\xfe": 'UTF-16, which Excel calls "Unicode text": save it as UTF-8 ("CSV UTF-8")',
+    b"\xfe\xff": 'UTF-16, which Excel calls "Unicode text": save it as UTF-8 ("CSV UTF-8")',
+}
+
 Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
 
 #: Option to parse decimals to the nearest float64. It is the default of pandas 3.1 and later, which
@@ -502,6 +514,17 @@ def _is_gzip(path: Path) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
+def _check_is_text(path: Path) -> None:
+    """Raise a DataError if the first bytes of a file are those of another format."""
+    with path.open("rb") as file:
+        first = file.read(512)
+    for start, what in FOREIGN.items():
+        if first.startswith(start):
+            raise DataError(f"{path} is {what}")
+    if b"\0" in first.partition(b"\n")[0] and not _is_gzip(path):
+        raise DataError(f"{path} has zero bytes in its header, as UTF-16 has: save it as UTF-8")
+
+
 @contextmanager
 def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator[TextIO]:
     """Open a text file in UTF-8, with or without a mark of it at the beginning.
@@ -512,7 +535,13 @@ def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator
         Perhaps compressed by gzip.
     newline, errors : str
         As of Python's ``open``.
+
+    Raises
+    ------
+    DataError
+        If it is a file of another format.
     """
+    _check_is_text(path)
     opened = gzip.open if _is_gzip(path) else open
     with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline=newline) as handle:
         yield handle

@@ -423,7 +423,8 @@ def read_times(column: pd.Series) -> Times:
     ----------
     column : Series
         Numbers, dates with or without a time of day, texts in ISO 8601 form, time deltas, or
-        periods.
+        periods. Whole numbers that all are days such as 20240131, or months such as 202401, of the
+        years from 1900 to 2099, are dates.
 
     Raises
     ------
@@ -444,7 +445,7 @@ def read_times(column: pd.Series) -> Times:
         if not np.isfinite(values).all():
             row = int((~np.isfinite(values)).argmax()) + 1
             raise DataError(f"{where}: infinite in row {row} of the table: correct it")
-        return Times(values)
+        return _of_digits(values) or Times(values)
     if isinstance(dtype, pd.PeriodDtype):
         return _from_dates(column.dt.to_timestamp())
     if pd.api.types.is_timedelta64_dtype(dtype):
@@ -463,6 +464,18 @@ def read_times(column: pd.Series) -> Times:
         raise DataError(f"{where}: the time in row {row} of the table cannot be read: {_DATES}")
     local = texts.str.replace(_OFFSET, r"\1", regex=True)
     return _from_dates(dates, pd.to_datetime(local, format="ISO8601", errors="coerce"))
+
+
+def _of_digits(values: FloatArray) -> Times | None:
+    """Return numbers that are dates in digits, 20240131 or 202401; None if some are none."""
+    if not len(values) or (values != values.round()).any():
+        return None
+    for form, least, most in (("%Y%m%d", 19000101, 20991231), ("%Y%m", 190001, 209912)):
+        if values.min() >= least and values.max() <= most:
+            digits = pd.Series(values.astype(np.int64).astype(str))
+            dates = pd.to_datetime(digits, format=form, errors="coerce")
+            return None if dates.isna().any() else _from_dates(dates)
+    return None
 
 
 def find_gaps(times: Times, groups: Sequence[IndexArray], name: str, *, split: bool) -> BoolArray:

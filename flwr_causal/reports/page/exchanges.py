@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+
+from flwr_causal.core.saved import misplaced
 
 if TYPE_CHECKING:
     from flwr_causal.reports.record import RunRecord
@@ -81,9 +84,9 @@ def exchange_blocks(run: RunRecord) -> list[Block]:
 
 def _shown(value: Any) -> Any:
     """Return a value of a record; of bytes by party the smallest and the largest."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and not misplaced(value, dict[str, float]):
         return f"{min(value.values(), default=0):,} to {max(value.values(), default=0):,}"
-    return value
+    return value if isinstance(value, int | float | str | None) else json.dumps(value)
 
 
 def party_columns(run: RunRecord) -> dict[str, dict[str, float]]:

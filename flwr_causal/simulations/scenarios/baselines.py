@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.graphs.metrics import compare, r2_sortability, varsortability
 from flwr_causal.core.linear import baselines as linear
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.linear.regression import explained_shares
@@ -28,9 +29,10 @@ from flwr_causal.simulations.scenarios.world import LineResult, World
 from flwr_causal.solvers import fuse, ges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.ges.ges import Score
     from flwr_causal.core.series.regression import SolverName
 
 #: Sparsity that the authors of DYNOTEARS recommend (Pamfil et al., 2020), and threshold. That of
@@ -92,8 +94,8 @@ def _series(
     return _Parts(lambda: solve(merge(moments)), lambda: [solve(one) for one in moments])
 
 
-def _categories(world: World) -> _Parts:
-    solve = partial(ges, score="bdeu", equivalent_sample_size=1.0)
+def _classes(score: Score, world: World) -> _Parts:
+    solve = partial(ges, score=score)
     return _Parts(lambda: solve(world.pooled), lambda: [solve(party) for party in world.parties])
 
 
@@ -105,7 +107,8 @@ SOLVERS: dict[str, Callable[..., _Parts]] = {
     "notears-by-party": partial(_linear, linear.paper_solver, center=False),
     "notears-mlp": _perceptrons,
     "dynotears": _series,
-    "ges": _categories,
+    "ges": partial(_classes, "bdeu"),
+    "ges-gaussian": partial(_classes, "gaussian-bic"),
 }
 
 _found: weakref.WeakKeyDictionary[World, dict[str, tuple[Any, float]]] = weakref.WeakKeyDictionary()
@@ -140,12 +143,15 @@ def each_alone(world: World, solver: str = "dagma", **settings: Any) -> LineResu
 def voting(world: World, solver: str = "dagma", **settings: Any) -> LineResult:
     """Return the edges that more than half of the parties found; it may have cycles."""
     graphs, seconds = _solved(world, solver, "alone", settings)
+    return LineResult((voted(graphs),), shared_seconds=seconds)
+
+
+def voted(graphs: Sequence[CausalGraph]) -> CausalGraph:
+    """Return the edges of more than half of the graphs; of classes an edge is each direction."""
     if graphs[0].kind == "cpdag":
         votes = np.mean([graph.adjacency for graph in graphs], axis=0) > 0.5
-        return LineResult(
-            (CausalGraph(graphs[0].names, votes * 1.0, kind="cpdag"),), shared_seconds=seconds
-        )
-    return LineResult((linear.voting(graphs),), shared_seconds=seconds)
+        return CausalGraph(graphs[0].names, votes * 1.0, kind="cpdag")
+    return linear.voting(graphs)
 
 
 def average(
@@ -209,14 +215,29 @@ def sort_by_variance(world: World) -> LineResult:
     A method that is not better has learned from the units, not from the structure.
     """
     rows, names = _rows(world)
-    return LineResult((_regressed(rows, names, rows.var(axis=0)),))
+    variances = rows.var(axis=0)
+    found = LineResult((_regressed(rows, names, variances),))
+    return _described(found, "varsortability", varsortability, world, variances)
 
 
 def sort_by_r2(world: World) -> LineResult:
     """Order by the share of a variable's variance that all others explain (Reisach et al. 2023)."""
     rows, names = _rows(world)
     shares = explained_shares(np.cov(rows, rowvar=False, bias=True))
-    return LineResult((_regressed(rows, names, shares),))
+    found = LineResult((_regressed(rows, names, shares),))
+    return _described(found, "r2_sortability", r2_sortability, world, shares)
+
+
+def _described(
+    found: LineResult,
+    name: str,
+    measure: Callable[[CausalGraph, FloatArray], float],
+    world: World,
+    values: FloatArray,
+) -> LineResult:
+    """Add to a sort what its order says of the data: a share of the causes and effects."""
+    value = np.nan if world.truth is None else measure(world.truth, values)
+    return found if np.isnan(value) else replace(found, counts={name: value})
 
 
 def _regressed(rows: FloatArray, names: tuple[str, ...], key: FloatArray) -> CausalGraph:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from flwr_causal.simulations.scenarios.tables import MetricTable, heading
+from flwr_causal.simulations.scenarios.tables import LEGEND, MetricTable, heading, with_world
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,8 @@ def write_page(
     if plot.exists():
         text = plot.read_text(encoding="utf-8")
         parts.append(text[text.index("<svg") :])
-    parts.append("<p>Mean ± standard error of the runs; the paper's own figure in brackets.</p>")
-    for table in tables:
+    parts.append(f"<p>{escape(LEGEND)}</p>")
+    for table in with_world(tables):
         parts.append(f"<h2>{escape(table.metric)}</h2><div class=wide>{_table(table)}</div>")
     parts += [f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>"] if notes else []
     head = f"<meta charset=utf-8><title>{escape(scenario.name)}</title><style>{STYLE}</style>"

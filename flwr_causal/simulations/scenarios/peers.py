@@ -6,13 +6,15 @@ version.
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD
+from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD, voted
 from flwr_causal.simulations.scenarios.world import LineResult, World
 
 if TYPE_CHECKING:
@@ -49,11 +51,20 @@ def _of_causal_learn(frame: pd.DataFrame, found: Any) -> LineResult:
     return _graph(frame, directed | undirected, "cpdag")
 
 
-def causal_learn_pc(world: World, alpha: float = 0.05) -> LineResult:
-    """PC with Fisher's z, or with G2 where columns are categories."""
+def causal_learn_pc(world: World, alpha: float = 0.05, voting: bool = False) -> LineResult:
+    """PC with Fisher's z, or with G2 where columns are categories.
+
+    ``voting``: each party's rows, and the edges of more than half of the parties.
+    """
+    if not voting:
+        return _pc(_frame(world), alpha)
+    each = [_pc(_frame(replace(world, parties=[party])), alpha) for party in world.parties]
+    return LineResult((voted([one.graphs[0] for one in each]),))
+
+
+def _pc(frame: pd.DataFrame, alpha: float) -> LineResult:
     from causallearn.search.ConstraintBased.PC import pc
 
-    frame = _frame(world)
     categories = any(not pd.api.types.is_numeric_dtype(t) for t in frame.dtypes)
     coded = frame.apply(lambda c: pd.factorize(c)[0]) if categories else frame
     test = "gsq" if categories else "fisherz"
@@ -73,24 +84,30 @@ def causal_learn_ges(world: World) -> LineResult:
     return _of_causal_learn(frame, found["G"])
 
 
-def causal_learn_boss(world: World) -> LineResult:
-    """BOSS with the Gaussian BIC."""
+def causal_learn_boss(world: World, seed: int = 0) -> LineResult:
+    """BOSS with the Gaussian BIC, and orders drawn by ``seed``."""
     from causallearn.search.PermutationBased.BOSS import boss
 
-    return _by_permutation(world, boss)
+    return _by_permutation(world, boss, seed)
 
 
-def causal_learn_grasp(world: World) -> LineResult:
-    """GRaSP with the Gaussian BIC."""
+def causal_learn_grasp(world: World, seed: int = 0) -> LineResult:
+    """GRaSP with the Gaussian BIC, and orders drawn by ``seed``."""
     from causallearn.search.PermutationBased.GRaSP import grasp
 
-    return _by_permutation(world, grasp)
+    return _by_permutation(world, grasp, seed)
 
 
-def _by_permutation(world: World, search: Callable[..., Any]) -> LineResult:
+def _by_permutation(world: World, search: Callable[..., Any], seed: int) -> LineResult:
     frame = _frame(world)
     rows = frame.to_numpy(np.float64, copy=True)
-    found = search(rows, score_func="local_score_BIC_from_cov", verbose=False)
+    # causal-learn draws from Python's own generator, which takes no seed of a call.
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        found = search(rows, score_func="local_score_BIC_from_cov", verbose=False)
+    finally:
+        random.setstate(state)
     return _of_causal_learn(frame, found)
 
 

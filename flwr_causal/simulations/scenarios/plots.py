@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.simulations.scenarios.tables import ERROR_RUNS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -57,7 +59,7 @@ def _panel(panel: Any, table: MetricTable, x: str, row: str, value: Any) -> None
         panel.errorbar(
             [place for place, _ in ours],
             [e.mean for _, e in ours],
-            [0.0 if e.runs == 1 else e.error for _, e in ours],
+            [e.error if e.runs >= ERROR_RUNS else 0.0 for _, e in ours],
             marker=marker,
             color=colour,
             label=name,

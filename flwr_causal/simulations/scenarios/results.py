@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.data.spreadsheet import guarded, unguarded
 from flwr_causal.errors import DataError
-from flwr_causal.simulations.scenarios.tables import Entry, MetricTable, markdown
+from flwr_causal.simulations.scenarios.baselines import ALWAYS
+from flwr_causal.simulations.scenarios.scenario import find
+from flwr_causal.simulations.scenarios.tables import WORLD, Entry, MetricTable, markdown, with_world
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +40,8 @@ MEASURED = "measured"
 #: The columns of a scenario's file that are neither coordinates nor metrics.
 COUNTS = ("runs", "failed")
 ERROR, PAPER = " error", " paper"
+#: Begins the note of lines whose figures are those of an earlier sweep.
+EARLIER = "Figures of an earlier sweep: "
 #: In the directory of a sweep.
 FILE = "figures.csv"
 DIGITS = 5
@@ -111,7 +115,11 @@ class FigureTable:
             lines = [self.columns, ("---",) * len(self.columns), *self.rows]
             return "\n".join("| " + " | ".join(line) + " |" for line in lines)
         shown = _names(self.head["shown"])
-        tables = [table for table in self.metric_tables() if table.metric in shown and table.lines]
+        tables = [
+            table
+            for table in with_world(self.metric_tables())
+            if table.metric in (*shown, WORLD) and table.lines
+        ]
         return "\n\n".join(f"`{table.metric}`\n\n{markdown(table)}" for table in tables)
 
 
@@ -247,6 +255,9 @@ def machine() -> str:
 def adopted(path: Path, folder: Path, machine: str = "") -> Path:
     """Copy the result of a sweep, or of another measurement, into a folder of results.
 
+    Lines that the sweep has and did not run keep the figures of the file that is there, with a note
+    of their command and date.
+
     Parameters
     ----------
     path : Path
@@ -270,5 +281,70 @@ def adopted(path: Path, folder: Path, machine: str = "") -> Path:
     if machine:
         result = replace(result, head={**result.head, "machine": machine})
     target = folder / f"{result.name}.csv"
+    if target.exists() and "axes" in result.head:
+        result = with_earlier(result, read(target), find(result.name))
     target.write_text(result.text(), encoding="utf-8")
     return target
+
+
+def with_earlier(result: FigureTable, earlier: FigureTable, scenario: Scenario) -> FigureTable:
+    """Return a result with the lines of an earlier one that it did not run.
+
+    Parameters
+    ----------
+    result, earlier : Result
+        Of the same scenario.
+    scenario : Scenario
+        Lines and points that it no longer has are left out.
+    """
+    axes = scenario.axes
+    if _names(earlier.head.get("axes", "")) != axes:
+        return result
+    new = {_place(row, axes): row for row in _records(result)}
+    old = {_place(row, axes): row for row in _records(earlier)}
+    ran = {place[0] for place, row in new.items() if int(row["runs"]) or int(row["failed"])}
+    known = [line.label for line in scenario.lines] + list(ALWAYS)
+    kept = [
+        line
+        for line in dict.fromkeys(place[0] for place in old)
+        if line in known
+        and line not in ran
+        and any(int(row["runs"]) for place, row in old.items() if place[0] == line)
+    ]
+    if not kept:
+        return result
+    columns = tuple(dict.fromkeys((*result.columns, *earlier.columns)))
+    stated = [place[0] for place in new if place[0] not in known]
+    order = dict.fromkeys((*known, *stated))
+    points = [tuple(str(point.get(axis, "")) for axis in axes) for point in scenario.grid]
+    rows = []
+    for point in points:
+        for line in order:
+            place = (line, *point)
+            row = old.get(place) if line in kept else new.get(place)
+            if row is not None:
+                rows.append(tuple(row.get(column, "") for column in columns))
+    notes = (*result.notes, *_sources(earlier, kept))
+    return replace(result, columns=columns, rows=tuple(rows), notes=notes)
+
+
+def _sources(earlier: FigureTable, kept: Sequence[str]) -> list[str]:
+    """Return the notes that say of lines of a result how they were made."""
+    former = earlier.head
+    sources = dict.fromkeys(kept, f"`{former['command']}`, {former['date']}.")
+    for note in earlier.notes:
+        labels, _, source = note.removeprefix(EARLIER).partition(": ")
+        if note.startswith(EARLIER):
+            sources |= {line: source for line in labels.split("; ") if line in sources}
+    return [
+        f"{EARLIER}{'; '.join(line for line in kept if sources[line] == source)}: {source}"
+        for source in dict.fromkeys(sources.values())
+    ]
+
+
+def _records(result: FigureTable) -> list[dict[str, str]]:
+    return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+
+
+def _place(row: Mapping[str, str], axes: Sequence[str]) -> tuple[str, ...]:
+    return (row["line"], *(row[axis] for axis in axes))

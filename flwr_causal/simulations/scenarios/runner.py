@@ -91,7 +91,8 @@ class Sweep:
     def path_of(self, line: Line, point: Point, run: int) -> Path:
         """Return the file of a cell."""
         one = self.scenario
-        figures = [line.kind, line.name, dict(line.options), dict(one.data), one.split, dict(point)]
+        options = line.options_at(point)
+        figures = [line.kind, line.name, options, dict(one.data), one.split, dict(point)]
         rest = [one.seed_of(point, run), run, one.scale, sorted(one.metrics), self.engine]
         return self.directory / CELLS / f"{digest([figures, rest])}.json"
 
@@ -267,7 +268,7 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of programs about their convergence
-            outcome = _outcome(line, world, seed, sweep.engine)
+            outcome = _outcome(line, line.options_at(group.point), world, seed, sweep.engine)
             seconds = time.process_time() - start + outcome.shared_seconds
             record["metrics"] = measured(world, outcome, scenario.metrics)
     except ConfigError:
@@ -281,14 +282,16 @@ def _cell(sweep: Sweep, line: Line, group: Group, world: World) -> Record:
     return record
 
 
-def _outcome(line: Line, world: World, seed: int, engine: Engine) -> LineResult:
+def _outcome(
+    line: Line, options: dict[str, Any], world: World, seed: int, engine: Engine
+) -> LineResult:
     if line.kind == "baseline":
-        return BASELINES[line.name](world, **line.options)
+        return BASELINES[line.name](world, **options)
     if line.kind == "peer":
         # Many print their progress.
         nowhere = io.StringIO()
         with redirect_stdout(nowhere), redirect_stderr(nowhere):
-            return PEERS[line.name].run(world, **line.options)
+            return PEERS[line.name].run(world, **options)
     taken = {field.name for field in fields(methods.find(line.name).strategy)}
     given = {name: value for name, value in world.options.items() if name in taken}
     run = simulate(
@@ -297,14 +300,14 @@ def _outcome(line: Line, world: World, seed: int, engine: Engine) -> LineResult:
         engine=engine,
         seed=seed,
         progress=False,
-        **{**given, **line.options},
+        **{**given, **options},
     )
     counts = {
         "exchanges": float(run.rounds),
         "kilobytes": (run.bytes_sent + run.bytes_received) / 1e3,
     }
     graphs = () if run.graph is None else (run.graph,)
-    return LineResult(graphs, run.scores, run.model, counts)
+    return LineResult(graphs, run.scores, run.model, tuple(run.local_graphs.values()), counts)
 
 
 def versions_of(line: Line) -> dict[str, str]:

@@ -70,6 +70,8 @@ class Line:
         Python modules that must be installed.
     only : mapping
         Coordinates with the values at which the line is run; empty: everywhere.
+    settings : tuple of mapping
+        Options of some points: each mapping has the coordinates of its points as ``at``.
     """
 
     label: str
@@ -78,10 +80,19 @@ class Line:
     options: Mapping[str, Any]
     needs: tuple[str, ...] = ()
     only: Mapping[str, Sequence[Any]] = None  # type: ignore[assignment]
+    settings: tuple[Mapping[str, Any], ...] = ()
 
     def runs_at(self, point: Point) -> bool:
         """Return whether the line is run at a point."""
         return all(point.get(key) in values for key, values in (self.only or {}).items())
+
+    def options_at(self, point: Point) -> dict[str, Any]:
+        """Return the options at a point."""
+        found = dict(self.options)
+        for given in self.settings:
+            if all(point.get(key) == value for key, value in given.get("at", {}).items()):
+                found |= _options(given, ("at",))
+        return found
 
 
 @dataclass(frozen=True)
@@ -355,10 +366,14 @@ def _line(scenario: str, label: str, table: Any) -> Line:
     kinds: list[Kind] = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
         raise ConfigError(f"{where}: give exactly one of {', '.join(KINDS)}, with its name.")
-    own = (kinds[0], "needs", "only")
-    options = {key.replace("-", "_"): value for key, value in table.items() if key not in own}
-    needs = tuple(table.get("needs", ()))
-    return Line(label, kinds[0], table[kinds[0]], options, needs, table.get("only", {}))
+    options = _options(table, (kinds[0], "needs", "only", "settings"))
+    needs, settings = tuple(table.get("needs", ())), tuple(table.get("settings", ()))
+    return Line(label, kinds[0], table[kinds[0]], options, needs, table.get("only", {}), settings)
+
+
+def _options(table: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of a table that are options, as Python has them."""
+    return {key.replace("-", "_"): value for key, value in table.items() if key not in others}
 
 
 def _figure(scenario: str, table: Mapping[str, Any]) -> Figure:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.app.comparison import circuit_scores
+from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.metrics import (
     auprc,
@@ -34,12 +35,17 @@ COMPARED = (
     "lagged_shd", "lagged_tpr", "lagged_fdr", "num_edges",
 )  # fmt: skip
 RANKED = ("auroc", "auprc", "binary_auroc")
-OTHER = ("shd_reversed_twice", "sid", "sid_lower", "sid_upper", "effect_error")
+OTHER = ("h", "shd_reversed_twice", "sid", "sid_lower", "sid_upper", "effect_error")
 #: Of models with densities and classes, on the rows set aside.
 OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
 COUNTED = ("exchanges", "kilobytes")
+#: Of the parties' own graphs, where a run has them: means over the parties.
+LOCAL = ("local_tpr", "local_fdr")
+#: Of the data, not of a line: how well variances, and explained shares, order causes before
+#: effects. They are in every table of graphs over numbers.
+OF_WORLD = ("varsortability", "r2_sortability")
 TIMES = ("cpu_seconds",)
-METRICS = (*COMPARED, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *TIMES)
+METRICS = (*COMPARED, *LOCAL, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_WORLD, *TIMES)
 
 
 def check_metrics(names: Sequence[str]) -> None:
@@ -57,12 +63,16 @@ def check_metrics(names: Sequence[str]) -> None:
 
 def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[str, float]:
     """Return those of the metrics that an outcome has; of several graphs their means."""
-    found = {name: value for name, value in outcome.counts.items() if name in names}
+    found = {name: value for name, value in outcome.counts.items() if name in (*names, *OF_WORLD)}
     if world.truth is not None and outcome.graphs:
         each = [_of_graph(world.truth, graph, outcome, names) for graph in outcome.graphs]
         for name in each[0]:
             if all(name in one for one in each):
                 found[name] = float(np.mean([one[name] for one in each]))
+    if world.truth is not None and outcome.local:
+        rates = [compare(world.truth, graph) for graph in outcome.local]
+        own = {name: name.removeprefix("local_") for name in LOCAL if name in names}
+        found |= {name: float(np.mean([one[key] for one in rates])) for name, key in own.items()}
     if outcome.model is not None and world.test is not None:
         found |= _of_model(world, outcome.model, names)
     return {name: float(value) for name, value in found.items()}
@@ -75,6 +85,8 @@ def _of_graph(
     if set(names) & set(COMPARED):
         found = {name: value for name, value in compare(truth, graph).items() if name in names}
     ranked = graph if outcome.scores is None else outcome.scores
+    if "h" in names:
+        found["h"] = h_exponential(_raw(graph))[0]
     if "auroc" in names:
         found["auroc"] = auroc(ranked, truth)
     if "auprc" in names:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.data.spreadsheet import write_csv
+from flwr_causal.simulations.scenarios.scores import OF_WORLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,8 +18,18 @@ if TYPE_CHECKING:
 
     from flwr_causal.simulations.scenarios.scenario import Point, Scenario
 
+#: Fewest runs whose standard error is shown; of fewer the tables say how many there were.
+ERROR_RUNS = 5
 #: Digits after the point where a mean is at least so large.
 DIGITS = ((100, 0), (10, 1), (1, 2), (0, 3))
+
+
+#: The table of the metrics in `OF_WORLD`.
+WORLD = "world"
+LEGEND = (
+    "Mean ± standard error of the runs, from five runs up; of fewer the mean and their number, "
+    "[n=2]. The paper's own figure in brackets."
+)
 
 
 class Entry(NamedTuple):
@@ -41,11 +52,13 @@ class Entry(NamedTuple):
     paper: float | None
 
     def text(self, dash: str = "-", plus_minus: str = "±") -> str:
-        """Return mean ± standard error (the paper's figure)."""
+        """Return mean ± standard error, of fewer than `ERROR_RUNS` their number (the paper's)."""
         words = []
         if self.runs:
             words.append(_number(self.mean, self.mean))
-            if not math.isnan(self.error):
+            if self.runs < ERROR_RUNS:
+                words.append(f"[n={self.runs}]")
+            elif not math.isnan(self.error):
                 words.append(f"{plus_minus} {_number(self.error, self.mean)}")
         if self.paper is not None:
             words.append(f"({self.paper:g})")
@@ -85,7 +98,7 @@ def metric_tables(scenario: Scenario, records: Sequence[dict[str, Any]]) -> list
         cells.setdefault((record["line"], _key(record["point"])), []).append(record)
     own = [line.label for line in scenario.lines]
     found = []
-    for metric in scenario.metrics:
+    for metric in (*scenario.metrics, *OF_WORLD):
         papers = [f.line for f in scenario.figures if metric in f.values and f.line not in own]
         lines = tuple(dict.fromkeys([*own, *papers]))
         rows = tuple(
@@ -98,15 +111,19 @@ def metric_tables(scenario: Scenario, records: Sequence[dict[str, Any]]) -> list
             )
             for p in scenario.grid
         )
-        used = [
-            any(r[1][i].runs or r[1][i].failed or r[1][i].paper is not None for r in rows)
-            for i in range(len(lines))
-        ]
+        used = [any(_is_shown(r[1][i], metric) for r in rows) for i in range(len(lines))]
         if any(used):
             kept = [i for i, one in enumerate(used) if one]
             rows = tuple((point, tuple(entries[i] for i in kept)) for point, entries in rows)
             found.append(MetricTable(metric, scenario.axes, tuple(lines[i] for i in kept), rows))
     return found
+
+
+def _is_shown(entry: Entry, metric: str) -> bool:
+    """Return whether an entry says anything; lines that describe no data have none of that."""
+    if metric in OF_WORLD:
+        return entry.runs > 0
+    return entry.runs > 0 or entry.failed > 0 or entry.paper is not None
 
 
 def _key(point: Point) -> str:
@@ -120,6 +137,21 @@ def _entry(records: Sequence[dict[str, Any]], metric: str, paper: float | None) 
     runs = 0 if failed == len(records) else len(finite)
     error = float(finite.std(ddof=1) / math.sqrt(len(finite))) if runs > 1 else math.nan
     return Entry(float(finite.mean()) if runs else math.nan, error, runs, failed, paper)
+
+
+def with_world(found: Sequence[MetricTable]) -> list[MetricTable]:
+    """Return the tables as they are shown: what describes the data is one table, the last."""
+    shown = [table for table in found if table.metric not in OF_WORLD]
+    world = [table for table in found if table.metric in OF_WORLD and len(table.lines) == 1]
+    if not world:
+        return shown
+    entries = zip(*([entry for _, (entry,) in table.rows] for table in world), strict=True)
+    points = [point for point, _ in world[0].rows]
+    lines = tuple(table.metric for table in world)
+    return [
+        *shown,
+        MetricTable(WORLD, world[0].axes, lines, tuple(zip(points, entries, strict=True))),
+    ]
 
 
 def markdown(table: MetricTable) -> str:
@@ -192,8 +224,8 @@ def write_tables(
         paths.append(directory / "results.parquet")
     title = heading(scenario, runs)
     blocks = [f"# {scenario.name}: {title}", *([scenario.notes] if scenario.notes else [])]
-    blocks += ["Mean ± standard error of the runs; the paper's own figure in brackets."]
-    blocks += [f"## {table.metric}\n\n{markdown(table)}" for table in tables]
+    blocks += [LEGEND]
+    blocks += [f"## {table.metric}\n\n{markdown(table)}" for table in with_world(tables)]
     blocks += ["\n".join(f"- {note}" for note in notes)] if notes else []
     (directory / "tables.md").write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
     texts = [latex(table, f"{title}: {table.metric}.") for table in tables]

@@ -57,6 +57,8 @@ class LineResult:
         Strength of every edge, for rankings. None: those of the graph.
     model : object or None
         A circuit, with ``log_likelihood`` and, with a class, ``predict_proba``.
+    local : tuple of CausalGraph
+        The parties' own graphs beside the common one.
     counts : mapping of str to float
         Exchanges, bytes and whatever else is a number and no metric of the graph.
     shared_seconds : float
@@ -66,5 +68,6 @@ class LineResult:
     graphs: tuple[CausalGraph, ...] = ()
     scores: FloatArray | None = None
     model: Any = None
+    local: tuple[CausalGraph, ...] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
     shared_seconds: float = 0.0

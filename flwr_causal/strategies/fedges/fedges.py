@@ -455,8 +455,8 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     @property
     def expected(self) -> Expected:
-        """Numbers with densities, where they are taken as they are."""
-        return replace(super().expected, densities=self.score == MIXED)
+        """Categories, and numbers with densities where they are taken as they are."""
+        return replace(super().expected, densities=self.score == MIXED, nominal=True)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:

@@ -155,6 +155,7 @@ def plan_of(
         why = why_counts(method, _reason_of_trees(agreement, holdings, target))
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
+    _check_complete(domain, holdings, learner, sums=sums)
     plan = CircuitPlan(
         agreement, holdings, domain, target or None, sums, learner, weights, counts, marks, why
     )
@@ -168,6 +169,17 @@ def plan_of(
     if not sums and not plan.counted:
         _check_rows(agreement, method.minimum_count)
     return plan
+
+
+def _check_complete(domain: Domain, holdings: Holdings, learner: str, *, sums: bool) -> None:
+    """Raise a ConfigError if numbers are missing that the learner needs."""
+    lacking = {one.name for one in domain.variables if one.states is None} & set(holdings.lacking)
+    if lacking and (learner == "decision-tree" or (sums and learner == "class-conditional")):
+        raise ConfigError(
+            f"missing_values='keep' with learner={learner!r}: it needs rows without missing "
+            f"numbers, and {', '.join(name for name in holdings.names if name in lacking)} have "
+            "some. Take learner='trees', or leave these rows out (missing_values='drop')."
+        )
 
 
 def plan_of_trees(method: CircuitOptions, domain: Domain, within: str | None) -> TrainingPlan:

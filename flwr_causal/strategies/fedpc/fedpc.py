@@ -19,6 +19,7 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOption
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import MOST, bounded, require
+from flwr_causal.data.check.plausibility import nominal_numbers
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
 from flwr_causal.errors import DataError
@@ -57,6 +58,7 @@ from flwr_causal.strategies.fedpc.losses import (
     lost,
     lost_by_clusters,
     lost_by_counts,
+    lost_by_leaves,
     lost_by_training,
     not_alike,
 )
@@ -437,7 +439,14 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         self._holdings = Holdings.of(agreement, reports)
         self._start = plan_of(self, agreement, self._holdings, self._target)
         self.columns_differ = bool(self._start.counts) or self._start.lacking
-        return agreement
+        categories = {
+            one.name: one.states
+            for one in self._start.domain.variables
+            if one.states is not None and one.name != self._target
+        }
+        found = nominal_numbers(reports, categories, self.policy)
+        found += lost_by_leaves(self._start, categories)
+        return replace(agreement, warnings=(*agreement.warnings, *found))
 
     def complete(
         self,

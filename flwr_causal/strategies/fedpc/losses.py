@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.circuits.composed.dependence import NOTABLE_NATS, cluster_information
+from flwr_causal.core.words import some
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedpc.choices import CircuitPlan
@@ -84,6 +87,18 @@ def lost_by_clusters(plan: CircuitPlan, found: Dependence | None, replies: Repli
         f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
         "keeps more, but all parties learn which rows are similar; training='triples' counts the "
         "states of columns of different parties together, and does not show that"
+    ]
+
+
+def lost_by_leaves(plan: CircuitPlan, categories: Iterable[str]) -> list[str]:
+    """Warn of categories that a class-conditional circuit takes to be independent of the rest."""
+    named = some(map(repr, categories))
+    if plan.learner != "class-conditional" or not named:
+        return []
+    given = f", given {plan.target!r}" if plan.target else ""
+    return [
+        f"learner='class-conditional' takes columns of categories to be independent of all others"
+        f"{given}: {named}. learner='trees', which 'auto' takes for such tables, does not"
     ]
 
 

@@ -92,12 +92,12 @@ def test_a_class_has_an_effect_for_each_set_of_parents():
         tuple("xyz"), model.weights, model.intercepts, model.noise_variances, moments, cpdag(chain)
     )
     found = one.total_effect("y", "z")
-    assert [own.adjustment_set for own in found] == [(), ("x",), None]
+    assert [own.adjustment_set for own in found] == [(), None, ("x",)]  # fewest, then smallest
     np.testing.assert_allclose(found[0].value, np.polyfit(rows[:, 1], rows[:, 2], 1)[0])
     np.testing.assert_allclose(
-        found[1].value, np.linalg.lstsq(sm.add_constant(rows[:, :2]), rows[:, 2])[0][2]
+        found[2].value, np.linalg.lstsq(sm.add_constant(rows[:, :2]), rows[:, 2])[0][2]
     )
-    assert found[2].value == 0
+    assert found[1].value == 0
     assert [own.adjustment_set for own in model.possible_effects("y", "z")] == [("x",)]
     assert [own.value for own in model.possible_effects("z", "y")] == [0]
 

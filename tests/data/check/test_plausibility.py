@@ -347,7 +347,7 @@ def test_numbers_that_are_categories_since_they_are_few():
 
     def said(policy):
         reports = {name: describe(f, policy, sums=True, states=True) for name, f in given.items()}
-        return doubts(reports, agree(reports, policy), Expected(), policy)
+        return doubts(reports, agree(reports, policy), Expected(nominal=True), policy)
 
     (text,) = said(policy)
     assert "categories without an order: 'visits'." in text

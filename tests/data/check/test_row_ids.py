@@ -17,6 +17,7 @@ from flwr_causal.data.check.row_ids import (
     keyed_normals,
     kind_of_ids,
     name_of_ids,
+    plain_ids,
     problem_of_ids,
 )
 from flwr_causal.errors import DataError
@@ -55,11 +56,24 @@ def test_an_id_is_the_same_whatever_its_type(ids):
     np.testing.assert_array_equal(hashed_ids(ids.rename("row_id"), SECRET), expected)
 
 
-def test_large_numbers_are_told_apart():
-    hashes = hashed_ids(pd.Series([2**60, 2**60 + 1], name="row_id"), SECRET)
+@pytest.mark.parametrize("first", [2**60, 10**20])
+def test_large_numbers_are_told_apart(first):
+    hashes = hashed_ids(pd.Series([first, first + 1], name="row_id"), SECRET)
+    texts = hashed_ids(pd.Series([str(first), str(first + 1)], name="row_id"), SECRET)
     assert len(set(as_texts(hashes))) == 2
-    texts = hashed_ids(pd.Series([str(2**60), str(2**60 + 1)], name="row_id"), SECRET)
     np.testing.assert_array_equal(hashes, texts)
+
+
+@pytest.mark.parametrize("dtype", [object, "category", "string"])
+def test_blanks_around_ids_are_no_part_of_them(dtype):
+    padded = plain_ids(pd.Series([" P1", "P2  ", "P 3"], name="row_id", dtype=dtype))
+    assert padded.tolist() == ["P1", "P2", "P 3"]
+    doubled = pd.Series(["P1", "P1 "], name="row_id", dtype=dtype)
+    assert "1 that repeat" in problem_of_ids(plain_ids(doubled))
+    missing = plain_ids(pd.Series(["P1 ", None], name="row_id", dtype=dtype))
+    assert "1 missing" in problem_of_ids(missing)
+    numbers = pd.Series([1, 2])
+    assert plain_ids(numbers) is numbers
 
 
 def test_hashes_are_in_the_order_of_the_rows():

@@ -322,8 +322,9 @@ def test_many_such_columns_make_one_warning_of_each_sort():
     lone, some = agreed({"a": a, "b": b}).warnings
     assert lone.startswith("30 columns ('c0', 'c1', 'c2', 'c3', 'c4' and 25 more) have one state")
     assert "they stay as isolated nodes" in lone
-    assert some.startswith("20 columns ('s0',")
-    assert "vary, but have one state only at some parties" in some
+    assert some.startswith("20 columns vary between parties, with one state only at some of them:")
+    assert "'s0' at party 'a', " in some
+    assert "and 15 more" in some
 
 
 # ---------------------------------------------------------------- the policy

@@ -6,7 +6,15 @@ import pytest
 
 from flwr_causal.data.read import pieces as in_pieces
 from flwr_causal.data.read.pieces import open_table, selected, whole
-from flwr_causal.data.read.reading import MISSING, Reading, are_codes, as_read, is_spelled, typed
+from flwr_causal.data.read.reading import (
+    MISSING,
+    Reading,
+    are_codes,
+    are_whole_codes,
+    as_read,
+    is_spelled,
+    typed,
+)
 from flwr_causal.data.read.tables import read_table, texts_of_missing
 
 
@@ -57,10 +65,14 @@ def test_texts_are_typed_as_pandas_types_them(write, missing):
         (["0", "-0", "-0.0", "0.0"], False),
         (["+7", "7"], False),
         (["01", "02", "12"], False),
+        (["01234", "80331"], True),
+        (["000", "100"], True),
+        (["1E2", "1E3"], True),
+        (["1E+02", "1e3", "1.5E2"], False),
         (["0.1", "1e-05", "100000.0"], False),
     ],
 )
-def test_codes_are_told_by_two_spellings_of_one_number(write, texts, codes):
+def test_codes_are_told_by_their_spelling(write, texts, codes):
     assert are_codes(texts) is codes
     path = write("\n".join(["x", *texts]) + "\n")
     kept = read_table(path, Reading(codes=64))["x"]
@@ -69,6 +81,20 @@ def test_codes_are_told_by_two_spellings_of_one_number(write, texts, codes):
     for reading in (Reading(), Reading(codes=1), Reading(codes=64, numbers=("x",))):
         assert read_table(path, reading)["x"].dtype.kind in "fi"
     assert read_table(path, Reading(categories=("x",)))["x"].tolist() == texts
+
+
+@pytest.mark.parametrize(
+    ("texts", "codes"),
+    [
+        (["01234", "80331"], True),
+        (["007", "7", "12"], False),
+        (["007", "x12"], False),
+        (["007", "12.5"], False),
+        (["12", "13"], False),
+    ],
+)
+def test_whole_codes(texts, codes):
+    assert are_whole_codes(texts) is codes
 
 
 def test_among_codes_marks_of_missing_values_are_missing(write):

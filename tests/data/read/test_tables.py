@@ -1,4 +1,7 @@
+import bz2
 import gzip
+import lzma
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -9,6 +12,8 @@ from flwr_causal.data.read.pieces import open_table_cached
 from flwr_causal.data.read.tables import delimited_pieces, read_table
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
+
+TEXT = "a,b\n1,2\n3,4\n"
 
 
 def test_csv_keeps_names_order_and_exact_numbers(write):
@@ -78,6 +83,34 @@ def test_bad_csv(write, text, words):
 def test_whole_numbers_and_special_words_are_fine_as_names(write):
     assert list(read_table(write("0,1,2\n1,2,3\n")).columns) == ["0", "1", "2"]
     assert list(read_table(write("nan,inf\n1,2\n")).columns) == ["nan", "inf"]
+
+
+@pytest.mark.parametrize("policy", ["whole", "by cell"])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (TEXT.encode("utf-16"), 'UTF-16, which Excel calls "Unicode text"'),
+        (TEXT.encode("utf-16-be"), "zero bytes in its header"),
+        (TEXT.encode("utf-16-le"), "zero bytes in its header"),
+        (bz2.compress(TEXT.encode()), "bzip2"),
+        (lzma.compress(TEXT.encode()), "xz"),
+        (b"\x28\xb5\x2f\xfd0", "zstd"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", r"spreadsheet \(.xls\)"),
+        ("zip", r"spreadsheet \(.xlsx\): unpack it, or save it as CSV UTF-8"),
+        ("parquet", "a name that ends in .parquet"),
+    ],
+)
+def test_files_of_other_formats_named_csv(tmp_path, content, words, policy):
+    path = tmp_path / "a.csv"
+    if content == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.csv", TEXT)
+    elif content == "parquet":
+        pd.DataFrame({"a": [1, 2], "b": [3, 4]}).to_parquet(path)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        read_table(path) if policy == "whole" else read_by_cell(path)
 
 
 def test_undecodable_and_broken_gzip_files(tmp_path):

@@ -148,6 +148,34 @@ def test_months_are_equal_steps(dates):
         find_series(timed(dates), SeriesLayout(time_column="t"))
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.float64, str])
+def test_dates_in_digits_are_dates(kind):
+    days = pd.Series(pd.date_range("2024-01-20", periods=50))
+    digits = days.dt.strftime("%Y%m%d").astype(np.int64).astype(kind)
+    np.testing.assert_array_equal(read_times(digits).values, read_times(days).values)
+    if kind is not str:
+        months = pd.Series([202311, 202312, 202401, 202403]).astype(kind)
+        assert found(timed(months), SPLIT) == [[0, 1, 2], [3]]
+        assert read_times(months).unit == "months"
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [20240131, 20240132],
+        [20240131, 20240131.5],
+        [202412, 202413],
+        [202401, 20240102],
+        [1900, 1901],
+        [12345678, 12345679],
+    ],
+)
+def test_other_numbers_are_no_dates(numbers):
+    times = read_times(pd.Series(numbers))
+    assert times.unit == ""
+    np.testing.assert_array_equal(times.values, numbers)
+
+
 @pytest.mark.parametrize(
     ("times", "words"),
     [

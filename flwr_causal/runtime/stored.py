@@ -1,0 +1,175 @@
+"""The entries of ``run.json`` and ``history.jsonl``, as they are written and checked when read."""
+
+from __future__ import annotations
+
+from typing import Any, Never, TypedDict
+
+from flwr_causal.runtime.influence import Change
+
+
+class FailureRecord(TypedDict):
+    """A reply that is missing in an exchange.
+
+    Attributes
+    ----------
+    round : int
+        The number of the exchange.
+    party, reason : str
+    """
+
+    round: int
+    party: str
+    reason: str
+
+
+class NumberedRecord(TypedDict):
+    """What has the number of an exchange."""
+
+    round: int
+
+
+class ExchangeRecord(NumberedRecord, total=False):
+    """The record of an exchange in the history; beside these keys are those of the method.
+
+    Attributes
+    ----------
+    round : int
+        Its number.
+    exchange : str
+        Its name.
+    parties : int
+        How many replies were used.
+    seconds : float
+    bytes_sent, bytes_received : int
+        Of all parties together.
+    party_bytes_sent, party_bytes_received : int or dict of str to int
+        Of each party: one number where all are equal.
+    party_seconds : dict of str to float
+        By party, until its reply.
+    started_again : object
+        There where the training started again after the exchange.
+    without_groups : list of str
+        Groups of parties that are missing.
+    """
+
+    exchange: str
+    parties: int
+    seconds: float
+    bytes_sent: int
+    bytes_received: int
+    party_bytes_sent: int | dict[str, int]
+    party_bytes_received: int | dict[str, int]
+    party_seconds: dict[str, float]
+    started_again: Any
+    without_groups: list[str]
+
+
+class GuaranteeRecord(TypedDict):
+    """A guarantee of differential privacy; beside these keys are those of the mechanism.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+    unit, against, mechanism : str
+        What is protected, against whom, and by what.
+    noise_multiplier : float
+        Standard deviation of the noise in units of the sensitivity.
+    effective_rows : int
+        Rows without noise that the noisy moments are worth.
+    scales : dict of str to tuple of two float
+        Column to centre and scale.
+    estimated_scales : list of str
+        Columns whose scale was estimated.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    against: str
+    mechanism: str
+    noise_multiplier: float
+    effective_rows: int
+    scales: dict[str, tuple[float, float]]
+    estimated_scales: list[str]
+
+
+class ColumnRecord(TypedDict, total=False):
+    """What is known of a column: its kind; and mean and standard deviation over all rows."""
+
+    kind: str
+    mean: float | None
+    deviation: float | None
+
+
+class CalibrationRecord(TypedDict):
+    """How often predictions of about one probability are right, in how many rows."""
+
+    probability: float
+    right: float
+    rows: float
+
+
+class ScoreRecord(TypedDict, total=False):
+    """Metrics that reports show; beside these keys are others."""
+
+    shd: float
+    cpdag_shd: float
+    smhd: float
+    tpr: float
+    fdr: float
+    lagged_shd: float
+    adjacency_recall: float
+    adjacency_precision: float
+    log_likelihood: float
+    accuracy: float
+    majority: float
+    macro_f1: float
+    auroc: float
+    solver: str
+    calibration: list[CalibrationRecord]
+
+
+class MetricsRecord(ScoreRecord, total=False):
+    """Metrics of a run, of the pooled rows, of each party alone (means), and of a query."""
+
+    pooled: ScoreRecord | None
+    alone: ScoreRecord | None
+    query: ScoreRecord | None
+
+
+class LeafRecord(TypedDict):
+    """What leaves a party in an exchange."""
+
+    name: str
+    meaning: str
+    shape: list[Any]
+    combine: str
+    rows: str
+
+
+class ContractRecord(TypedDict):
+    """An exchange of the method's contract."""
+
+    name: str
+    leaves: list[LeafRecord]
+
+
+class AboutRecord(TypedDict, total=False):
+    """What the docstring and the contract of the method say."""
+
+    summary: str
+    description: str
+    references: list[str]
+    exchanges: list[ContractRecord]
+
+
+#: The forms of the entries of ``run.json`` that reports look into, and of the history.
+FORMS: dict[str, Any] = {
+    "about": AboutRecord,
+    "columns": dict[str, ColumnRecord],
+    "failures": list[FailureRecord],
+    "history": list[ExchangeRecord],
+    "influence": dict[str, Change],
+    "metrics": MetricsRecord,
+    "privacy": GuaranteeRecord | dict[str, Never],
+}

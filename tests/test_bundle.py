@@ -31,6 +31,8 @@ def imported(module):
 
 # Learners that `by_name` imports by file name, and the public solvers, for methods of others.
 BY_NAME = {
+    "flwr_causal.core.blocks.design",
+    "flwr_causal.core.blocks.search",
     "flwr_causal.core.circuits.learners.decision_tree",
     "flwr_causal.core.circuits.learners.einsum",
     "flwr_causal.solvers",

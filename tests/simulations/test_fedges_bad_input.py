@@ -246,7 +246,7 @@ OPTIONS = {
     "no sample size": (
         {"equivalent_sample_size": 0},
         ConfigError,
-        ["equivalent_sample_size", "above 0"],
+        ["equivalent_sample_size", "from 1e-09"],
     ),
     "infinite sample size": (
         {"equivalent_sample_size": float("inf")},
@@ -255,7 +255,7 @@ OPTIONS = {
     ),
     "no parents": ({"max_parents": 0}, ConfigError, ["max_parents", "1 or more"]),
     "no patience": ({"mode": "fusion", "patience": 0}, ConfigError, ["patience", "1 or more"]),
-    "negative minimum": ({"minimum_count": -1}, ConfigError, ["minimum_count", "0 or more"]),
+    "negative minimum": ({"minimum_count": -1}, ConfigError, ["minimum_count", "from 0 to"]),
     "one interval": ({"discretize": 1}, ConfigError, ["discretize", "1"]),
     "more intervals than states": (
         {"discretize": 9, "max_states": 5},

@@ -25,7 +25,7 @@ from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_
 from flwr_causal.strategies.fedges.searches import Found, Problem, small_cells
 
 SEEDS = range(2)
-FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in SEEDS]
+FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in range(4)]
 
 
 class Plain(NamedTuple):

@@ -41,7 +41,8 @@ def first_sent(grid):
 
 
 @pytest.mark.parametrize(
-    "method", [admm, lambda: admm(standardize=True), lambda: FedCausal(kind="linear", max_rounds=6)]
+    "method",
+    [admm, lambda: admm(standardize=True), lambda: FedCausal(model="linear", max_rounds=6)],
 )
 def test_the_weights_are_what_the_parties_are_sent_first(method):
     grid = spy(TABLES)
@@ -116,7 +117,7 @@ def test_a_wrappers_start_takes_them_too():
         lambda: FedGES(),
         lambda: FedPC(target="x0"),
         lambda: FedCausal(),
-        lambda: admm(kind="mlp", refit=None),
+        lambda: admm(model="mlp", refit=None),
     ],
 )
 def test_methods_without_weights_refuse_them(method):

@@ -223,7 +223,8 @@ class AdmmFit:
             for pairs in (self._possible(), known)
         ]
         best = found[int(first_smallest([solution.best.score for solution in found]))]
-        pairs = np.triu(known, 1).sum() / max(d * (d - 1) // 2, 1)
+        # Of all columns, lags too; a single column has no pair.
+        pairs = np.triu(known, 1).sum() / max(len(known) * (len(known) - 1) // 2, 1)
         return replace(self, solution=best), {**best.info, "known_pairs": float(pairs)}
 
     def _graph_of_search(self, solution: OrderSolution) -> CausalGraph:

@@ -16,6 +16,7 @@ from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.synthetic.series import federated_dynamic, simulate_series
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations import simulate
 from flwr_causal.strategies import run
 from flwr_causal.strategies.moments import Moments
 from flwr_causal.strategies.two_dbn import TwoDBN
@@ -187,6 +188,14 @@ def test_fewer_rounds_and_more_rounds():
         outcome = dbn(max_rounds=rounds)
         assert outcome.rounds <= rounds
         assert distance(outcome.graph) <= 1
+
+
+def test_known_pairs_are_a_share_of_all_columns_and_lags():
+    rng = np.random.default_rng(0)
+    parties = [rng.normal(size=(60, 3)) for _ in range(3)]
+    for order in (1, 2):
+        last = simulate("2dbn", parties, order=order, max_rounds=6).history[-1]
+        assert 0 < last["known_pairs"] <= 1
 
 
 def test_three_lags():

@@ -483,14 +483,19 @@ class _Problem:
             return partial_correlations(correlations, np.flatnonzero(parents), child)
         columns, result = columns_of(self.widths), np.zeros(self.m)
         own = columns[child]
+
+        def left(causes: BoolArray) -> float:
+            given = _joined(columns, causes, own[:0])
+            return float(log_pivots(correlations, np.concatenate([given, own]))[len(given) :].sum())
+
+        with_parents = left(parents)
         for i in range(self.m):
-            others = parents.copy()
-            others[[i, child]] = False
-            given = _joined(columns, others, own[:0])
-            without = log_pivots(correlations, np.concatenate([given, own]))[len(given) :].sum()
-            further = np.concatenate([given, columns[i]])
-            left = log_pivots(correlations, np.concatenate([further, own]))[len(further) :].sum()
-            result[i] = np.sqrt(max(1 - np.exp(min(left - without, 0.0)), 0.0))
+            if i != child:
+                others = parents.copy()
+                others[i] = not parents[i]
+                change = left(others) - with_parents
+                change = -change if parents[i] else change
+                result[i] = np.sqrt(1 - np.exp(min(change, 0.0)))
         return result
 
     def _score(self, parents: BoolArray) -> float:

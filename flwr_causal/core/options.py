@@ -7,6 +7,7 @@ import math
 import sys
 import types
 from dataclasses import field, fields
+from functools import cache
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -137,12 +138,13 @@ def check_bounds(options: Any) -> None:
         Naming the option, its value and its bounds.
     """
     called = public_names(type(options))
-    for name, bounds in _bounds_of(type(options)):
+    for name, bounds in _bounds_of(type(options)):  # type: ignore[arg-type]
         value = getattr(options, name)
         if isinstance(value, int | float):
             require(bounds.hold(value), called.get(name, name), value, str(bounds))
 
 
+@cache
 def _bounds_of(owner: type) -> list[tuple[str, Bounds]]:
     return [
         (name, one.metadata["bounds"])

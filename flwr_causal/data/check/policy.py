@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
-from flwr_causal.core.options import check_types, require
+from flwr_causal.core.options import bounded, check_bounds, check_types
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.errors import ConfigError
 
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10
-
-#: The fields that say how tables are read.
-OF_READING = ("missing_texts", "categories", "numbers")
 
 FailDrop = Literal["fail", "drop"]
 FailDropKeep = Literal[FailDrop, "keep"]
@@ -71,18 +68,17 @@ class Policy:
     text_columns: FailDropKeep = "fail"
     unshared_columns: FailDropKeep = "fail"
     duplicate_columns: FailDropKeep = "fail"
-    min_rows: int = 2
-    max_states: int = 64
-    discretize: int = 0
-    number_states: int = 0
+    min_rows: int = bounded(2, least=0)
+    max_states: int = bounded(64, least=0)
+    discretize: int = bounded(0, least=0)
+    number_states: int = bounded(0, least=0)
     missing_texts: str = ""
     categories: str = ""
     numbers: str = ""
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("min_rows", "max_states", "discretize", "number_states"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        check_bounds(self)
         both = sorted(set(split_names(self.categories)) & set(split_names(self.numbers)))
         if both:
             raise ConfigError(f"column {both[0]!r} is in categories and in numbers: choose one")

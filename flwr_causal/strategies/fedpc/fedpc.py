@@ -15,7 +15,7 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import (
     coordinates_of,
 )
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
-from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions, to_plain
+from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions, taken
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import MOST, bounded, require
@@ -348,7 +348,6 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
         settle_variant(self)
         super().validate()
         _ = self.image_shape
-        self.check_structure()
         require(
             self.small_counts != "suppress",
             "small_counts",
@@ -473,7 +472,7 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
             pair_marks=plan.pair_marks,
             labelled=tuple(labelled(self, plan)),
             learner=plan.learner,
-            learners=LearnerOptions(**to_plain(self, LearnerOptions)),
+            learners=taken(LearnerOptions, self),
         )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:

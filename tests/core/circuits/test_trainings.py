@@ -8,9 +8,10 @@ import pytest
 from circuit_cases import domain_of
 
 from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
-from flwr_causal.core.circuits.learners.options import LearnerOptions, from_plain, to_plain
+from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
+from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.errors import ConfigError
 
 SMALL = {"depth": 2, "replicas": 2, "sums": 3, "epochs": 8, "batches": 2}
@@ -274,7 +275,7 @@ def test_few_rows_of_a_class_are_left_out_of_einsum_sums():
 
 def test_learners_take_their_options():
     options = LearnerOptions(components=4, depth=3, replicas=2, sums=5, epochs=7, image="2x3")
-    again = from_plain(LearnerOptions, json.loads(json.dumps(to_plain(options, LearnerOptions))))
+    again = from_plain(LearnerOptions, json.loads(json.dumps(to_plain(options))))
     for chosen in (options, again):
         assert learner_of("trees", "e", chosen).components == 4
         network = learner_of("einsum", None, chosen)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flwr_causal.core.circuits.learners.options import (
     HeadOptions,
     LearnerOptions,
-    from_plain,
-    to_plain,
+    taken,
 )
 from flwr_causal.core.circuits.learners.training_by_sums import TrainingBySums
 from flwr_causal.errors import ConfigError
@@ -67,8 +66,7 @@ def learner_of(name: str, target: str | None, options: LearnerOptions | None = N
     ConfigError
         If no learner has this name, or its package is not installed.
     """
-    chosen = to_plain(options or LearnerOptions(), LearnerOptions)
-    learner: Learner = from_plain(learner_class(name), chosen | {"target": target})
+    learner: Learner = taken(learner_class(name), options or LearnerOptions(), target=target)
     return learner
 
 

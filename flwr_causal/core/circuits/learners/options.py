@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from flwr_causal.core.options import MOST, bounded
 from flwr_causal.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OptionsT = TypeVar("OptionsT")
 
@@ -124,16 +121,9 @@ class SpnOptions:
     """
 
     blocks: bool = True
-    correlation: float | None = None
-    split_rows: float = 60.0
+    correlation: float | None = bounded(None, least=0, below=1)
+    split_rows: float = bounded(60.0, above=0)
     class_root: bool = True
-
-    def check_structure(self) -> None:
-        """Raise a ConfigError if a value is out of range."""
-        if not self.split_rows > 0:
-            raise ConfigError(f"split_rows must be above 0, got {self.split_rows}")
-        if self.correlation is not None and not 0 <= self.correlation < 1:
-            raise ConfigError(f"correlation must be from 0 to below 1, got {self.correlation}")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -141,12 +131,17 @@ class LearnerOptions(SpnOptions, EinsumOptions, TreesOptions, HeadOptions):
     """The options of all learners, of which each learner takes its own."""
 
 
-def to_plain(options: Any, kind: type) -> dict[str, Any]:
-    """Return the fields of a dataclass by name, with the values that ``options`` has for them."""
-    return {field.name: getattr(options, field.name) for field in fields(kind)}
+def taken(kind: type[OptionsT], options: LearnerOptions, **further: Any) -> OptionsT:
+    """Return what takes some of the learners' options, such as a learner, with their values.
 
-
-def from_plain(kind: type[OptionsT], plain: Mapping[str, Any]) -> OptionsT:
-    """Opposite of :func:`to_plain`; names that the dataclass does not have are ignored."""
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in plain.items() if name in names})
+    Parameters
+    ----------
+    kind : type
+        A dataclass; its fields that are no such options keep their defaults.
+    options : LearnerOptions
+    **further
+        Values of other fields.
+    """
+    known = {one.name for one in fields(LearnerOptions)}
+    values = {one.name: getattr(options, one.name) for one in fields(kind) if one.name in known}  # type: ignore[arg-type]
+    return kind(**values, **further)

@@ -47,6 +47,7 @@ from flwr_causal.core.circuits.learners.spn.splits import (
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum, joined
+from flwr_causal.core.options import check_bounds
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.ties import as_ranked, first_largest
 from flwr_causal.errors import ConfigError, DataError
@@ -143,7 +144,7 @@ class LearnSPN(SpnOptions):
             raise ConfigError(f"smoothing must be above 0, got {self.smoothing}")
         if not 0 < self.significance < 1:
             raise ConfigError(f"significance must lie between 0 and 1, got {self.significance}")
-        self.check_structure()
+        check_bounds(self)
 
     def learn(
         self,

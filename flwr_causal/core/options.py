@@ -158,30 +158,41 @@ def checked(name: str, value: Any, wanted: Any) -> Any:
     """Return a value as an option's type, or raise a ConfigError that names the option."""
     if isinstance(value, np.generic):
         value = value.item()
-    alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
+    alternatives, fits = _form(wanted)
     if float in alternatives and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) <= sys.float_info.max else math.inf
-    if any(_fits(value, alternative) for alternative in alternatives):
-        return value
+    for fit in fits:
+        if fit(value):
+            return value
     raise refusal(name, value, " or ".join(_describe(one) for one in alternatives))
 
 
-def _fits(value: Any, wanted: Any) -> bool:
+@cache
+def _form(wanted: Any) -> tuple[tuple[Any, ...], list[Callable[[Any], bool]]]:
+    """Return the types that an option may have, and what says whether a value is of each."""
+    alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
+    return alternatives, [_fitting(one) for one in alternatives]
+
+
+def _fitting(wanted: Any) -> Callable[[Any], bool]:
+    """Return what says whether a value is of a type."""
     if wanted is None or wanted is types.NoneType:
-        return value is None
-    if get_origin(wanted) is Literal:
-        return any(type(value) is type(choice) and value == choice for choice in get_args(wanted))
-    if isinstance(value, bool) and wanted in (int, float):
-        return False
-    if not isinstance(value, get_origin(wanted) or wanted):
-        return False
-    if get_origin(wanted) is tuple:
-        return all(_fits(one, get_args(wanted)[0]) for one in value)
+        return lambda value: value is None
     if wanted is int:
-        return bool(abs(value) <= LARGEST)
-    if wanted is str:
-        return is_utf8(value)  # it travels to the parties
-    return wanted is not float or math.isfinite(value)
+        return lambda value: (
+            isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+        )
+    if wanted is float:
+        return lambda value: isinstance(value, float) and math.isfinite(value)
+    if wanted is str:  # it travels to the parties
+        return lambda value: isinstance(value, str) and is_utf8(value)
+    origin, choices = get_origin(wanted), get_args(wanted)
+    if origin is Literal:
+        return lambda value: any(type(value) is type(one) and value == one for one in choices)
+    if origin is tuple:
+        fits = _fitting(choices[0])
+        return lambda value: isinstance(value, tuple) and all(fits(one) for one in value)
+    return lambda value: isinstance(value, origin or wanted)
 
 
 def _describe(wanted: Any) -> str:

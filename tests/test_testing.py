@@ -26,6 +26,8 @@ POOLING = (
     "moments",
     "moments ges",
     "moments additive",
+    "moments mixed",
+    "moments curved",
     "fedges exact",
     "fedges cuts",
     "fedges mixed",

@@ -402,7 +402,11 @@ class CausalClient(NumPyClient):
         """Report the columns, row count and problems of this party's table."""
         parts = self.contract.reports
         return describe(
-            self.table(), policy=policy, sums="sums" in parts, relations="relations" in parts
+            self.table(),
+            policy=policy,
+            sums="sums" in parts,
+            states=policy.names_states,
+            relations="relations" in parts,
         )
 
     def released_report(self) -> TableReport:

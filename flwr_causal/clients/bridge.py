@@ -183,7 +183,7 @@ def _report(
     own.check_question(contract, config, options, policy)
     secure.check_demand(own.node, met=masked)
     guarantee, running = options.guarantee, _is_running(context, config)
-    reading = policy.reading(states="states" in contract.reports)
+    reading = policy.reading
     table = own.shown(party.opened(reading, private=guarantee is not None))
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and privacy.begin(context, options, again=again)
@@ -222,7 +222,7 @@ def _report(
         described = secure.withheld(
             secure.own_report(context, lambda: described, client.private), policy, party.name
         )
-    report = door.reported(described.to_dict(), client.contract.reports, policy.max_states)
+    report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
     return key | report
 
 
@@ -315,7 +315,7 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, again=True)
-    reading = setup.policy.reading(states="states" in kind.contract.reports)
+    reading = setup.policy.reading
     table = _unchanged(source(context), context, own, reading, private=guarantee is not None)
     client = kind(table, context, setup)
     if guarantee is None:

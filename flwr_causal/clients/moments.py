@@ -20,12 +20,17 @@ from flwr_causal.clients.privacy import (
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.series.design import lagged_names
+from flwr_causal.data.check.party_table import complete_rows, prepare_columns
+from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
+from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
@@ -47,6 +52,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def describe(self, policy: Policy) -> TableReport:
         """Report the table, and whether it has ids."""
         return self.with_ids(super().describe(policy))
+
+    def count_rows(self) -> int:
+        """Count the rows that are kept."""
+        if not self.setup.states:
+            return super().count_rows()
+        return int(complete_rows(self.frame(), self.setup.policy).sum())
 
     @property
     def sharing(self) -> int:
@@ -102,6 +113,8 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             return {"moments": self._of_series()}
         if self.options.additive:
             return {"moments": self._of_functions()}
+        if self.setup.states:
+            return {"moments": self._of_blocks()}
         return {"moments": self.products() / self.num_rows}
 
     def _of_functions(self) -> FloatArray:
@@ -115,6 +128,19 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             return rows.T @ rows
 
         sums = reduce(np.add, map(products, self.design_pieces()))
+        return np.asarray(sums / self.num_rows)[None]
+
+    def _of_blocks(self) -> FloatArray:
+        """Return the mean products of the rows [1, columns of the variables]."""
+        setup, blocks = self.setup, blocks_of(self.setup)
+
+        def products(piece: pd.DataFrame) -> FloatArray:
+            columns = prepare_columns(piece, setup.names, setup.states, setup.policy)
+            own = [block.columns(one) for block, one in zip(blocks, columns, strict=True)]
+            rows = np.column_stack([np.ones(len(columns[0])), *own])
+            return rows.T @ rows
+
+        sums = reduce(np.add, map(products, pieces(self.table())))
         return np.asarray(sums / self.num_rows)[None]
 
     def _of_series(self) -> FloatArray:

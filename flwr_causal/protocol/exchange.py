@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.schema import Part
     from flwr_causal.protocol.setup import Setup
@@ -369,6 +370,10 @@ class Contract:
                 "of one, and not both: Contract(private=..., options=...) with a subclass of "
                 "PrivatePartyOptions."
             )
+
+    def parts(self, policy: Policy) -> tuple[Part, ...]:
+        """Return the parts of ``reports`` under a data policy: states only where it has them."""
+        return tuple(part for part in self.reports if part != "states" or policy.names_states)
 
     def find(self, name: Any) -> Exchange:
         """Return the exchange of a name.

@@ -18,10 +18,18 @@ from flwr_causal.protocol.options import (
 )
 from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
 from flwr_causal.protocol.row_ids import ALIGN
-from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
+from flwr_causal.protocol.second_moments import (
+    impossible_products,
+    largest_block_products,
+    largest_leveled_products,
+    num_block_columns,
+    other_variances,
+)
 from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
+    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 
@@ -31,13 +39,13 @@ class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesP
 
     Parameters
     ----------
-    model : {"linear", "additive"}
+    model : {"linear", "additive", "curved"}
     num_folds : int
         Number of folds of the rows of series; smaller ones than these show rows.
     select_order : bool
     """
 
-    model: Literal["linear", "additive"]
+    model: Literal["linear", "additive", "curved"]
     num_folds: int = field(
         metadata={
             **derived("2 or more where something is chosen by held-out rows"),
@@ -52,6 +60,14 @@ class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesP
         return self.model == "additive"
 
 
+def _largest_products(setup: Setup) -> FloatArray | None:
+    return largest_block_products(setup) if setup.states else largest_leveled_products(setup)
+
+
+def _contradiction(arrays: Arrays, known: ReplyContext) -> str:
+    return (impossible_products if known.setup.states else other_variances)(arrays, known)
+
+
 SUMS = Exchange(
     "sums",
     "the second moments of the parties' rows, from which the server solves for the graph",
@@ -60,18 +76,21 @@ SUMS = Exchange(
             "moments",
             "X_k^T X_k / n_k of each fold of the centred and scaled rows X_k; of time series the "
             "rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not "
-            "perturbed; with model='additive' they are [1, five functions of each variable]; under "
+            "perturbed; with model='additive' they are [1, five functions of each variable]; with "
+            "text_columns='keep' or model='curved' they are [1, z], where z has a column for each "
+            "state of a category but one, 1 in its rows and 0 in the others, and one or three "
+            "functions of each number: their products count the rows of pairs of states; under "
             "known interventions they are [1, x] with the lags of x, a fold for each set of "
             "targets",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
-            bound=largest_leveled_products,
+            bound=_largest_products,
         ),
     ),
     when="once, without epsilon; parties hold the same columns",
     same_parties=True,
-    contradiction=other_variances,
+    contradiction=_contradiction,
 )
 
 
@@ -89,6 +108,8 @@ def dimensions(setup: Setup) -> dict[str, int]:
     m = d * (1 + order)
     if options.additive:
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
+    if setup.states:
+        return {"m": m, "s": 1 + num_block_columns(setup), "folds": 1}
     if setup.targets:
         return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
     if order == 0:
@@ -101,7 +122,7 @@ CONTRACT = Contract(
     "moments",
     (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
-    ("sums", "relations", "series", "interventions", "ids"),
+    ("sums", "relations", "states", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),
     options=MomentsPartyOptions,
 )

@@ -24,7 +24,7 @@ Part: TypeAlias = Literal["sums", "relations", "states", "series", "ids", "inter
 PARTS: dict[Part, str] = {
     "sums": "where columns are centred, scaled or cut into intervals",
     "relations": "where effects are found from numbers",
-    "states": "where columns are categories",
+    "states": "where columns are categories; in moments with text_columns='keep' or model='curved'",
     "series": "where rows are steps of time series",
     "ids": "where rows may be matched by ids",
     "interventions": "where rows may be under known interventions",

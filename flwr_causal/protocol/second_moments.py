@@ -1,4 +1,7 @@
-"""Second moments of centred and scaled rows, compared with the party's own report."""
+"""Second moments of centred and scaled rows, compared with the party's own report.
+
+Where variables are blocks of columns (:mod:`core.blocks.design`), the rows are [1, z].
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import data_scale
+from flwr_causal.core.blocks.design import Category, Number, functions_of, variables_of, widths_of
+from flwr_causal.core.linear.moments import columns_of, data_scale
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.options import LinearPartyOptions
     from flwr_causal.protocol.setup import Setup
@@ -95,16 +102,45 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     """
     if known.resampled:
         return ""
-    setup, report = known.setup, known.report
+    setup = known.setup
     options: LinearPartyOptions = setup.options
     diagonal = np.diagonal(arrays["moments"], axis1=-2, axis2=-1).sum(axis=0)
     if setup.targets:
         # The rows are [1, x].
         diagonal = diagonal[1:]
-    if not report.has_sums or len(diagonal) != len(setup.names):
+    if len(diagonal) != len(setup.names):
+        return ""
+    return wrong_squares(diagonal, setup.names, known, standardized=options.standardize)
+
+
+def wrong_squares(
+    squares: FloatArray, names: Sequence[str], known: ReplyContext, *, standardized: bool
+) -> str:
+    """Return whether the mean squares of columns are not those that follow from the report.
+
+    Parameters
+    ----------
+    squares : ndarray of shape (d',)
+        Of the centred rows, with secure sums those of a share of them.
+    names : sequence of str
+        The columns, which have sums in the report.
+    known : ReplyContext
+    standardized : bool
+        Whether the rows were divided by the columns' standard deviations.
+
+    Returns
+    -------
+    str
+        The first column that differs, in words; "" if none does.
+    """
+    setup, report = known.setup, known.report
+    options: LinearPartyOptions = setup.options
+    if not report.has_sums or not len(names):
         return ""
     columns = {column.name: column for column in report.columns}
-    reported = [columns[name] for name in setup.names]
+    reported = [columns[name] for name in names]
+    places = [setup.names.index(name) for name in names]
+    agreed_mean, agreed_variance = setup.mean[places], setup.variance[places]
     mean = np.array([column.mean for column in reported])
     expected = np.array([column.squares for column in reported]) / report.rows
     shift = np.array([column.remainder for column in reported]) / report.rows
@@ -114,21 +150,74 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
     if options.center == "party":
         expected = expected - shift**2
     else:
-        offset = mean - setup.mean
+        offset = mean - agreed_mean
         expected = expected + 2 * offset * shift + offset**2
-        rounding = rounding + (error * setup.mean) ** 2
-    scale = setup.variance if options.standardize else np.ones(len(mean))
+        rounding = rounding + (error * agreed_mean) ** 2
+    scale = agreed_variance if standardized else np.ones(len(mean))
     expected, rounding = expected / scale, rounding / scale
     # Of a secure sum that lacks parties, and where groups of few rows are left out, squares of all
     # rows are an upper bound only.
     share = min(known.sizes["n"] / report.rows, 1.0)
-    excess = share * diagonal - expected
+    excess = share * squares - expected
     below = share < 1 or (setup.targets and setup.small.withheld > 0)
     wrong = (excess if below else np.abs(excess)) > RELATIVE * expected + rounding
     if not wrong.any():
         return ""
     first = int(np.argmax(wrong))
     return (
-        f"the mean square of the column '{setup.names[first]}' is not the one that the party "
+        f"the mean square of the column '{names[first]}' is not the one that the party "
         "reported in the schema exchange; its table may have changed since"
     )
+
+
+def blocks_of(setup: Setup) -> tuple[Variable, ...]:
+    """Return the variables of an agreement as blocks of columns."""
+    functions = functions_of(setup.options.model)
+    return variables_of(setup.names, setup.states, setup.mean, setup.variance, functions)
+
+
+def num_block_columns(setup: Setup) -> int:
+    """Return the number of columns of all blocks, which follows from the states."""
+    return sum(widths_of(setup.states, functions_of(setup.options.model)))
+
+
+def largest_block_products(setup: Setup) -> FloatArray:
+    """Return bounds of the mean products of the rows of all parties, shape (s, s)."""
+    size = 1 + num_block_columns(setup)
+    return np.ones((size, size))
+
+
+def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
+    """Return whether the products of a party's rows cannot be, or differ from its report.
+
+    Parameters
+    ----------
+    arrays : dict
+        ``moments`` of shape (1, s, s), in units of n.
+    known : ReplyContext
+        Of resampled rows no number is compared with the report.
+
+    Returns
+    -------
+    str
+        The first variable that is wrong, in words; "" if none is.
+    """
+    blocks = blocks_of(known.setup)
+    moments = arrays["moments"].sum(axis=0)
+    rows = float(moments[0, 0])
+    for block, columns in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
+        if not isinstance(block, Category):
+            continue
+        shares = moments[0, 1 + columns]
+        own = moments[np.ix_(1 + columns, 1 + columns)]
+        error = RELATIVE * max(rows, 0.0)
+        other = np.abs(own - np.diag(shares)).max(initial=0.0) > error
+        if other or shares.min(initial=0.0) < -error or shares.sum() > rows + error:
+            return f"the products of the states of '{block.name}' are not those of counts of rows"
+    if known.resampled:
+        return ""
+    firsts = [columns[0] for columns in columns_of([one.width for one in blocks])]
+    numbers = [k for k, block in enumerate(blocks) if isinstance(block, Number)]
+    squares = np.array([moments[1 + firsts[k], 1 + firsts[k]] for k in numbers])
+    names = [blocks[k].name for k in numbers]
+    return wrong_squares(squares, names, known, standardized=True)

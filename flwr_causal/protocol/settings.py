@@ -47,6 +47,7 @@ def _kept(stated: Any, sent: Any) -> bool:
 POLICY: Mapping[str, str] = {
     "min_rows": "a constant of the method",
     "number_states": "follows from discretize or bins",
+    "names_states": "follows from the method and text_columns",
 }
 #: Options by other names that FedPC and FedGES give them.
 CALLED: Mapping[str, str] = {"bins": "discretize", "constant": "constant_columns"}

@@ -430,7 +430,8 @@ def _answer(
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
-            door.reported(values, method.contract.reports, method.policy.max_states)
+            policy = method.policy
+            door.reported(values, method.contract.parts(policy), policy.max_states)
             report = TableReport.from_dict(values)
             withheld = names_only or method.secure_aggregation or method.withholds_totals
             if report.withheld is not withheld:

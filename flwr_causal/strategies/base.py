@@ -322,12 +322,13 @@ class CausalStrategy(FedAvg, Algorithm):
     def policy(self) -> Policy:
         """How problems of the data are handled."""
         own = {f.name for f in fields(self)} & {f.name for f in fields(Policy)}
-        return Policy(**{name: getattr(self, name) for name in own})
+        options = {name: getattr(self, name) for name in own}
+        return Policy(**options, names_states="states" in self.contract.reports)
 
     @property
     def reading(self) -> Reading:
         """How the parties' tables are read."""
-        return self.policy.reading(states="states" in self.contract.reports)
+        return self.policy.reading
 
     @property
     def role_columns(self) -> tuple[str, ...]:

@@ -244,11 +244,16 @@ class LinearStrategy(CausalStrategy):
         spread = np.sqrt(agreement.variance) / self.scale(agreement)
         return spread[:, None] / spread
 
+    @property
+    def weighs_in_units(self) -> bool:
+        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
+        return getattr(self, "model", "linear") == "linear"
+
     def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with background knowledge, and the columns' standard deviations."""
         graph = super().annotated(state, graph)
         agreement: Agreement | None = getattr(state, "agreement", None)
-        if agreement is None or getattr(self, "model", "linear") != "linear":
+        if agreement is None or not self.weighs_in_units:
             return graph
         deviations = np.sqrt(agreement.variance) / self.scale(agreement)
         known = bool((np.isfinite(deviations) & (deviations > 0)).all())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.blocks.design import column_names, functions_of, variables_of
+from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.dagma import dagma
@@ -48,7 +50,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
-from flwr_causal.strategies.options import Mode, changed, only
+from flwr_causal.strategies.options import Mode, changed, only, require_fitting
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.runtime.algorithm import Training
 
@@ -79,10 +82,12 @@ THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
 
 
+OF_BLOCKS = Mode("text_columns='keep' or model='curved'", lambda method: method.takes_blocks)
 OF_ORDER = Mode(
     "solver='order' or 'class'",
     lambda method: (
-        method.solver in ("order", "class")
+        method.takes_blocks
+        or method.solver in ("order", "class")
         or (method.solver == "auto" and method.model == "linear" and not method.takes_dagma)
     ),
 )
@@ -149,24 +154,42 @@ class Moments(
     time series with their p lags, and the graph is the dynamic Bayesian network of DYNOTEARS
     (Pamfil et al. 2020) on the series of all parties, or of a regression on the past alone.
 
+    With ``text_columns="keep"`` columns of text, and of true and false, are categories beside the
+    numbers. A variable is then a block of columns: each state of a category but one has a column
+    that is 1 in its rows and 0 in the others (degenerate Gaussian score, Andrews, Ramsey & Cooper
+    2019). The result is the equivalence class of the best Gaussian BIC of the blocks
+    (``core.blocks``), as with ``solver="class"``. Its weights are strengths from 0 to 1, without a
+    sign; there is no model of effects.
+
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then one d x d array of second moments of the
     centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
     of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
     more for each smaller order to choose from. With secure summation the server learns the pooled
-    second moments only; without it, each party's second moments. With ``epsilon`` it is one array
-    of sums of products with noise, and nothing else that depends on the rows. Where parties hold
-    different columns (``row_id``), it is hashed ids, masked columns and lags that only another
+    second moments only; without it, each party's second moments. Of categories it is the names of
+    the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
+    array of sums of products with noise, and nothing else that depends on the rows. Where parties
+    hold different columns (``row_id``), it is hashed ids, masked columns and lags that only another
     party can open, and words whose sum over all parties is that of the products of columns.
 
     Parameters
     ----------
-    model : {"linear", "additive"}, default "linear"
+    text_columns : {"fail", "drop", "keep"}, default "fail"
+        What to do about columns that hold no numbers: fail, leave them out, or take them as
+        categories.
+    categories : str, default ""
+        With ``text_columns="keep"``: columns, separated by commas, that are categories although
+        their values are numbers.
+    numbers : str, default ""
+        With ``text_columns="keep"``: columns, separated by commas, that are numbers although all of
+        their cells are texts.
+    model : {"linear", "additive", "curved"}, default "linear"
         "additive" lets every effect be a sum of five functions of its cause, the same at all
         parties (``core.nonlinear.additive``). The parties send their second moments,
         (1 + 5 d) x (1 + 5 d), and the graph is again that of the pooled rows. ``graph.weights`` are
         then the effects' standard deviations in units of that of the effect variable, and have no
-        sign.
+        sign. "curved" lets every effect be curved: a number is a block of three functions of it,
+        and the result is an equivalence class, see above.
     solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
         "order" searches over the orders of the variables for the graph of the best score
         (``core.linear.order_search``); it allows for noise terms of different variances, and takes
@@ -234,7 +257,10 @@ class Moments(
 
     contract: ClassVar[Contract] = CONTRACT
 
-    model: Literal["linear", "additive"] = "linear"
+    text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    categories: str = only(OF_BLOCKS, "")
+    numbers: str = only(OF_BLOCKS, "")
+    model: Literal["linear", "additive", "curved"] = "linear"
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
     max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
@@ -266,6 +292,8 @@ class Moments(
                 "one exchange. Leave the option out."
             )
         self.validate_center()
+        if self.takes_blocks:
+            require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
         if self.model == "additive":
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
@@ -273,7 +301,39 @@ class Moments(
     @property
     def finds_class(self) -> bool:
         """Whether the result is an equivalence class."""
-        return self.solver in ("class", "ges")
+        return self.solver in ("class", "ges") or self.takes_blocks
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether a variable is a block of columns: a category, or functions of a number."""
+        return self.text_columns == "keep" or self.model == "curved"
+
+    @property
+    def with_blocks(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit blocks of columns, by name, and what they must be."""
+        return {
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "solver": (self.solver in ("auto", "class"), "'auto' or 'class'"),
+            "order": (self.order == 0, "0"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+            "center": (self.center == "global", "'global'"),
+            "standardize": (not self.standardize, "False"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "small_counts": (self.small_counts == "report", "'report'"),
+        }
+
+    @property
+    def policy(self) -> Policy:
+        """How problems of the data are handled; of blocks, numbers are never states."""
+        if not self.takes_blocks:
+            return replace(super().policy, names_states=False)
+        return replace(super().policy, discretize=2, number_states=1)
+
+    @property
+    def weighs_in_units(self) -> bool:
+        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
+        return super().weighs_in_units and not self.takes_blocks
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
@@ -282,6 +342,7 @@ class Moments(
         return {
             **super().with_interventions,
             "model": (self.model == "linear", "'linear'"),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
             "select_order": (not self.select_order, "False"),
             "instantaneous": (self.instantaneous != "auto", "True or False"),
@@ -302,6 +363,7 @@ class Moments(
         """Which options fit one array of second moments of rows without time and interventions."""
         return {
             "model": (self.model == "linear", "'linear'"),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0, "0"),
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
@@ -465,6 +527,7 @@ class Moments(
         solve = solve_series if self.order else solve_rows
         solve = solve_additive if self.model == "additive" else solve
         solve = solve_class if self.finds_class else solve
+        solve = solve_blocks if self.takes_blocks else solve
         return solve(self, agreement, masks, products)
 
     def _settled(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
@@ -781,6 +844,43 @@ def solve_additive(
     scores = np.abs(graph.raw_weights)
     graph, warnings = method.plausible(graph, units, masks)
     return Outcome(pooled, graph, None, scores, tuple(warnings), {})
+
+
+def solve_blocks(
+    method: Moments, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+) -> Outcome:
+    """Find the equivalence class of numbers and categories.
+
+    Parameters
+    ----------
+    method : Moments
+        The strategy, for its options.
+    agreement : Agreement
+        Columns, rows, means, variances and states.
+    masks : EdgeMasks
+        Background knowledge over the d columns.
+    products : ndarray of shape (1, 1 + s, 1 + s)
+        Mean products of the rows [1, columns of the variables], see :mod:`core.blocks.design`.
+    """
+    blocks = variables_of(
+        agreement.names,
+        agreement.states,
+        agreement.mean,
+        agreement.variance,
+        functions_of(method.model),
+    )
+    mean = products[0, 0, 1:] / products[0, 0, 0]
+    second = products[0, 1:, 1:] / products[0, 0, 0] - np.outer(mean, mean)
+    pooled = SecondMoments(agreement.n, mean, second, column_names(blocks))
+    found = block_class(
+        pooled,
+        [block.width for block in blocks],
+        agreement.names,
+        masks,
+        least_effect=method.least_effect,
+        max_parents=method.max_parents,
+    )
+    return Outcome(pooled, found.graph, None, found.strengths, (), {})
 
 
 def solve_series(

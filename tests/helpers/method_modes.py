@@ -55,6 +55,8 @@ MODES = {
     "moments order": ("moments", SERIES, {"order": 1}),
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
+    "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
+    "moments curved": ("moments", NUMBERS, {"model": "curved"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
     "fedges scores driven": (
         "fedges",

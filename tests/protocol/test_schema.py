@@ -83,7 +83,7 @@ def test_no_more_states_than_allowed_are_named(change):
 
 
 class Naming(MomentsClient):
-    """Would name the values of its columns, which the contract of Moments does not allow."""
+    """Would name the values of its columns, which a run of Moments does not ask for by default."""
 
     def describe(self, policy: Policy):
         return describe(self.table(), policy, sums=True, states=True)

@@ -11,17 +11,19 @@ score of Andrews, Ramsey & Cooper 2019; the basis function BIC for curved effect
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.order_search import columns_of, log_pivots, search_orders
+from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.order_kernels import DEPENDENT
+from flwr_causal.core.linear.order_search import log_pivots, search_orders
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import as_ranked
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +40,21 @@ GAMMA = 1.0
 # reach the best score of all in seven of ten tables, three or more in nine (the first of these
 # kinds, seeds 9000-9009).
 NUM_SHUFFLED = 6
+
+
+class BlockClass(NamedTuple):
+    """The class that the search reached.
+
+    Attributes
+    ----------
+    graph : CausalGraph
+        A CPDAG; a weight is the edge's strength, without a sign, and 1 where it is 0.
+    strengths : ndarray of shape (d, d)
+        Of all pairs in the best order: of the edge, or of the edge that was left out.
+    """
+
+    graph: CausalGraph
+    strengths: FloatArray
 
 
 def block_search(
@@ -89,7 +106,7 @@ def block_search(
         masks,
         least_effect=least_effect,
         max_parents=max_parents,
-    )
+    ).graph
 
 
 def block_class(
@@ -100,7 +117,7 @@ def block_class(
     *,
     least_effect: float = 0.0,
     max_parents: int | None = None,
-) -> CausalGraph:
+) -> BlockClass:
     """Find the equivalence class of blocks of columns, from their second moments.
 
     Parameters
@@ -115,7 +132,13 @@ def block_class(
         Background knowledge over the variables.
     least_effect, max_parents
         See :func:`block_search`.
+
+    Raises
+    ------
+    DataError
+        If a variable has one value.
     """
+    moments, widths = independent(moments, widths, names)
     # In the order of names, by which ties are broken.
     order = sorted(range(len(names)), key=names.__getitem__)
     columns = columns_of(widths)
@@ -139,7 +162,41 @@ def block_class(
     strength = np.maximum(strengths, strengths.T)
     weights = np.where(marks, np.where(strength > 0, strength, 1.0), 0.0)
     required = masks.required if np.asarray(masks.required).any() else None
-    return CausalGraph(names, weights, kind="cpdag", required=required)
+    graph = CausalGraph(names, weights, kind="cpdag", required=required)
+    return BlockClass(graph, np.abs(strengths))
+
+
+def independent(
+    moments: Moments, widths: Sequence[int], names: Sequence[str]
+) -> tuple[Moments, list[int]]:
+    """Return the moments without columns that the columns before them in the block determine.
+
+    These are further functions of a number of few values, and states that no row has.
+
+    Returns
+    -------
+    moments : Moments
+    widths : list of int
+        Columns that are left of each variable, 1 or more.
+
+    Raises
+    ------
+    DataError
+        If none is left of a variable.
+    """
+    kept: list[int] = []
+    left = []
+    for name, columns in zip(names, columns_of(widths), strict=True):
+        varying = columns[moments.variances[columns] > 0]
+        scale = np.sqrt(moments.variances[varying])
+        own = moments.second[np.ix_(varying, varying)] / np.outer(scale, scale)
+        given = log_pivots(own, np.arange(len(varying)))
+        free = varying[given > math.log(DEPENDENT)]
+        if not len(free):
+            raise DataError(f"column {name!r} has one value: leave it out")
+        kept += free.tolist()
+        left.append(len(free))
+    return moments.subset(kept), left
 
 
 def edge_costs(n: float, widths: Sequence[int]) -> FloatArray:

@@ -321,3 +321,9 @@ def data_scale(variances: FloatArray) -> float:
     if len(positive) == 0:
         raise ConfigError("no column has a positive variance")
     return float(1.0 / np.mean(1.0 / positive))
+
+
+def columns_of(widths: Sequence[int]) -> list[IntArray]:
+    """Return the columns of each variable, which lie side by side."""
+    ends = np.cumsum(widths)
+    return [np.arange(end - width, end) for end, width in zip(ends, widths, strict=True)]

@@ -26,7 +26,13 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
-from flwr_causal.core.linear.moments import Moments, as_moments, distinct, require_varying
+from flwr_causal.core.linear.moments import (
+    Moments,
+    as_moments,
+    columns_of,
+    distinct,
+    require_varying,
+)
 from flwr_causal.core.linear.order_kernels import (
     DEPENDENT,
     OrderRoom,
@@ -360,12 +366,6 @@ def _log_variance(moments: Moments, parents: BoolArray, child: int) -> float:
     """Return the logarithm of the residual variance of a column."""
     residual = regress(moments.second, np.flatnonzero(parents), child)[1]
     return log(max(residual, RESIDUAL_FLOOR * moments.second[child, child]))
-
-
-def columns_of(widths: Sequence[int]) -> list[IntArray]:
-    """Return the columns of each variable, which lie side by side."""
-    ends = np.cumsum(widths)
-    return [np.arange(end - width, end) for end, width in zip(ends, widths, strict=True)]
 
 
 def _log_determinant(

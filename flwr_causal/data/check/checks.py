@@ -367,7 +367,8 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
             why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
             remedy = (
-                f"convert it to numbers{why}, or leave such columns out with text_columns='drop'"
+                f"convert it to numbers{why}, leave such columns out with text_columns='drop', or "
+                "take them as categories with text_columns='keep' (moments, fedges, fedpc)"
             )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:

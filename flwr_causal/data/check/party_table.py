@@ -191,6 +191,29 @@ def prepare(frame: pd.DataFrame, names: Sequence[str], policy: Policy | None = N
     return rows
 
 
+def prepare_columns(
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    states: Sequence[Sequence[str]],
+    policy: Policy | None = None,
+) -> list[FloatArray | Codes]:
+    """Return exactly the rows that :func:`describe` counted, column by column, each (n,).
+
+    Columns with agreed states are the numbers of their states, all others numbers. Parameters and
+    errors are those of :func:`prepare_states`.
+    """
+    kept = complete_rows(frame, policy)
+    found: list[FloatArray | Codes] = []
+    for name, agreed, column in zip(names, states, find_columns(frame, names), strict=True):
+        rows = column if kept.all() else column[kept]
+        if agreed:
+            found.append(_coded(name, rows, agreed))
+        else:
+            found.append(find_numbers(rows))
+            _check_complete(name, np.isfinite(found[-1]).all())
+    return found
+
+
 def prepare_states(
     frame: pd.DataFrame,
     names: Sequence[str],

@@ -52,6 +52,9 @@ class Policy:
         For methods that take numbers as such: 0, or the most different whole numbers that pass for
         states. Columns of more of them, and of numbers that are not whole, are then discretised
         however few values they have; their values are never named. Default 0: as above.
+    names_states : bool
+        Whether parties name the states of the columns that are no numbers, as methods on categories
+        need. Default False.
     missing_texts, categories, numbers : str, default ""
         Separated by commas: texts that are missing values, beside empty fields; columns that are
         text in the spelling of their cells; columns that are numbers, however few values they
@@ -72,6 +75,7 @@ class Policy:
     max_states: int = bounded(64, least=0)
     discretize: int = bounded(0, least=0)
     number_states: int = bounded(0, least=0)
+    names_states: bool = False
     missing_texts: str = ""
     categories: str = ""
     numbers: str = ""
@@ -93,8 +97,9 @@ class Policy:
                 "(max_states), or 0 to leave columns as they are"
             )
 
-    def reading(self, *, states: bool) -> Reading:
-        """Return how tables are read, for a method whose parties name states or for another one.
+    @property
+    def reading(self) -> Reading:
+        """How tables are read.
 
         Where fractions are no states they are measured numbers, unless there are few of them.
         """
@@ -103,5 +108,5 @@ class Policy:
             tuple(split_names(self.categories)),
             tuple(split_names(self.numbers)),
             tuple(split_names(self.missing_texts)),
-            (MOST_FRACTIONS if measured else self.max_states) * states,
+            (MOST_FRACTIONS if measured else self.max_states) * self.names_states,
         )

@@ -17,8 +17,8 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear import order_search as module
-from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.order_search import columns_of, order_score, search_orders
+from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.order_search import order_score, search_orders
 from flwr_causal.errors import ConfigError, DataError
 
 

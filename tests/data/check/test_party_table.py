@@ -232,7 +232,7 @@ def test_policy_round_trips_and_refuses_unknown_values():
     policy = Policy(missing_values="drop", constant_columns="keep", min_rows=5)
     plain = to_plain(policy)
     assert from_plain(Policy, plain) == policy
-    assert {type(value) for value in plain.values()} == {str, int}
+    assert {type(value) for value in plain.values()} == {str, int, bool}
     with pytest.raises(ConfigError, match="'missing_values' is 'fill'; it must be 'fail' or"):
         Policy(missing_values="fill")
     with pytest.raises(ConfigError, match="'text_columns' is 'no'; it must be 'fail' or 'drop'"):

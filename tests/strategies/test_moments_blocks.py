@@ -1,0 +1,205 @@
+"""Moments of numbers and categories: that of the rows in one place, and what is refused."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from worlds_of_blocks import curved_table, mixed_table
+
+from flwr_causal import Knowledge, simulate
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.protocol.second_moments import impossible_products
+from flwr_causal.solvers import block_search
+from flwr_causal.strategies.moments import LEAST_EFFECT
+
+TABLE = mixed_table(8, 1200, seed=3)[0]
+TABLE["flag"] = (TABLE["v1"] == TABLE["v1"].iloc[0]) & (np.arange(1200) % 7 > 0)
+CURVED = curved_table(1)[0]
+
+
+def dealt(table, parties=3):
+    return [table.iloc[k::parties].reset_index(drop=True) for k in range(parties)]
+
+
+def found(parties, **options):
+    return simulate("moments", parties, **({"text_columns": "keep"} | options))
+
+
+def central(table, functions=1):
+    return block_search(table, functions=functions, least_effect=LEAST_EFFECT)
+
+
+def same(graph, other):
+    names = sorted(graph.names)
+    assert sorted(other.names) == names
+    order, others = ([one.names.index(name) for name in names] for one in (graph, other))
+    np.testing.assert_allclose(
+        graph.weights[np.ix_(order, order)], other.weights[np.ix_(others, others)], atol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "parties",
+    [
+        dealt(TABLE, 1),
+        dealt(TABLE),
+        dealt(TABLE)[::-1],
+        # One party has each state of a category alone.
+        [part.reset_index(drop=True) for _, part in TABLE.groupby("v1")],
+        [part[TABLE.columns[::-1]] for part in dealt(TABLE)],
+    ],
+    ids=["one party", "dealt", "another order", "by state", "columns in another order"],
+)
+def test_the_class_is_that_of_the_rows_in_one_place(parties):
+    run = found(parties)
+    assert run.graph.kind == "cpdag"
+    assert run.rounds == 1
+    same(run.graph, central(TABLE))
+
+
+def test_secure_sums_are_plain_sums():
+    same(found(dealt(TABLE, 4), secure_aggregation=True).graph, found(dealt(TABLE, 4)).graph)
+
+
+def test_curved_effects_are_found_with_categories_or_without():
+    numbers = CURVED.select_dtypes("number")
+    same(found(dealt(CURVED), model="curved").graph, central(CURVED, 3))
+    same(found(dealt(numbers), model="curved", text_columns="fail").graph, central(numbers, 3))
+
+
+def test_units_and_names_of_states_do_not_matter():
+    other = TABLE.copy()
+    for name in other.select_dtypes("number"):
+        other[name] = 40 + 1e-3 * other[name]
+    other["v1"] = "another " + other["v1"].astype(str)
+    same(found(dealt(other)).graph, found(dealt(TABLE)).graph)
+
+
+def test_knowledge_is_kept():
+    graph = found(dealt(TABLE)).graph
+    i, j = np.argwhere(graph.adjacency & graph.adjacency.T)[0]
+    cause = graph.names[j]
+    tiers = [[cause], [name for name in graph.names if name != cause]]
+    known = found(dealt(TABLE), knowledge=Knowledge(tiers=tiers)).graph
+    assert known.adjacency[j, i]
+    assert not known.adjacency[i, j]
+
+
+def test_codes_are_categories_where_they_are_declared():
+    codes = {state: 10 * k for k, state in enumerate(sorted(TABLE["v1"].unique()))}
+    coded = TABLE.assign(v1=TABLE["v1"].map(codes))
+    same(found(dealt(coded), categories="v1").graph, central(TABLE))
+    assert not np.allclose(found(dealt(coded)).graph.weights, central(TABLE).weights)
+
+
+def test_replicates_and_rows_with_missing_values():
+    holes = TABLE.copy()
+    holes.loc[::10, "v0"] = np.nan
+    holes.loc[5::10, "v1"] = None
+    run = found(dealt(holes), missing_values="drop", replicates=4)
+    same(run.graph, central(holes.dropna().reset_index(drop=True)))
+    assert run.graph.adjacency_confidence is not None
+    assert set(np.unique(run.graph.adjacency_confidence)) - {0, 1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "order"},
+        {"model": "additive"},
+        {"order": 1},
+        {"standardize": True},
+        {"center": "party"},
+        {"aggregation": "median"},
+        {"epsilon": 1.0},
+        {"threshold": 0.1},
+        {"sparsity": 0.1},
+        {"interventions": {"party 0": ["v0"]}},
+    ],
+    ids=str,
+)
+def test_options_of_numbers_alone_are_refused(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        found(dealt(TABLE), **options)
+
+
+def test_declared_columns_need_categories():
+    with pytest.raises(ConfigError, match=r"'categories'.*text_columns='keep'"):
+        simulate("moments", dealt(TABLE.select_dtypes("number")), categories="v0")
+
+
+def test_the_error_of_text_names_the_option():
+    with pytest.raises(DataError, match="text_columns='keep'"):
+        simulate("moments", dealt(TABLE))
+
+
+def test_a_category_of_one_state_is_named():
+    with pytest.raises(DataError, match="'v1'"):
+        found(dealt(TABLE.assign(v1="x")))
+
+
+SETUP = SimpleNamespace(
+    names=("x", "c"),
+    states=((), ("a", "b", "c")),
+    mean=np.array([2.0, np.nan]),
+    variance=np.array([4.0, np.nan]),
+    options=SimpleNamespace(model="linear", center="global", standardize=False),
+    targets=(),
+)
+
+
+def replied(**changes):
+    """The moments of a party's four rows, with entries changed, as the server's door sees them."""
+    rows = np.array([[1, -1, 1, 0], [1, 1, 0, 1], [1, 0, 0, 0], [1, 2, 1, 0]], dtype=float)
+    moments = rows.T @ rows / 4
+    for place, value in changes.items():
+        i, j = map(int, place[1:])
+        moments[i, j] = moments[j, i] = value
+    x = 2 + 2 * rows[:, 1]
+    column = SimpleNamespace(
+        name="x", mean=x.mean(), squares=((x - x.mean()) ** 2).sum(), remainder=0.0
+    )
+    report = SimpleNamespace(has_sums=True, rows=4, columns=[column])
+    known = SimpleNamespace(setup=SETUP, report=report, sizes={"n": 4}, resampled=False)
+    return impossible_products({"moments": moments[None]}, known)
+
+
+def test_products_that_cannot_be_are_named():
+    assert replied() == ""
+    # Shares of states: their diagonal, their product, and what is left for the last state.
+    assert "'c'" in replied(_22=0.75)
+    assert "'c'" in replied(_23=0.1)
+    assert "'c'" in replied(_02=0.9, _22=0.9)
+    assert "'c'" in replied(_02=-0.1, _22=-0.1)
+    assert "'x'" in replied(_11=1.0)
+
+
+def test_a_state_that_no_row_has_and_functions_of_few_values_do_no_harm():
+    # Two values have one function; the state is in dropped rows alone.
+    table = TABLE.assign(two=(TABLE["v1"] == TABLE["v1"].iloc[0]).astype(float))
+    table.loc[0, "v2"] = "rare"
+    table.loc[0, "v0"] = np.nan
+    run = found(dealt(table), model="curved", missing_values="drop")
+    assert np.isfinite(run.graph.weights).all()
+    same(run.graph, central(table.iloc[1:].reset_index(drop=True), 3))
+
+
+def test_a_copy_of_a_category_in_numbers_is_no_error():
+    copy = TABLE.assign(copy=(TABLE["v1"] == TABLE["v1"].iloc[0]).astype(int))
+    graph = found(dealt(copy)).graph
+    assert (
+        graph.adjacency[graph.names.index("copy")].sum()
+        + graph.adjacency[:, graph.names.index("copy")].sum()
+    )
+
+
+def test_frames_and_files_give_one_graph(tmp_path):
+    paths = []
+    for k, part in enumerate(dealt(TABLE)):
+        paths.append(tmp_path / f"{k}.csv")
+        part.to_csv(paths[-1], index=False)
+    same(found(paths).graph, found(dealt(TABLE)).graph)
+    frames = [part.astype({"v1": "category"}) for part in dealt(TABLE)]
+    same(found(frames).graph, found(dealt(TABLE)).graph)
+    assert isinstance(frames[0]["v1"].dtype, pd.CategoricalDtype)

@@ -55,7 +55,8 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
         raise ConfigError(
             f"{run.config.get('method', 'this run')} gives no model with {wanted} with these "
             "options. Linear systems and Bayesian networks have it: those of lingam, 2dbn, moments "
-            "and notears-admm (model='linear') and fedges (columns of states, parameters=True)."
+            "and notears-admm (numbers, model='linear') and fedges (columns of states, "
+            "parameters=True)."
         )
     return run.model
 

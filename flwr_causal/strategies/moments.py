@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of
+from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -65,7 +66,7 @@ from flwr_causal.strategies.series import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.order_search import OrderSolution
@@ -73,8 +74,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Progress, Training
 
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
@@ -117,8 +119,8 @@ class Outcome(NamedTuple):
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
-    model : LinearModel or LaggedModel or None
-        The fitted system in the units of the data.
+    model : LinearModel or LaggedModel or BlockModel or None
+        The fitted system in the units of the data; the moments of blocks of columns.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str
@@ -129,7 +131,7 @@ class Outcome(NamedTuple):
 
     moments: SecondMoments | Sequence[SecondMoments]
     graph: CausalGraph
-    model: LinearModel | LaggedModel | None
+    model: LinearModel | LaggedModel | BlockModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]
@@ -159,7 +161,7 @@ class Moments(
     that is 1 in its rows and 0 in the others (degenerate Gaussian score, Andrews, Ramsey & Cooper
     2019). The result is the equivalence class of the best Gaussian BIC of the blocks
     (``core.blocks``), as with ``solver="class"``. Its weights are strengths from 0 to 1, without a
-    sign; there is no model of effects.
+    sign; ``run.total_effect`` compares states of the cause.
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then one d x d array of second moments of the
@@ -530,6 +532,16 @@ class Moments(
         solve = solve_blocks if self.takes_blocks else solve
         return solve(self, agreement, masks, products)
 
+    def with_parties(
+        self,
+        state: Progress,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return a linear system with each party's moments; models of blocks keep those of all."""
+        return model if self.takes_blocks else super().with_parties(state, model, replies, reports)
+
     def _settled(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
         if self.model == "additive" or self.finds_class:
@@ -607,6 +619,7 @@ class Moments(
         scale = self.scale(own)
         outcome = self.solve(own, masks, (released.second / np.outer(scale, scale))[None])
         model = outcome.model
+        assert not isinstance(model, BlockModel)  # refused with epsilon
         if model is not None:
             # Standard errors and tests by rows know nothing of the noise.
             model = replace(model, sample_moments=None)
@@ -880,7 +893,8 @@ def solve_blocks(
         least_effect=method.least_effect,
         max_parents=method.max_parents,
     )
-    return Outcome(pooled, found.graph, None, found.strengths, (), {})
+    model = BlockModel(blocks, pooled, found.graph.adjacency)
+    return Outcome(pooled, found.graph, model, found.strengths, (), {})
 
 
 def solve_series(

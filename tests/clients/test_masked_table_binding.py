@@ -284,6 +284,18 @@ def test_the_pairs_of_columns_of_all_patterns_are_limited_together(monkeypatch):
     assert "pairs of columns of the plan, by patterns, have 1.6" in again.error.reason
 
 
+def test_a_plan_is_of_the_parties_of_the_agreement():
+    def change(last):
+        config, arrays = last["masked tables"]
+        presence = np.pad(arrays["presence"], ((0, 1), (0, 0)))
+        patterns = np.pad(arrays["patterns"], ((0, 0), (0, 1)))
+        more = {"presence": presence, "patterns": patterns}
+        return [({**config, "setup-exchange": "f" * 16}, arrays | more)]
+
+    (again,) = second_answers(change, "masked tables")
+    assert "not that of this party's rows" in again.error.reason
+
+
 def test_a_plan_has_no_more_rows_than_the_agreement():
     def change(last):
         (changed,) = pattern_of_others(10**6)(last)

@@ -150,7 +150,7 @@ class ProductPlan:
         return len(self.presence.T)
 
     @cached_property
-    def _givers(self) -> tuple[IntArray, IntArray]:
+    def _givers(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """By pattern, the first holder of each column, and of each pair; -1 where there is none."""
         shape = (len(self.patterns), self.num_columns)
         first = np.full(shape, -1, dtype=np.int32)

@@ -173,10 +173,13 @@ class ColumnsClient(RowIdClient):
         FederationError
             If the plan is not that of its rows and columns.
         """
-        rows = asked["rows"]
-        own = len(plan.numbers(plan.patterns_of(place)))
+        rows, counts = asked["rows"], plan.counts.tolist()
+        plan.require_room(max(1 + plan.num_folds, int(asked.values.get("weightings", 1))))
+        own = sum(counts[pattern] for pattern in plan.patterns_of(place))
         names, held = self._product_columns(asked)
         once = len(rows) == len(np.unique(rows)) == own and rows.min(initial=0) >= 0
+        once = once and len(plan.presence) == len(self.setup.keys) and min(counts, default=0) > 0
+        once = once and plan.num_rows <= self.setup.num_rows
         once = once and (plan.folds is None or len(plan.folds) == plan.num_rows)
         if not once or not np.array_equal(plan.presence[place], held):
             raise FederationError("The plan is not that of this party's rows and columns.")

@@ -26,9 +26,15 @@ _PLAN = (
         "presence",
         "1 where a party holds a column; in fedpc and fedges a state, or two",
         ("parties", "columns"),
+        values="mark",
     ),
-    Sent("patterns", "1 where a party has the rows of a pattern", ("patterns", "parties")),
-    Sent("pattern-rows", "how many rows have each pattern", ("patterns",)),
+    Sent(
+        "patterns",
+        "1 where a party has the rows of a pattern",
+        ("patterns", "parties"),
+        values="mark",
+    ),
+    Sent("pattern-rows", "how many rows have each pattern", ("patterns",), values="index"),
     Sent(
         "rows",
         "the positions of the party's rows in its table, in the order of patterns and hashes",

@@ -564,8 +564,14 @@ def _read(content: RecordDict, number: int) -> tuple[Arrays, object, object]:
         raise RefusedError(
             f"its '{records.NORM_BIT}', of Flower's adaptive clipping, is not 0 or 1"
         )
-    plain: Arrays = {name: np.array(value) for name, value in numbers.items()}
-    return {**plain, **received(content)}, given, answered
+    arrays = received(content)
+    for name, value in numbers.items():
+        # Flower averages arrays and numbers each by themselves, of all parties alike.
+        if isinstance(value, list):
+            raise RefusedError(f"'{name}' is a list among the plain numbers, and not an array")
+        if name in arrays:
+            raise RefusedError(f"'{name}' is there twice, as an array and as a plain number")
+    return {**{name: np.array(value) for name, value in numbers.items()}, **arrays}, given, answered
 
 
 def _readable(read: Callable[[RecordDict], T], content: RecordDict) -> T:

@@ -30,6 +30,8 @@ NUMBER = "round"
 #: What Flower's clipping wrappers send with a message, and what the adaptive mod returns: whether
 #: the reply was within the norm.
 CLIPPING_NORM, NORM_BIT = "clipping_norm", "norm_bit"
+# How Flower names the form of an array's bytes.
+_FORM = Array(np.zeros(0)).stype
 
 
 def pack_arrays(
@@ -60,10 +62,13 @@ def unpack_arrays(record: ArrayRecord) -> Arrays:
     Raises
     ------
     ValueError
-        If the bytes are not those of an array, or of one of another shape than the record states.
+        If the bytes are not those of an array, or of one of another shape than the record states,
+        or it states another form than numpy's, which Flower does not average.
     """
     arrays: Arrays = {}
     for name, array in record.items():
+        if array.stype != _FORM:
+            raise ValueError(f"'{name}' is stated in the form {array.stype!r:.40}, not {_FORM!r}")
         values = array_of(array.data)
         # Shapes are compared with their declarations by what the record states.
         if values.shape != tuple(array.shape):
@@ -107,6 +112,12 @@ def config_of(content: RecordDict) -> dict[str, Value]:
     record = content.get(CONFIG)
     # Its items() are those of a dict; dict(record) would look up every key.
     return dict(record.items()) if isinstance(record, ConfigRecord) else {}
+
+
+def has_norm_bit(content: RecordDict) -> bool:
+    """Return whether a reply says, as Flower's adaptive clipping does, if it was in the norm."""
+    metrics = content.get(METRICS)
+    return isinstance(metrics, MetricRecord) and NORM_BIT in metrics
 
 
 def behind(prefix: str, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,8 @@ class SingleReplies:
         Raises
         ------
         FederationError
-            If there are too few for a median, or Flower cannot average them.
+            If there are too few for a median, Flower cannot average them, or only some of them have
+            the bit of its adaptive clipping.
         """
         method, exchange, number = self.method, self.exchange, self.server_round
         if isinstance(exchange, Bundle) and _mixed(exchange, arrivals):
@@ -78,6 +79,7 @@ class SingleReplies:
         if not exchange.averaged or method.aggregation == "median":
             return _as_declared(method, exchange, number, arrivals)
         messages = [reply.message for reply in arrivals if reply.message is not None]
+        _check_norm_bits(number, arrivals)
         means, _ = self.strategy.aggregate_train(number, messages)
         if means is None:
             raise FederationError(
@@ -130,12 +132,29 @@ def _as_declared(
         return Replies(names, mean_of(arrays, rows if exchange.weight == "rows" else ones))
     if len(replies) < LEAST_FOR_MEDIAN:
         who = "groups" if replies and replies[0].members else "parties"
-        raise FederationError(
+        text = (
             f"Exchange {server_round}: only {len(replies)} {who} replied, and "
             f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
             "the false one."
         )
+        reasons = method.federation.latest_reasons() if method.federation else ""
+        raise FederationError(f"{text} {reasons}".rstrip())
     return Replies(names, median_of(exchange, arrays, rows))
+
+
+def _check_norm_bits(number: int, replies: Sequence[Arrival]) -> None:
+    """Check that all replies, or none, have what Flower's adaptive clipping returns beside them."""
+    told = [
+        one.party.name
+        for one in replies
+        if one.message is not None and records.has_norm_bit(one.message.content)
+    ]
+    if 0 < len(told) < len(replies):
+        other = [one.party.name for one in replies if one.party.name not in told]
+        raise FederationError(
+            f"Exchange {number}: {', '.join(told)} returned '{records.NORM_BIT}', of Flower's "
+            f"adaptive clipping, and {', '.join(other)} did not: give all parties the same mods."
+        )
 
 
 def _mixed(bundle: Bundle, replies: Sequence[Arrival]) -> bool:

@@ -575,6 +575,11 @@ class _Attempt:
 
     def _accepted(self, party: Party, sent: RecordDict, reply: Message) -> Arrays:
         """Return the arrays of a reply that the contract allows."""
+        asked_to_clip = records.CLIPPING_NORM in records.config_of(sent)
+        if records.has_norm_bit(reply.content) and not asked_to_clip:
+            raise door.RefusedError(
+                f"it holds '{records.NORM_BIT}' of adaptive clipping, for which nobody has asked"
+            )
         if self.words is not None:
             own = self.words[party.name]
             vector = door.accepted_masked(reply.content, own, number=self.server_round)

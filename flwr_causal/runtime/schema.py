@@ -11,7 +11,7 @@ from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flwr.app import Message, MetricRecord
+from flwr.app import Message
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
@@ -425,7 +425,7 @@ def _answer(
             raise door.RefusedError("it holds arrays, which no report has")
         if not isinstance(values.get("version"), str):
             raise door.RefusedError("it lacks the version of flwr-causal")
-        if not ((not key or is_public_key(key)) and (not signature or is_signature(signature))):
+        if not ((key == "" or is_public_key(key)) and (signature == "" or is_signature(signature))):
             raise door.RefusedError("its public key, or the signature of the key, is none")
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
@@ -461,8 +461,7 @@ def _check_clips(method: Method[Any], reply: Message, party: str) -> None:
     # In the start of a wrapper, which kind it is cannot be told; Flower asks for the norm bit.
     mod = method.clipping_mod or FIXED_MOD
     kind = "Adaptive" if mod == ADAPTIVE_MOD else "Fixed"
-    metrics = reply.content.get(records.METRICS)
-    tells = isinstance(metrics, MetricRecord) and records.NORM_BIT in metrics
+    tells = records.has_norm_bit(reply.content)
     returned = door.received(reply.content).get(PROBE)
     if is_clipped(returned, method.clipping_norm) and (tells or mod != ADAPTIVE_MOD):
         return

@@ -245,8 +245,13 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
         except SumError as error:
             collected.without[name] = f"its sum was refused: {error}"
     used = list(reports) if federation.groups else [0]
-    if not used:
-        raise FederationError(f"The totals of no group can be used: {collected.without}")
+    least = method.fewest_groups if federation.groups else 1
+    if len(used) < least:
+        reasons = "; ".join(f"{name}: {why}" for name, why in collected.without.items())
+        raise FederationError(
+            f"There are totals of {len(used)} groups, and the options need {least}. {reasons}. "
+            f"{federation.latest_reasons()}. {_REMEDY}"
+        )
     collected.replies = [reply for reply in collected.replies if reply.party.group in used]
     whole = added((collected.totals[number] for number in used), totals.size(names))
     replied = len(collected.replies)

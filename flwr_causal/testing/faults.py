@@ -244,15 +244,32 @@ def _numbers(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> F
     return Fault(name, arrives)
 
 
-def _bytes(name: str, change: Callable[[bytes], bytes]) -> Fault:
-    """Return the fault of damaged bytes of every array."""
+def _as_numbers(*, beside: bool) -> Callable[[Scene], list[Message] | None]:
+    """Return what sends the first array as a list of plain numbers, or a number of its name."""
+
+    def arrives(scene: Scene) -> list[Message] | None:
+        arrays = records.arrays_of(scene.reply.content)
+        if not arrays:
+            return None
+        name, values = next(iter(arrays.items()))
+        plain = 1.0 if beside else values.astype(np.float64).ravel().tolist()
+        rest = arrays if beside else {k: v for k, v in arrays.items() if k != name}
+        content = RecordDict({records.METRICS: MetricRecord({**scene.numbers(), name: plain})})
+        content[records.ARRAYS] = ArrayRecord({k: _packed(v) for k, v in rest.items()})
+        return [scene.with_content(content)]
+
+    return arrives
+
+
+def _bytes(name: str, change: Callable[[bytes], bytes], form: str = "") -> Fault:
+    """Return the fault of damaged bytes of every array, or of another form that they state."""
 
     def arrives(scene: Scene) -> list[Message] | None:
         record = scene.reply.content.get(records.ARRAYS)
         if not isinstance(record, ArrayRecord):
             return None
         damaged = {
-            key: Array(one.dtype, one.shape, one.stype, change(one.data))
+            key: Array(one.dtype, one.shape, form or one.stype, change(one.data))
             for key, one in record.items()
         }
         return [scene.with_records(**{records.ARRAYS: ArrayRecord(damaged)})]
@@ -355,8 +372,12 @@ FAULTS: tuple[Fault, ...] = (
     _things("key missing", lambda t: dict(list(t.items())[1:])),
     _things("key renamed", lambda t: {f"{k}-": v for k, v in t.items()}),
     _things("key more", lambda t: {**t, "more": np.zeros(3)}),
+    Fault("a thing as plain numbers", _as_numbers(beside=False)),
+    Fault("plain numbers besides", _as_numbers(beside=True)),
+    _numbers("clipping that nobody asked for", lambda n: {**n, records.NORM_BIT: 1}),
     Fault("record more", lambda s: [s.with_records(more=ConfigRecord({"a": 1}))]),
     Fault("empty reply", lambda s: [s.with_content(RecordDict())]),
+    _bytes("bytes of an unknown form", lambda data: data, form="unknown"),
     _bytes("garbage bytes", lambda data: b"garbage" * 7),
     _bytes("bytes cut", lambda data: data[: max(5, len(data) - 9)]),
     _bytes("no bytes", lambda data: b""),
@@ -385,6 +406,7 @@ FAULTS: tuple[Fault, ...] = (
     _schema("empty", dict.clear),
     _schema("key missing", lambda values: values.pop("names", False) and None),
     _schema("key more", _put(more=1)),
+    _schema("public key of bytes", _put(**{"public-key": b""})),
     _schema("name an int", _put(party=5)),
     _schema("name empty", _put(party="")),
     _schema("rows 1e18", _put(rows=10**18)),

@@ -310,7 +310,8 @@ def test_a_key_in_another_form_is_refused_at_the_server():
                     reply.content["config"] = ConfigRecord({**config, "public-key": key})
             return replies
 
-    for key in (str.upper, lambda key: key + " ", lambda key: "00" * 32, lambda key: 5):
+    others = [lambda key, own=own: own for own in ("00" * 32, 5, 0, b"", [])]
+    for key in (str.upper, lambda key: key + " ", *others):
         grid = Forging(LocalGrid(app_of(TABLES), 3))
         grid.key = key
         with pytest.raises(FederationError, match="party 1: its answer was refused: its public"):

@@ -1,5 +1,6 @@
 """Masked tables of different columns: one table an agreement, one question about it."""
 
+import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -238,3 +239,68 @@ def test_streams_are_bound_to_each_of_their_fields():
     assert len(np.unique(np.array(found))) == 9 * len(found)
     masks = [mask_of(bytes(32), *one).ravel()[:6] for one in ((1, 2, 3), (1, 3, 2), (2, 2, 3))]
     assert len(np.unique(np.array(masks))) == 18
+
+
+def pattern_of_others(count, times=1):
+    """The masked tables again, in a new agreement, with patterns of rows of the other parties."""
+
+    def change(last):
+        config, arrays = last["masked tables"]
+        parties = arrays["patterns"].shape[1]
+        others = np.tile([0] + [1] * (parties - 1), (times, 1)).astype(np.uint8)
+        more = {
+            "patterns": np.vstack([arrays["patterns"], others]),
+            "pattern-rows": np.append(arrays["pattern-rows"], np.full(times, count)),
+        }
+        return [({**config, "setup-exchange": "f" * 16, "setup-num-rows": 2**61}, arrays | more)]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("count", "times", "words"),
+    [
+        (10**9, 1, "rows of the plan, by weightings, have 1e"),
+        (2**62, 2, "rows of the plan, by weightings, have 9"),
+        (0, 1, "not that of this party's rows"),
+        (-5, 1, "'pattern-rows' has negative values"),
+        (0.5, 1, "'pattern-rows' holds float64"),
+    ],
+)
+def test_a_plan_takes_no_more_memory_than_a_party_makes(count, times, words):
+    tracemalloc.start()
+    try:
+        (again,) = second_answers(pattern_of_others(count, times), "masked tables")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert words in again.error.reason
+    assert most < 2**24
+
+
+def test_the_pairs_of_columns_of_all_patterns_are_limited_together(monkeypatch):
+    monkeypatch.setattr("flwr_causal.core.limits.MOST_ENTRIES", 10_000)
+    (again,) = second_answers(pattern_of_others(1, 1000), "masked tables")
+    assert "pairs of columns of the plan, by patterns, have 1.6" in again.error.reason
+
+
+def test_a_plan_is_of_the_parties_of_the_agreement():
+    def change(last):
+        config, arrays = last["masked tables"]
+        presence = np.pad(arrays["presence"], ((0, 1), (0, 0)))
+        patterns = np.pad(arrays["patterns"], ((0, 0), (0, 1)))
+        more = {"presence": presence, "patterns": patterns}
+        return [({**config, "setup-exchange": "f" * 16}, arrays | more)]
+
+    (again,) = second_answers(change, "masked tables")
+    assert "not that of this party's rows" in again.error.reason
+
+
+def test_a_plan_has_no_more_rows_than_the_agreement():
+    def change(last):
+        (changed,) = pattern_of_others(10**6)(last)
+        config, arrays = changed
+        return [({**config, "setup-num-rows": 10**6}, arrays)]
+
+    (again,) = second_answers(change, "masked tables")
+    assert "not that of this party's rows" in again.error.reason

@@ -19,6 +19,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.record import PartyRecord, left
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
+from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import NotearsADMM, run
 
 TABLES = make_federation(d=4, n=240, parties=3).tables
@@ -103,6 +104,40 @@ def test_the_adaptive_wrapper_needs_the_mod_that_tells_what_it_clips():
     with pytest.raises(ConfigError, match=r"party 0 does not clip .*mods=\[adaptiveclipping_mod\]"):
         run(method, grid, strategy=wrapper)
     assert not grid.training_messages
+
+
+class WithBits(Relay):
+    """Changes whether the replies of a party in the training tell that they are clipped."""
+
+    def __init__(self, grid, told):
+        super().__init__(grid)
+        self.told = told
+
+    def after(self, messages, replies):
+        for reply in replies:
+            own = reply.metadata.src_node_id == 3 and records.METRICS in reply.content
+            if own and messages[0].metadata.message_type == "train":
+                metrics = dict(reply.content[records.METRICS])
+                metrics.pop(records.NORM_BIT, None)
+                more = {records.NORM_BIT: 1} if self.told else {}
+                reply.content[records.METRICS] = MetricRecord(metrics | more)
+        return replies
+
+
+def test_replies_of_which_only_some_tell_that_they_are_clipped_name_the_parties():
+    method = admm()
+    wrapper = DifferentialPrivacyClientSideAdaptiveClipping(method, 0, 3)
+    grid = WithBits(grid_of(app(adaptiveclipping_mod)), told=False)
+    words = r"party 0, party 2 returned 'norm_bit', .* and party 1 did not"
+    with pytest.raises(FederationError, match=words):
+        run(method, grid, strategy=wrapper)
+
+
+def test_a_party_that_tells_what_nobody_asked_for_is_left_out():
+    outcome = run(admm(), WithBits(grid_of(app()), told=True))
+    assert {(one.party, "'norm_bit'" in one.reason) for one in outcome.failures} == {
+        ("party 1", True)
+    }
 
 
 def test_a_mod_that_clips_to_a_larger_norm_is_noticed():

@@ -110,6 +110,14 @@ REFUSED = {
     *("error without a reason", "no reply", "late", "delivered twice", "stale"),
     *("dtype text", "dtype object", "dtype complex", "20 MB", "no axis", "one axis more"),
     *("key renamed", "key more", "record more", "empty reply"),
-    *("garbage bytes", "bytes cut", "no bytes", "number wrong", "number missing"),
+    *("a thing as plain numbers", "plain numbers besides", "clipping that nobody asked for"),
+    *(
+        "bytes of an unknown form",
+        "garbage bytes",
+        "bytes cut",
+        "no bytes",
+        "number wrong",
+        "number missing",
+    ),
     *("weight 0", "weight < 0", "weight NaN", "weight 1e18", "weight missing"),
 }

@@ -269,7 +269,7 @@ def test_an_array_that_cannot_be_read_is_refused():
 def test_lists_in_the_metrics_are_no_numbers():
     metrics = MetricRecord({"loss": [1.0, 2.0], "num-examples": 9.0})
     content = RecordDict({"arrays": records.pack_arrays({"weights": EYE}), "metrics": metrics})
-    with pytest.raises(RefusedError, match="'loss' has the shape"):
+    with pytest.raises(RefusedError, match="'loss' is a list among"):
         receive(content)
 
 
@@ -636,3 +636,14 @@ def test_what_a_party_does_not_compute_with(values, words):
 def test_an_array_does_not_come_as_a_plain_value():
     with pytest.raises(RefusedError, match=r"'members' .* as a plain value"):
         door.asked(LISTS, records.request("lists", "method", 1, {"members": [7]}), SIZES)
+
+
+def test_what_flower_could_not_average_is_refused():
+    whole = send({"weights": EYE})
+    metrics = MetricRecord({**whole["metrics"], "weights": 1.0})
+    with pytest.raises(RefusedError, match="'weights' is there twice"):
+        receive(RecordDict({**whole, "metrics": metrics}))
+    array = whole["arrays"]["weights"]
+    other = ArrayRecord({"weights": Array(array.dtype, array.shape, "unknown", array.data)})
+    with pytest.raises(RefusedError, match="'weights' is stated in the form 'unknown'"):
+        receive(RecordDict({**whole, "arrays": other}))

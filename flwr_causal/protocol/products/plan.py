@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.limits import require_room
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.secure.masks import streams
@@ -128,10 +129,15 @@ class ProductPlan:
         folds = _stretches(places, num_folds) if num_folds > 1 else None
         return cls(presence, patterns, counts.astype(np.int64), columns, folds), rows
 
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The number behind that of the last row of each pattern."""
+        return list(accumulate(self.counts.tolist()))  # numbers of Python's do not overflow
+
     @property
     def num_rows(self) -> int:
         """Different rows."""
-        return int(self.counts.sum())
+        return self._ends[-1] if self._ends else 0
 
     @property
     def num_folds(self) -> int:
@@ -144,14 +150,16 @@ class ProductPlan:
         return len(self.presence.T)
 
     @cached_property
-    def _givers(self) -> tuple[IntArray, IntArray]:
+    def _givers(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """By pattern, the first holder of each column, and of each pair; -1 where there is none."""
-        holds = self.patterns[:, :, None] & self.presence
-        both = holds[:, :, :, None] & holds[:, :, None, :]
-        return (
-            np.where(holds.any(axis=1), holds.argmax(axis=1), -1),
-            np.where(both.any(axis=1), both.argmax(axis=1), -1),
-        )
+        shape = (len(self.patterns), self.num_columns)
+        first = np.full(shape, -1, dtype=np.int32)
+        pair = np.full((*shape, self.num_columns), -1, dtype=np.int32)
+        for party in reversed(range(len(self.presence))):
+            holds = self.patterns[:, party, None] & self.presence[party]
+            first[holds] = party
+            pair[holds[:, :, None] & holds[:, None, :]] = party
+        return first, pair
 
     @cached_property
     def _wanted(self) -> BoolArray:
@@ -187,13 +195,13 @@ class ProductPlan:
 
     def rows_of(self, pattern: int) -> slice:
         """Return the numbers of a pattern's rows."""
-        end = int(self.counts[: pattern + 1].sum())
+        end = self._ends[pattern]
         return slice(end - int(self.counts[pattern]), end)
 
     def numbers(self, patterns: Sequence[int]) -> IntArray:
         """Return the numbers of the rows of some patterns."""
-        every = np.arange(self.num_rows)
-        parts = [every[self.rows_of(pattern)] for pattern in patterns]
+        slices = [self.rows_of(pattern) for pattern in patterns]
+        parts = [np.arange(rows.start, rows.stop) for rows in slices]
         return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
     def patterns_of(self, party: int) -> list[int]:
@@ -227,7 +235,24 @@ class ProductPlan:
     def num_known(self, weights: IntArray) -> NDArray[np.int64]:
         """Return how many rows, by their weights, know each pair of columns, (weightings, d, d)."""
         by_pattern = [weights[:, self.rows_of(k)].sum(axis=1) for k in range(len(self.counts))]
+        return self._known_rows(np.array(by_pattern))
+
+    def _known_rows(self, by_pattern: IntArray) -> NDArray[np.int64]:
         return np.asarray(np.einsum("pw,pij->wij", by_pattern, self.known.astype(np.int64)))
+
+    def require_room(self, weightings: int) -> None:
+        """Raise a DataError if more would be made of the plan than is made at a time.
+
+        Parameters
+        ----------
+        weightings : int
+            Of the rows.
+        """
+        require_room("the rows of the plan, by weightings,", weightings * self.num_rows)
+        require_room(
+            "the pairs of columns of the plan, by patterns,",
+            max(len(self.patterns), weightings) * self.num_columns**2,
+        )
 
     def check(self, names: Sequence[str], least: int) -> None:
         """Check that every pair of columns is known in enough rows, of each fold if there are any.
@@ -244,7 +269,10 @@ class ProductPlan:
         DataError
             Naming the pair of columns that is known in the fewest rows.
         """
-        known = self.num_known(self.weights(0, 0)).min(axis=0)
+        if self.folds is None:
+            known = self._known_rows(self.counts[:, None])[0]
+        else:
+            known = self.num_known(self.weights(0, 0)).min(axis=0)
         if known.min() >= least:
             return
         one, other = (int(k) for k in np.unravel_index(known.argmin(), known.shape))

@@ -15,7 +15,7 @@ from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 # The example's app waits for three nodes.
 TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PROJECT = """
 [project]

@@ -80,6 +80,12 @@ def test_purposes_are_equal_only_where_all_fields_are(one, other):
     assert (purpose_of("x", *one) == purpose_of("x", *other)) == (repr(one) == repr(other))
 
 
+def test_labels_are_part_of_a_purpose():
+    assert purpose_of("mask", 1) != purpose_of("seal", 1)
+    assert purpose_of("mask", "x") != purpose_of("x", "mask")
+    assert purpose_of("mask") != purpose_of("seal")
+
+
 def test_the_order_of_a_mapping_and_of_an_arrays_bytes_does_not_matter():
     assert purpose_of("x", {"a": 1, "b": 2}) == purpose_of("x", {"b": 2, "a": 1})
     values = np.arange(6.0).reshape(2, 3)

@@ -10,12 +10,12 @@ import difflib
 import re
 import tomllib
 from dataclasses import dataclass, field, fields
-from fnmatch import translate
 from functools import lru_cache
 from importlib.metadata import entry_points
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import category, normalize
 
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.errors import ConfigError, PolicyError
@@ -35,7 +35,9 @@ _RANGE = frozenset({"least", "most"})
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """The table ``[columns]`` of a policy. Names are compared without case, ``*`` is any text.
+    """The table ``[columns]`` of a policy; ``*`` is any text.
+
+    Names are compared without case, blanks, invisible characters and forms of Unicode.
 
     Parameters
     ----------
@@ -66,11 +68,17 @@ class ColumnRules:
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:
-    lower = name.lower()
+    plain = _plain(name)
     return any(
-        lower == pattern.lower() or re.match(translate(pattern.lower()), lower) is not None
-        for pattern in patterns
+        re.fullmatch(".*".join(map(re.escape, _plain(one).split("*"))), plain, re.DOTALL)
+        for one in patterns
     )
+
+
+def _plain(name: str) -> str:
+    """Return a name without what a reader of it does not see."""
+    shown = normalize("NFKC", normalize("NFKC", name).casefold())
+    return "".join(one for one in shown if not one.isspace() and category(one) != "Cf")
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,8 @@ class PartyPolicy:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise ConfigError(f"{_kebab(name)} is {value!r}: give a whole number")
+            if value is not None and value < 0:
+                raise ConfigError(f"{_kebab(name)} is {value}: give 0 or more")
         if not isinstance(self.secure_aggregation, bool):
             raise ConfigError("secure-aggregation: give true or false")
         if self.epsilon is not None and not (_is_number(self.epsilon) and self.epsilon >= 0):
@@ -164,8 +174,7 @@ class PartyPolicy:
         """
         file = Path(path)
         try:
-            version = file.stat().st_mtime_ns
-            return _read(file, version)
+            return _read(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise ConfigError(f"The party's policy {file} cannot be read: {error}") from error
         except ConfigError as error:
@@ -404,9 +413,13 @@ def _fields_of(owner: type, values: Mapping[str, Any], prefix: str) -> dict[str,
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ConfigError(f'{_kebab(name)}: give a list of texts, such as ["a", "b"]')
+    if not value or not all(map(str.strip, value)):
+        raise ConfigError(
+            f"{_kebab(name)} names nothing: write a name, or take the rule out, which allows all"
+        )
     return tuple(value)
 
 
 @lru_cache(maxsize=8)
-def _read(file: Path, version: int) -> PartyPolicy:
-    return PartyPolicy.from_dict(tomllib.loads(file.read_text(encoding="utf-8")))
+def _read(text: str) -> PartyPolicy:
+    return PartyPolicy.from_dict(tomllib.loads(text))

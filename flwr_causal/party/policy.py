@@ -15,8 +15,8 @@ from importlib.metadata import entry_points
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import category, normalize
 
+from flwr_causal.core.names import as_seen
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.errors import ConfigError, PolicyError
 from flwr_causal.party.options import METHODS_GROUP, options_by_method
@@ -68,17 +68,11 @@ class ColumnRules:
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:
-    plain = _plain(name)
+    seen = as_seen(name)
     return any(
-        re.fullmatch(".*".join(map(re.escape, _plain(one).split("*"))), plain, re.DOTALL)
+        re.fullmatch(".*".join(map(re.escape, as_seen(one).split("*"))), seen, re.DOTALL)
         for one in patterns
     )
-
-
-def _plain(name: str) -> str:
-    """Return a name without what a reader of it does not see."""
-    shown = normalize("NFKC", normalize("NFKC", name).casefold())
-    return "".join(one for one in shown if not one.isspace() and category(one) != "Cf")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _RANGE = frozenset({"least", "most"})
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """The table ``[columns]`` of a policy; ``*`` is any text.
+    """The table ``[columns]`` of a policy; ``*`` is any text, ``?`` a character.
 
     Names are compared without case, blanks, invisible characters and forms of Unicode.
 
@@ -68,10 +68,14 @@ class ColumnRules:
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:
-    seen = as_seen(name)
+    seen, stands_for = as_seen(name), {"*": ".*", "?": "."}
     return any(
-        re.fullmatch(".*".join(map(re.escape, as_seen(one).split("*"))), seen, re.DOTALL)
-        for one in patterns
+        re.fullmatch(
+            "".join(stands_for.get(one, re.escape(one)) for one in as_seen(pattern)),
+            seen,
+            re.DOTALL,
+        )
+        for pattern in patterns
     )
 
 

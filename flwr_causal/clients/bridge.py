@@ -181,6 +181,7 @@ def _report(
     options: Any = received(kind_of_options, records.behind("option-", config))
     policy = received(Policy, records.behind("policy-", config))
     own.check_question(contract, config, options, policy)
+    contract.check_policy(options, policy)
     secure.check_demand(own.node, met=masked)
     guarantee, running = options.guarantee, _is_running(context, config)
     reading = policy.reading
@@ -308,6 +309,7 @@ def _open(
         )
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
+    kind.contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
     secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
     if guarantee is not None:

@@ -290,7 +290,9 @@ class PartyDoor:
             If all releases together would lose more.
         """
         if self.record is not None and self.policy.epsilon is not None:
-            self._check_epsilon({"event": SENT, "run": self.run_id, **about}, self.record.lines())
+            self._check_epsilon(
+                {"event": SENT, "run": self.run_id, **about}, self.record.unchanged_lines()
+            )
 
     def note(self, content: RecordDict, **about: Any) -> None:
         """Write down that a reply is about to leave.

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flwr_causal.core.names import is_invisible
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.release import RELEASES
@@ -41,8 +42,17 @@ def _text(value: Any) -> str:
     return value.strip()
 
 
+def _name(value: Any) -> str:
+    name = _text(value)
+    if any(map(is_invisible, name)):
+        raise _WrongValueError("has characters that cannot be seen: write it anew without them")
+    return name
+
+
 def _path(value: Any) -> Path:
     path = Path(_text(value))
+    if "\0" in str(path):
+        raise _WrongValueError("is no path: it has a null character")
     if not path.is_absolute():
         raise _WrongValueError("is no absolute path: give one")
     return path
@@ -91,7 +101,7 @@ class Key(NamedTuple):
 
 #: All keys; ``tables.NAME`` stands for one pair of ``tables``. A field of :class:`NodeConfig` each.
 KEYS = {
-    "name": Key("the party's name in logs, errors and results", _text),
+    "name": Key("the party's name in logs, errors and results", _name),
     "data-path": Key("absolute path of its table, or of a directory of tables", _path),
     TABLES: Key("several tables: name=/path,name=/path", _pairs),
     "policy": Key("absolute path of its policy, a TOML file", _path),

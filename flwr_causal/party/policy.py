@@ -10,13 +10,13 @@ import difflib
 import re
 import tomllib
 from dataclasses import dataclass, field, fields
-from fnmatch import translate
 from functools import lru_cache
 from importlib.metadata import entry_points
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.names import as_seen
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.errors import ConfigError, PolicyError
 from flwr_causal.party.options import METHODS_GROUP, options_by_method
@@ -35,7 +35,9 @@ _RANGE = frozenset({"least", "most"})
 
 @dataclass(frozen=True)
 class ColumnRules:
-    """The table ``[columns]`` of a policy. Names are compared without case, ``*`` is any text.
+    """The table ``[columns]`` of a policy; ``*`` is any text, ``?`` a character.
+
+    Names are compared without case, blanks, invisible characters and forms of Unicode.
 
     Parameters
     ----------
@@ -66,9 +68,13 @@ class ColumnRules:
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:
-    lower = name.lower()
+    seen, stands_for = as_seen(name), {"*": ".*", "?": "."}
     return any(
-        lower == pattern.lower() or re.match(translate(pattern.lower()), lower) is not None
+        re.fullmatch(
+            "".join(stands_for.get(one, re.escape(one)) for one in as_seen(pattern)),
+            seen,
+            re.DOTALL,
+        )
         for pattern in patterns
     )
 
@@ -131,6 +137,8 @@ class PartyPolicy:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise ConfigError(f"{_kebab(name)} is {value!r}: give a whole number")
+            if value is not None and value < 0:
+                raise ConfigError(f"{_kebab(name)} is {value}: give 0 or more")
         if not isinstance(self.secure_aggregation, bool):
             raise ConfigError("secure-aggregation: give true or false")
         if self.epsilon is not None and not (_is_number(self.epsilon) and self.epsilon >= 0):
@@ -164,8 +172,7 @@ class PartyPolicy:
         """
         file = Path(path)
         try:
-            version = file.stat().st_mtime_ns
-            return _read(file, version)
+            return _read(file.read_text(encoding="utf-8"))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise ConfigError(f"The party's policy {file} cannot be read: {error}") from error
         except ConfigError as error:
@@ -404,9 +411,13 @@ def _fields_of(owner: type, values: Mapping[str, Any], prefix: str) -> dict[str,
 def _texts(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ConfigError(f'{_kebab(name)}: give a list of texts, such as ["a", "b"]')
+    if not value or not all(map(str.strip, value)):
+        raise ConfigError(
+            f"{_kebab(name)} names nothing: write a name, or take the rule out, which allows all"
+        )
     return tuple(value)
 
 
 @lru_cache(maxsize=8)
-def _read(file: Path, version: int) -> PartyPolicy:
-    return PartyPolicy.from_dict(tomllib.loads(file.read_text(encoding="utf-8")))
+def _read(text: str) -> PartyPolicy:
+    return PartyPolicy.from_dict(tomllib.loads(text))

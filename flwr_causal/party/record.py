@@ -108,7 +108,7 @@ class PartyRecord:
                     "previous": _digest(_last_line(file, size)),
                 }
                 if check is not None:
-                    check(self.lines())
+                    check(self.unchanged_lines())
                 file.seek(0, os.SEEK_END)
                 rest = memoryview(json.dumps(own, ensure_ascii=False).encode() + b"\n")
                 try:
@@ -158,6 +158,17 @@ class PartyRecord:
             If the file cannot be read, or has a line that is no JSON object.
         """
         return [_parsed(self.path, place, text) for place, text in enumerate(self._texts(), 1)]
+
+    def unchanged_lines(self) -> list[Line]:
+        """Return all lines, of which a policy's limits are counted.
+
+        Raises
+        ------
+        DataError
+            As :meth:`check_chain`.
+        """
+        self.check_chain()
+        return self.lines()
 
     def _texts(self) -> list[bytes]:
         try:

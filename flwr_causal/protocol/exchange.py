@@ -11,11 +11,11 @@ server accepts (:mod:`flwr_causal.protocol.door`), how replies are combined
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.options import PartyOptions, PrivatePartyOptions
+from flwr_causal.protocol.options import FormError, PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.records import NUMBER, WEIGHT
 
 if TYPE_CHECKING:
@@ -324,6 +324,11 @@ def no_dimensions(setup: Setup) -> dict[str, int]:
     return {}
 
 
+def no_further_rules(options: Any, policy: Policy) -> Policy:
+    """Return a data policy as it is."""
+    return policy
+
+
 @dataclass(frozen=True)
 class Contract:
     """Everything that the server and the parties of one method say to each other.
@@ -350,6 +355,11 @@ class Contract:
     question : type, optional
         Those of the question, where ``options`` follow from the parties' reports. Default: the
         same.
+    completes : callable, optional
+        ``options, policy -> policy``: the data policy with those fields that are no options of the
+        method, as they follow from the options of the question and the policy's other fields. The
+        strategy sends it, and the parties refuse any other one. Default: as it is; states are named
+        where ``reports`` has them.
     """
 
     method: str
@@ -359,6 +369,7 @@ class Contract:
     private: tuple[Exchange, ...] = ()
     options: type[PartyOptions] = PartyOptions
     question: type[PartyOptions] | None = None
+    completes: Callable[[Any, Policy], Policy] = no_further_rules
 
     def __post_init__(self) -> None:
         names = [exchange.name for exchange in self.exchanges]
@@ -369,6 +380,33 @@ class Contract:
                 f"The contract of '{self.method}' has exchanges of a private release, or options "
                 "of one, and not both: Contract(private=..., options=...) with a subclass of "
                 "PrivatePartyOptions."
+            )
+
+    def completed(self, options: Any, policy: Policy) -> Policy:
+        """Return the data policy of a run, with the fields that are no options of the method."""
+        return self.completes(options, replace(policy, names_states="states" in self.reports))
+
+    def check_policy(self, options: Any, policy: Policy, *, states: bool = False) -> None:
+        """Check that a party is sent the data policy that follows from the options it is sent.
+
+        Parameters
+        ----------
+        options : PartyOptions
+        policy : Policy
+        states : bool, default False
+            Whether the parties are sent states of columns.
+
+        Raises
+        ------
+        FormError
+            If it is another one, by which a party would name values that the options keep from the
+            server, or if there are states where none are named.
+        """
+        if policy != self.completed(options, policy) or (states and not policy.names_states):
+            raise FormError(
+                "What the server sent was refused: by the run's options parties name other values "
+                "of their columns, or none. Install the same version of flwr-causal on all "
+                "machines."
             )
 
     def parts(self, policy: Policy) -> tuple[Part, ...]:

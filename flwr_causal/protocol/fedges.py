@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.discrete import contingency_tables, mixed_moments
+from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Parts
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -415,6 +417,19 @@ class FedGESPartyOptions(KnowledgePartyOptions):
     turn: bool
 
 
+#: The score that takes columns of numbers as they are.
+MIXED = "conditional-gaussian"
+
+
+def _completed(options: Any, policy: Policy) -> Policy:
+    """Return the policy by which few or no values of measured numbers are states."""
+    if options.score != MIXED:
+        return replace(policy, number_states=0)
+    # Columns of numbers are those that would be cut into intervals.
+    few = min(FEW_NUMBERS, policy.max_states)
+    return replace(policy, discretize=few, number_states=few)
+
+
 CONTRACT = Contract(
     "fedges",
     (
@@ -437,4 +452,5 @@ CONTRACT = Contract(
     ),
     reports=("sums", "relations", "states", "ids"),
     options=FedGESPartyOptions,
+    completes=_completed,
 )

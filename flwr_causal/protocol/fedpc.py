@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, TrainingPlan
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -501,6 +502,12 @@ FILLED = _query(
     ),
 )
 
+
+def _completed(options: Any, policy: Policy) -> Policy:
+    """Return the policy by which numbers of more values than bins are no states."""
+    return replace(policy, number_states=policy.discretize)
+
+
 CONTRACT = Contract(
     "fedpc",
     (
@@ -524,4 +531,5 @@ CONTRACT = Contract(
     reports=("sums", "states", "ids"),
     options=FedPCPartyOptions,
     question=PartyOptions,
+    completes=_completed,
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
 from flwr_causal.protocol.options import (
@@ -118,6 +119,24 @@ def dimensions(setup: Setup) -> dict[str, int]:
     return {"m": m, "s": m + 2, "folds": folds + smaller}
 
 
+def takes_blocks(options: Any, text_columns: str) -> bool:
+    """Return whether a variable is a block of columns: a category, or functions of a number."""
+    return text_columns == "keep" or options.model == "curved"
+
+
+def _completed(options: Any, policy: Policy) -> Policy:
+    """Return the policy by which states are named of blocks alone, and never those of numbers."""
+    blocks = takes_blocks(options, policy.text_columns)
+    usual = Policy()
+    return replace(
+        policy,
+        names_states=blocks,
+        max_states=usual.max_states,
+        discretize=2 if blocks else usual.discretize,
+        number_states=1 if blocks else usual.number_states,
+    )
+
+
 CONTRACT = Contract(
     "moments",
     (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
@@ -125,4 +144,5 @@ CONTRACT = Contract(
     ("sums", "relations", "states", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),
     options=MomentsPartyOptions,
+    completes=_completed,
 )

@@ -46,8 +46,8 @@ def _kept(stated: Any, sent: Any) -> bool:
 #: Fields of the data policy that are no option of their name.
 POLICY: Mapping[str, str] = {
     "min_rows": "a constant of the method",
-    "number_states": "follows from discretize or bins",
-    "names_states": "follows from the method and text_columns",
+    "number_states": "follows from the options, and is checked by the contract",
+    "names_states": "follows from the options, and is checked by the contract",
 }
 #: Options by other names that FedPC and FedGES give them.
 CALLED: Mapping[str, str] = {"bins": "discretize", "constant": "constant_columns"}

@@ -15,6 +15,7 @@ from flwr.app import Message
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
+from flwr_causal.core.names import as_seen
 from flwr_causal.core.options import to_plain
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
@@ -499,7 +500,9 @@ def _connected(grid: Grid, minimum: int, settle: float, timeout: float) -> list[
 def _with_unique_names(
     method: Method[Any], answers: list[tuple[Party, dict[str, Any]]]
 ) -> tuple[list[tuple[Party, dict[str, Any]]], tuple[str, ...]]:
-    """Add the node id to a name that several nodes have, and return a warning of each such name.
+    """Add the node id to names that several nodes have, and return a warning of each such name.
+
+    Names that differ in case, blanks or their form of Unicode are one name.
 
     Raises
     ------
@@ -511,8 +514,14 @@ def _with_unique_names(
     withheld = method.secure_aggregation or method.withholds_totals
     nodes: dict[str, list[Party]] = {}
     for party, _ in answers:
-        nodes.setdefault(party.name, []).append(party)
-    several = {name: own for name, own in nodes.items() if len(own) > 1}
+        nodes.setdefault(as_seen(party.name), []).append(party)
+    # Of names that a reader cannot tell apart each is told.
+    several = {
+        " or ".join(dict.fromkeys(one.name for one in own)): own
+        for own in nodes.values()
+        if len(own) > 1
+    }
+    alike = [party for own in several.values() for party in own]
     for name, own in several.items():
         # Simulated parties of other numbers have other tables, which may be equal.
         reports = [
@@ -531,7 +540,7 @@ def _with_unique_names(
             raise FederationError(f"{text}; {remedy}")
     unique = [
         (replace(party, name=f"{party.name} ({party.node_id})"), values)
-        if party.name in several
+        if party in alike
         else (party, values)
         for party, values in answers
     ]

@@ -323,7 +323,7 @@ class CausalStrategy(FedAvg, Algorithm):
         """How problems of the data are handled."""
         own = {f.name for f in fields(self)} & {f.name for f in fields(Policy)}
         options = {name: getattr(self, name) for name in own}
-        return Policy(**options, names_states="states" in self.contract.reports)
+        return self.contract.completed(self, Policy(**options))
 
     @property
     def reading(self) -> Reading:

@@ -43,7 +43,7 @@ from flwr_causal.data.check.plausibility import few_rows
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.moments import CONTRACT, SUMS
+from flwr_causal.protocol.moments import CONTRACT, SUMS, takes_blocks
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
-    from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
     from flwr_causal.runtime.algorithm import Progress, Training
@@ -308,7 +307,7 @@ class Moments(
     @property
     def takes_blocks(self) -> bool:
         """Whether a variable is a block of columns: a category, or functions of a number."""
-        return self.text_columns == "keep" or self.model == "curved"
+        return takes_blocks(self, self.text_columns)
 
     @property
     def with_blocks(self) -> dict[str, tuple[bool, str]]:
@@ -324,13 +323,6 @@ class Moments(
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
         }
-
-    @property
-    def policy(self) -> Policy:
-        """How problems of the data are handled; of blocks, numbers are never states."""
-        if not self.takes_blocks:
-            return replace(super().policy, names_states=False)
-        return replace(super().policy, discretize=2, number_states=1)
 
     @property
     def weighs_in_units(self) -> bool:

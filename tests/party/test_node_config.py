@@ -46,8 +46,16 @@ def test_texts_are_texts_and_never_empty(key, value, words):
         NodeConfig.of({key: value})
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\u200b", "a\0", "a\x1b[31m", "\u202ea", "\ud800"])
+def test_a_name_has_no_invisible_characters(name):
+    with pytest.raises(ConfigError, match="'name' has characters that cannot be seen"):
+        NodeConfig.of({"name": name})
+
+
 @pytest.mark.parametrize("key", PATHS)
 def test_paths_are_absolute(key):
+    with pytest.raises(ConfigError, match=f"'{key}' is no path: it has a null character"):
+        NodeConfig.of({key: "/a\0b"})
     for wrong in ("a.csv", "~/a.csv", "./a.csv"):
         with pytest.raises(ConfigError, match=f"'{key}' is no absolute path: give one"):
             NodeConfig.of({key: wrong})

@@ -1,5 +1,6 @@
 """The single checks of a party's door, and the file of its releases, without a run."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -211,3 +212,25 @@ def test_a_damaged_file_is_no_permission_to_draw_again(tmp_path, content):
         with pytest.raises(FederationError, match="makes no second one"):
             ask()
     assert file.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("rule", [{"epsilon": 9.0}, {"most_exchanges_a_day": 9}])
+@pytest.mark.parametrize("change", [{"rho": 1e-9}, {"event": "refused"}, {"exchange": "schema"}])
+def test_a_changed_record_counts_for_nothing(tmp_path, rule, change):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    about = {"exchange": "release", "epsilon": 1.0, "rho": 0.1}
+    for run in (1, 2):
+        record.append({"event": "sent", "run": run, **about})
+    door = PartyDoor(3, PartyPolicy(**rule), record, True)
+    door.check_budget(about)
+    door.note(RecordDict(), **about)
+    first, *others = record.path.read_text().splitlines()
+    changed = json.dumps({**json.loads(first), **change})
+    record.path.write_text("\n".join([changed, *others]) + "\n")
+    before = record.path.read_bytes()
+    with pytest.raises(RecordError, match="was changed: line 2"):
+        door.note(RecordDict(), **about)
+    if "epsilon" in rule:
+        with pytest.raises(DataError, match="was changed: line 2"):
+            door.check_budget(about)
+    assert record.path.read_bytes() == before

@@ -1,7 +1,10 @@
 """The options that a policy limits, wherever a message asks for them, and a server that tampers."""
 
 import json
+import os
+import tomllib
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,16 +15,18 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from federations import ask, make_federation, question_of, setup_for
+from federations import app_of, ask, make_federation, question_of, setup_for
 from tampering import Tampering, guarded, recorded, sent
 
 from flwr_causal.errors import CausalError, ConfigError
-from flwr_causal.party.policy import PartyPolicy
+from flwr_causal.party.policy import ColumnRules, PartyPolicy
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import Training
+from flwr_causal.protocol.options import FormError
 from flwr_causal.protocol.replay import packed
 from flwr_causal.protocol.terms import RunTerms
-from flwr_causal.strategies import FedCausal, Moments, NotearsADMM, run
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import FedCausal, FedGES, FedPC, Moments, NotearsADMM, run
 
 TABLES = make_federation(d=3, n=90, parties=3).tables
 
@@ -113,6 +118,65 @@ def test_the_question_is_judged_too(tmp_path):
 
     refusals(tmp_path, '[options]\ntext-columns = "fail"', without_policy)
     assert not sent(tmp_path)
+
+
+@pytest.mark.parametrize("policy", ["", '[options.moments]\ntext-columns = "fail"'])
+@pytest.mark.parametrize("at", ["policy-", "setup-policy-"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"names_states": True},
+        {"names_states": True, "number_states": 9, "discretize": 9},
+        {"number_states": 1},
+        {"max_states": 256},
+    ],
+)
+def test_values_are_named_as_the_options_say_and_by_no_other_field(tmp_path, policy, at, changed):
+    tables = [table.assign(code=np.resize(["a", "b", "c"], len(table))) for table in TABLES]
+    own = {f"{at}{name}": value for name, value in changed.items()}
+    columns = "drop" if not policy else "fail"
+
+    def change(config, _):
+        return {**config, **own} if f"{at}names_states" in config else None
+
+    grid = Tampering(guarded(TABLES if policy else tables, tmp_path, policy), change)
+    with pytest.raises(CausalError):
+        run(Moments(min_available_nodes=3, text_columns=columns), grid)
+    assert len(sent(tmp_path)) == (at == "setup-policy-")
+    for reply in grid.replies:
+        assert not (reply.has_content() and records.config_of(reply.content).get("states"))
+
+
+@pytest.mark.parametrize(
+    ("method", "changed"),
+    [
+        (Moments(text_columns="keep"), {"number_states": 64, "discretize": 64}),
+        (Moments(text_columns="keep"), {"max_states": 256}),
+        (Moments(model="curved"), {"names_states": False}),
+        (FedPC(), {"number_states": 64}),
+        (FedPC(), {"number_states": 0}),
+        (FedGES(), {"number_states": 64}),
+        (FedGES(score="conditional-gaussian", mode="exact"), {"number_states": 64}),
+        (FedGES(score="conditional-gaussian", mode="exact"), {"discretize": 64}),
+        (NotearsADMM(), {"names_states": True}),
+    ],
+)
+def test_a_contract_says_which_values_are_named(method, changed):
+    options, check = method.schema_options, method.contract.check_policy
+    check(options, method.policy, states=method.policy.names_states)
+    with pytest.raises(FormError, match="name other values"):
+        check(options, replace(method.policy, **changed))
+
+
+def test_states_are_agreed_on_only_where_they_are_named():
+    method = Moments()
+    method.contract.check_policy(method.client_options, method.policy)
+    with pytest.raises(FormError, match="name other values"):
+        method.contract.check_policy(method.client_options, method.policy, states=True)
+    setup = setup_for(TABLES, options=method.client_options, states=((), (), ("0", "1")))
+    grid = LocalGrid(app_of(TABLES), 3)
+    reply = ask(grid, grid.get_node_ids()[0], {}, setup=setup, exchange="sums", method="moments")
+    assert "name other values" in reply.error.reason
 
 
 def test_groups_are_no_more_than_the_run_states(tmp_path):
@@ -295,3 +359,55 @@ def test_a_range_holds_numbers_alone(value):
         policy.check(RunTerms("moments", {"sparsity": value}, 3, secure=False))
     policy.check(RunTerms("moments", {"sparsity": 3}, 3, secure=False))
     assert json.loads(RunTerms("m", {}, 1, secure=False).to_text())["parties"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            f"{name} = {value}"
+            for name in ("methods", "tables", "askers")
+            for value in ("[]", '[""]')
+        ),
+        *(f"[columns]\n{name} = [' ']" for name in ("allowed", "never", "identifiers")),
+        "[columns]\nallowed = []",
+        *(f"{one} = -1" for one in ("least-rows", "least-parties", "most-exchanges-a-day")),
+    ],
+)
+def test_a_rule_that_names_nothing_is_not_taken_for_one_that_allows_all(text):
+    with pytest.raises(ConfigError, match=r"names nothing|0 or more"):
+        PartyPolicy.from_dict(tomllib.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("gr\u00f6\u00dfe", "GRO\u0308SSE"),
+        ("name", " name\u00a0"),
+        ("birth date", "birth\u2003\n date"),
+        ("name", "na\u200bme"),
+        ("name", "\uff4e\uff41\uff4d\uff45"),
+        ("lab[1]*", "lab[1] x"),
+        ("a*", "a\nb"),
+        ("*name*", "the name\n"),
+    ],
+)
+def test_a_withheld_column_is_withheld_however_its_name_is_written(pattern, name):
+    assert not ColumnRules(never=(pattern,)).shows(name)
+    assert ColumnRules(identifiers=(pattern,)).knows(name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"), [("x[12]", "x1"), ("x?", "x12"), ("x", "xy"), ("x.", "xa")]
+)
+def test_nothing_else_stands_for_other_text(pattern, name):
+    assert ColumnRules(never=(pattern,)).shows(name)
+    assert not ColumnRules(allowed=(pattern,)).shows(name)
+
+
+def test_a_policy_of_the_same_time_of_change_is_read_anew(tmp_path):
+    file = tmp_path / "policy.toml"
+    for rows in (10, 20):
+        file.write_text(f"least-rows = {rows}")
+        os.utime(file, ns=(5, 5))
+        assert PartyPolicy.read(file).least_rows == rows

@@ -7,6 +7,7 @@ from flwr.app import Message
 
 from flwr_causal.clients import NotearsADMMClient, Source, bridge, client_app
 from flwr_causal.clients.table_digest import TABLE
+from flwr_causal.core.names import as_seen
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime import schema
@@ -94,6 +95,30 @@ def test_equal_names_are_refused_where_names_tell_who_takes_part(options):
     grid = real_nodes(["bern", "lab", "lab", "rome"], [*TABLES, TABLES[0]])
     with pytest.raises(FederationError, match=r"lab is connected twice, as the nodes 3 and 4; tr"):
         exchange_schema(method(**options), grid)
+
+
+def test_names_that_look_alike_are_one_name():
+    federation, agreement, _ = exchange_schema(method(), real_nodes(["Lab", "LAB", "bern"]))
+    assert [p.name for p in federation.parties] == ["LAB (3)", "Lab (2)", "bern"]
+    assert "The nodes 3 and 2 have one name, LAB or Lab: " in agreement.warnings[0]
+    with pytest.raises(FederationError, match=r"LAB or Lab is connected twice, as the nodes 3 and"):
+        exchange_schema(method(expected_parties="Lab,LAB,bern"), real_nodes(["Lab", "LAB", "bern"]))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("Lab", " la b\u00a0", True),
+        ("l\u00e1b", "LA\u0301B", True),
+        ("\uff2cab", "la\u200bb", True),
+        ("stra\u00dfe", "STRASSE", True),
+        ("lab", "l\u00e1b", False),
+        ("lab 1", "lab 2", False),
+        ("a-b", "ab", False),
+    ],
+)
+def test_which_names_look_alike(one, other, equal):
+    assert (as_seen(one) == as_seen(other)) is equal
 
 
 def test_equal_names_of_withheld_reports_are_not_called_one_table():

@@ -11,7 +11,6 @@ import numpy as np
 
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.discrete.discrete import DiscreteTable
-from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.ges import ges
@@ -33,6 +32,7 @@ from flwr_causal.protocol.fedges import (
     JUDGE,
     JUDGED_GRAPH,
     LIKELIHOODS,
+    MIXED,
     MOMENTS,
     POOLED_COUNTS,
     POOLED_FIT,
@@ -135,8 +135,6 @@ def _coded(
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
 CANDIDATES = ("qnml", "bic", "bdeu")
-#: The score of tables with numbers and categories.
-MIXED = "conditional-gaussian"
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
 DRIVEN = "driven rounds"
 #: The settings of Torrijos, Gamez & Puerta (2024). The paper names neither BDeu's sample size nor a
@@ -446,12 +444,7 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
-        policy = replace(super().policy, min_rows=1)
-        if self.score != MIXED:
-            return policy
-        # Columns of numbers are those that would be cut into intervals.
-        few = min(FEW_NUMBERS, self.max_states)
-        return replace(policy, discretize=few, number_states=few)
+        return replace(super().policy, min_rows=1)
 
     @property
     def expected(self) -> Expected:

@@ -416,7 +416,8 @@ class FedPC(PaperVariant, CircuitOptions, CausalStrategy):
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
         bins = self.num_bins
-        return replace(super().policy, min_rows=1, discretize=bins, number_states=bins)
+        policy = replace(super().policy, min_rows=1, discretize=bins)
+        return self.contract.completed(self, policy)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone

@@ -158,20 +158,27 @@ def checked(name: str, value: Any, wanted: Any) -> Any:
     """Return a value as an option's type, or raise a ConfigError that names the option."""
     if isinstance(value, np.generic):
         value = value.item()
-    alternatives, fits = _form(wanted)
-    if float in alternatives and isinstance(value, int) and not isinstance(value, bool):
+    takes_floats, fits = _form(wanted)
+    if takes_floats and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) <= sys.float_info.max else math.inf
     for fit in fits:
         if fit(value):
             return value
-    raise refusal(name, value, " or ".join(_describe(one) for one in alternatives))
+    raise refusal(name, value, " or ".join(_describe(one) for one in _alternatives(wanted)))
+
+
+def _alternatives(wanted: Any) -> tuple[Any, ...]:
+    return get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
 
 
 @cache
-def _form(wanted: Any) -> tuple[tuple[Any, ...], list[Callable[[Any], bool]]]:
-    """Return the types that an option may have, and what says whether a value is of each."""
-    alternatives = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
-    return alternatives, [_fitting(one) for one in alternatives]
+def _form(wanted: Any) -> tuple[bool, list[Callable[[Any], bool]]]:
+    """Return whether a type takes floats, and what says whether a value is of each alternative.
+
+    Types whose alternatives or choices stand in another order are equal, and have one entry.
+    """
+    alternatives = _alternatives(wanted)
+    return float in alternatives, [_fitting(one) for one in alternatives]
 
 
 def _fitting(wanted: Any) -> Callable[[Any], bool]:

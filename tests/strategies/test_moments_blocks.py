@@ -129,8 +129,8 @@ def test_declared_columns_need_categories():
         simulate("moments", dealt(TABLE.select_dtypes("number")), categories="v0")
 
 
-def test_the_error_of_text_names_the_option():
-    with pytest.raises(DataError, match="text_columns='keep'"):
+def test_the_error_of_text_names_the_page():
+    with pytest.raises(DataError, match="numbers and categories"):
         simulate("moments", dealt(TABLE))
 
 

@@ -368,7 +368,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
             why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
             remedy = (
                 f"convert it to numbers{why}, leave such columns out with text_columns='drop', or "
-                "take them as categories with text_columns='keep' (moments, fedges, fedpc)"
+                "choose a method for numbers and categories (docs/choose.md)"
             )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:

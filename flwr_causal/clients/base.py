@@ -291,10 +291,10 @@ class CausalClient(NumPyClient):
 
     def count_rows(self) -> int:
         """Count the rows that the party trains on."""
-        table = self.table()
-        if self.setup.policy.missing_values != "drop":
+        table, policy = self.table(), self.setup.policy
+        if policy.missing_values != "drop":
             return len(table)
-        return sum(map(len, self.row_pieces()))
+        return sum(int(complete_rows(piece, policy).sum()) for piece in pieces(table))
 
     def table(self) -> Table:
         """Return the party's table without ids: a DataFrame, or a file that is not in memory.

@@ -27,7 +27,7 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
-from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
+from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
@@ -102,10 +102,6 @@ class FedGESClient(ColumnsClient):
         numbers = policy.discretize > 0
         report = describe(self.table(), policy=policy, sums=numbers, states=True, relations=numbers)
         return self.with_ids(report)
-
-    def count_rows(self) -> int:
-        """Count the rows that are kept."""
-        return int(complete_rows(self.frame(), self.setup.policy).sum())
 
     def _cached(self, asked: Asked) -> Cache:
         """Return the party's rows and what was computed from them."""

@@ -20,7 +20,7 @@ from flwr_causal.clients.privacy import (
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.series.design import lagged_names
-from flwr_causal.data.check.party_table import complete_rows, prepare_columns
+from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.protocol.moments import CONTRACT, SUMS
@@ -28,7 +28,7 @@ from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -52,12 +52,6 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def describe(self, policy: Policy) -> TableReport:
         """Report the table, and whether it has ids."""
         return self.with_ids(super().describe(policy))
-
-    def count_rows(self) -> int:
-        """Count the rows that are kept."""
-        if not self.setup.states:
-            return super().count_rows()
-        return int(complete_rows(self.frame(), self.setup.policy).sum())
 
     @property
     def sharing(self) -> int:
@@ -122,25 +116,28 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         setup = self.setup
         scale = np.ones(len(setup.names)) if self.options.standardize else setup.variance
 
-        def products(rows: FloatArray) -> FloatArray:
-            functions = basis_rows(rows, np.zeros(len(scale)), np.sqrt(scale))
-            rows = np.column_stack([np.ones(len(rows)), functions])
-            return rows.T @ rows
-
-        sums = reduce(np.add, map(products, self.design_pieces()))
-        return np.asarray(sums / self.num_rows)[None]
+        level, units = np.zeros(len(scale)), np.sqrt(scale)
+        return self._with_ones(basis_rows(rows, level, units) for rows in self.design_pieces())
 
     def _of_blocks(self) -> FloatArray:
         """Return the mean products of the rows [1, columns of the variables]."""
         setup, blocks = self.setup, blocks_of(self.setup)
 
-        def products(piece: pd.DataFrame) -> FloatArray:
+        def design(piece: pd.DataFrame) -> FloatArray:
             columns = prepare_columns(piece, setup.names, setup.states, setup.policy)
             own = [block.columns(one) for block, one in zip(blocks, columns, strict=True)]
-            rows = np.column_stack([np.ones(len(columns[0])), *own])
+            return np.column_stack(own)
+
+        return self._with_ones(map(design, pieces(self.table())))
+
+    def _with_ones(self, designs: Iterable[FloatArray]) -> FloatArray:
+        """Return the mean products of the rows [1, x], shape (1, 1 + s, 1 + s)."""
+
+        def products(rows: FloatArray) -> FloatArray:
+            rows = np.column_stack([np.ones(len(rows)), rows])
             return rows.T @ rows
 
-        sums = reduce(np.add, map(products, pieces(self.table())))
+        sums = reduce(np.add, map(products, designs))
         return np.asarray(sums / self.num_rows)[None]
 
     def _of_series(self) -> FloatArray:

@@ -167,8 +167,7 @@ class PartyRecord:
         DataError
             As :meth:`check_chain`.
         """
-        self.check_chain()
-        return self.lines()
+        return self._chained()[0]
 
     def _texts(self) -> list[bytes]:
         try:
@@ -191,15 +190,20 @@ class PartyRecord:
         DataError
             Naming the first line that does not follow the one before.
         """
-        previous = ""
+        return self._chained()[1]
+
+    def _chained(self) -> tuple[list[Line], str]:
+        """Return all lines and the digest of the last one, from one reading of the file."""
+        lines, previous = [], ""
         for place, text in enumerate(self._texts(), 1):
-            if _parsed(self.path, place, text).get("previous") != previous:
+            lines.append(_parsed(self.path, place, text))
+            if lines[-1].get("previous") != previous:
                 raise DataError(
                     f"The record {self.path} was changed: line {place} does not follow the line "
                     "before it."
                 )
             previous = _digest(text)
-        return previous
+        return lines, previous
 
 
 def epsilon_spent(lines: Sequence[Line], delta: float = USUAL_DELTA) -> float:

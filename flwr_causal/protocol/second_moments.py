@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import Category, Number, functions_of, variables_of, widths_of
+from flwr_causal.core.blocks.design import Number, functions_of, variables_of, widths_of
 from flwr_causal.core.linear.moments import columns_of, data_scale
 
 if TYPE_CHECKING:
@@ -205,19 +205,17 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     blocks = blocks_of(known.setup)
     moments = arrays["moments"].sum(axis=0)
     rows = float(moments[0, 0])
+    error = RELATIVE * max(rows, 0.0)
+    squares: dict[str, float] = {}
     for block, columns in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
-        if not isinstance(block, Category):
-            continue
         shares = moments[0, 1 + columns]
         own = moments[np.ix_(1 + columns, 1 + columns)]
-        error = RELATIVE * max(rows, 0.0)
+        if isinstance(block, Number):
+            squares[block.name] = own[0, 0]
+            continue
         other = np.abs(own - np.diag(shares)).max(initial=0.0) > error
         if other or shares.min(initial=0.0) < -error or shares.sum() > rows + error:
             return f"the products of the states of '{block.name}' are not those of counts of rows"
     if known.resampled:
         return ""
-    firsts = [columns[0] for columns in columns_of([one.width for one in blocks])]
-    numbers = [k for k, block in enumerate(blocks) if isinstance(block, Number)]
-    squares = np.array([moments[1 + firsts[k], 1 + firsts[k]] for k in numbers])
-    names = [blocks[k].name for k in numbers]
-    return wrong_squares(squares, names, known, standardized=True)
+    return wrong_squares(np.array([*squares.values()]), [*squares], known, standardized=True)

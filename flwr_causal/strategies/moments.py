@@ -66,16 +66,15 @@ from flwr_causal.strategies.series import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.exchange import Contract, Exchange
-    from flwr_causal.runtime.algorithm import Progress, Training
+    from flwr_causal.runtime.algorithm import Training
 
 
 THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
@@ -315,9 +314,7 @@ class Moments(
         return {
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "solver": (self.solver in ("auto", "class"), "'auto' or 'class'"),
-            "order": (self.order == 0, "0"),
-            "interventions": (self.interventions is None, "left out"),
-            "intervention_column": (not self.intervention_column, "left out"),
+            **self._of_equal_rows,
             "center": (self.center == "global", "'global'"),
             "standardize": (not self.standardize, "False"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
@@ -353,14 +350,21 @@ class Moments(
         }
 
     @property
+    def _of_equal_rows(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows without time and interventions."""
+        return {
+            "order": (self.order == 0, "0"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+        }
+
+    @property
     def _of_rows_alone(self) -> dict[str, tuple[bool, str]]:
         """Which options fit one array of second moments of rows without time and interventions."""
         return {
             "model": (self.model == "linear", "'linear'"),
             "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
-            "order": (self.order == 0, "0"),
-            "interventions": (self.interventions is None, "left out"),
-            "intervention_column": (not self.intervention_column, "left out"),
+            **self._of_equal_rows,
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
         }
 
@@ -523,16 +527,6 @@ class Moments(
         solve = solve_class if self.finds_class else solve
         solve = solve_blocks if self.takes_blocks else solve
         return solve(self, agreement, masks, products)
-
-    def with_parties(
-        self,
-        state: Progress,
-        model: Any,
-        replies: Mapping[str, Arrays],
-        reports: Mapping[str, TableReport],
-    ) -> Any:
-        """Return a linear system with each party's moments; models of blocks keep those of all."""
-        return model if self.takes_blocks else super().with_parties(state, model, replies, reports)
 
     def _settled(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
@@ -831,9 +825,8 @@ def solve_additive(
     products : ndarray of shape (1, 1 + d q, 1 + d q)
         Mean products of the rows [1, functions of the variables].
     """
-    mean = products[0, 0, 1:] / products[0, 0, 0]
-    second = products[0, 1:, 1:] / products[0, 0, 0] - np.outer(mean, mean)
-    pooled = SecondMoments(agreement.n, mean, second, function_names(agreement.names))
+    columns = function_names(agreement.names)
+    pooled = SecondMoments.from_products(agreement.n, products[0], columns)
     graph = additive(
         pooled,
         len(agreement.names),
@@ -874,9 +867,7 @@ def solve_blocks(
         agreement.variance,
         functions_of(method.model),
     )
-    mean = products[0, 0, 1:] / products[0, 0, 0]
-    second = products[0, 1:, 1:] / products[0, 0, 0] - np.outer(mean, mean)
-    pooled = SecondMoments(agreement.n, mean, second, column_names(blocks))
+    pooled = SecondMoments.from_products(agreement.n, products[0], column_names(blocks))
     found = block_class(
         pooled,
         [block.width for block in blocks],

@@ -187,7 +187,7 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
         Not where the number of lags was chosen, whose moments are of other rows.
         """
         agreement = state.agreement
-        if model is None or not replies or not isinstance(model.sample_moments, Moments):
+        if not replies or not isinstance(getattr(model, "sample_moments", None), Moments):
             return model
         columns = lagged_names(agreement.names, self.order)
         if model.sample_moments.names != columns:

@@ -177,6 +177,7 @@ UNCHANGED = {
         "threshold": "polishing finds the same graph from another one",
     },
     "moments ges": {"max_parents": "no variable has more than one"},
+    "moments curved": {"max_parents": "no variable has more than one"},
     "fedges scores": CATEGORIES,
     "fedges scores driven": CATEGORIES
     | {

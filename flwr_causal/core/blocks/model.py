@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of
+from flwr_causal.core.linear.effects import in_order
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 
 # A contrast is not estimated if the columns of the adjustment set explain all but this share of it.
 COLLINEAR = 1e-8
+
+
+class _Asked(NamedTuple):
+    """What is asked: the change of the cause's columns, and the weights of the effect's."""
+
+    change: FloatArray
+    outcome: FloatArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,15 +123,14 @@ class BlockModel:
         DataError
             If a variable is unknown, rows are too few, or the adjustment set determines the cause.
         """
-        given = {"state": state, "reference": reference, "outcome": outcome, "level": level}
         i, j = pair_of(self.names, cause, effect)
+        asked = self._asked(i, j, state, reference, outcome)
         if not adjustment.is_possible_cause(self.marks, i, j):
-            self._contrasts(i, j, state, reference, outcome)
             return NO_EFFECT
         adjusted = adjustment.optimal_set(self.marks, i, j)
         if adjusted is None:
-            return self.possible_effects(cause, effect, **given)
-        return self._adjusted(i, j, adjusted, **given)
+            return self._possible(i, j, asked, level)
+        return self._adjusted(i, j, adjusted, asked, level)
 
     def possible_effects(
         self,
@@ -142,24 +149,14 @@ class BlockModel:
         :meth:`total_effect`.
         """
         i, j = pair_of(self.names, cause, effect)
-        self._contrasts(i, j, state, reference, outcome)
-        found = []
-        for parents, members in adjustment.possible_parents(self.marks, i):
-            one = NO_EFFECT
-            if j not in parents and adjustment.is_possible_cause(members, i, j):
-                one = self._adjusted(i, j, parents, state, reference, outcome, level)
-            found.append((len(parents), one.value, one))
-        return [one for *_, one in sorted(found, key=lambda each: each[:2])]
+        return self._possible(i, j, self._asked(i, j, state, reference, outcome), level)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""
-        upper = self.moments.second[np.triu_indices(self.moments.d)]
         content = {
             "format": self.FORM,
             "variables": [asdict(one) for one in self.variables],
-            "n": self.moments.n,
-            "mean": self.moments.mean.tolist(),
-            "second": upper.tolist(),
+            "moments": self.moments.to_plain(),
             "marks": self.marks.tolist(),
         }
         with writing(path, "model") as file:
@@ -180,29 +177,28 @@ class BlockModel:
                 Category(one["name"], tuple(one["states"])) if "states" in one else Number(**one)
                 for one in content["variables"]
             )
-            columns = column_names(variables)
-            second = np.zeros((len(columns), len(columns)))
-            second[np.triu_indices(len(columns))] = np.array(content["second"], dtype=np.float64)
-            second = second + np.triu(second, 1).T
-            moments = Moments(content["n"], np.array(content["mean"]), second, columns)
+            moments = Moments.from_plain(**content["moments"])
             return cls(variables, moments, np.array(content["marks"], dtype=np.bool_))
         except DAMAGE as error:
             raise DataError(
                 f"{path} holds a damaged {cls.KIND} ({error}): save it again"
             ) from error
 
+    def _possible(self, i: int, j: int, asked: _Asked, level: float) -> list[Effect]:
+        """Return an effect for each set of parents that the cause has in a DAG of the class."""
+        found = []
+        for parents, members in adjustment.possible_parents(self.marks, i):
+            one = NO_EFFECT
+            if j not in parents and adjustment.is_possible_cause(members, i, j):
+                one = self._adjusted(i, j, parents, asked, level)
+            found.append((len(parents), one))
+        return in_order(found)
+
     def _adjusted(
-        self,
-        i: int,
-        j: int,
-        adjusted: Sequence[int],
-        state: Any,
-        reference: Any,
-        outcome: Any,
-        level: float,
+        self, i: int, j: int, adjusted: Sequence[int], asked: _Asked, level: float
     ) -> Effect:
         """Return the contrast of a regression on the cause and the adjustment set."""
-        change, outcome_of = self._contrasts(i, j, state, reference, outcome)
+        change, outcome_of = asked
         columns = columns_of([one.width for one in self.variables])
         regressors = np.concatenate([columns[i], *[columns[k] for k in adjusted]])
         second = self.moments.second
@@ -231,12 +227,10 @@ class BlockModel:
         error = float(np.sqrt(residual / degrees * max(wanted @ weights, 0.0)))
         return estimated(float(wanted @ coefficients), error, level, degrees, names)
 
-    def _contrasts(
-        self, i: int, j: int, state: Any, reference: Any, outcome: Any
-    ) -> tuple[FloatArray, FloatArray]:
+    def _asked(self, i: int, j: int, state: Any, reference: Any, outcome: Any) -> _Asked:
         """Return the change of the cause's columns, and what is read of those of the effect."""
         cause, effect = self.variables[i], self.variables[j]
-        return _change(cause, state, reference), _reading(effect, outcome)
+        return _Asked(_change(cause, state, reference), _reading(effect, outcome))
 
 
 def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:

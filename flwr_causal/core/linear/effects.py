@@ -166,7 +166,7 @@ def possible_effects(
         else:
             one = NO_EFFECT
         found.append((len(parents), one))
-    return _in_order(found)
+    return in_order(found)
 
 
 def possible_effects_along_paths(
@@ -193,10 +193,10 @@ def possible_effects_along_paths(
         value, gradient = float(total[cause, effect]), np.outer(total[cause], total[:, effect])
         one = along_paths(moments, value, gradient, dag, level, parties)
         found.append((len(parents), one))
-    return _in_order(found)
+    return in_order(found)
 
 
-def _in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
+def in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
     """Return effects by their numbers of parents, then by their values."""
     return [one for _, one in sorted(found, key=lambda each: (each[0], each[1].value))]
 

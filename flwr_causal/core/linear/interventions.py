@@ -84,9 +84,7 @@ def moments_by_variable(
                 f"column {names[variables[0]]!r} is the target of an intervention in all rows that "
                 "arrived: no row says what causes it"
             )
-        share, mean = total[0, 0], total[0, 1:] / total[0, 0]
-        second = total[1:, 1:] / share - np.outer(mean, mean)
-        own = Moments(max(round(num_rows * float(share)), 1), mean, second, tuple(names))
+        own = Moments.from_products(max(round(num_rows * float(total[0, 0])), 1), total, names)
         found |= dict.fromkeys(variables.tolist(), own)
     return [found[j] for j in range(acted.shape[1])]
 

@@ -120,6 +120,41 @@ class Moments:
         second = centered.T @ centered / n - np.outer(residual, residual)
         return cls(n, mean + residual, second, columns)
 
+    @classmethod
+    def from_products(cls, n: int, products: FloatArray, names: Sequence[str]) -> Moments:
+        """Return the moments of n rows x from products of the rows [1, x].
+
+        Parameters
+        ----------
+        n
+            Number of rows.
+        products
+            ``(1 + d, 1 + d)`` sums over the rows, divided by any number above 0.
+        names
+            Names of the d columns.
+        """
+        share, mean = products[0, 0], products[0, 1:] / products[0, 0]
+        return cls(n, mean, products[1:, 1:] / share - np.outer(mean, mean), tuple(names))
+
+    @classmethod
+    def from_plain(
+        cls, n: int, names: list[str], mean: list[float], second: list[float | None]
+    ) -> Moments:
+        """Return the moments that :meth:`to_plain` wrote."""
+        above = np.zeros((len(names), len(names)))
+        above[np.triu_indices(len(names))] = np.array(second, dtype=np.float64)
+        return cls(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return values for JSON: of ``second`` the upper triangle by rows, None where unknown."""
+        upper = self.second[np.triu_indices(self.d)]
+        return {
+            "n": self.n,
+            "names": list(self.names),
+            "mean": self.mean.tolist(),
+            "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
+        }
+
     @property
     def d(self) -> int:
         """Number of variables."""

@@ -123,10 +123,10 @@ class LinearSystem:
         content |= {field: getattr(self, field).tolist() for field in self.FIELDS}
         rows = self.sample_moments
         if isinstance(rows, Moments):
-            content["sample_moments"] = _plain(rows)
+            content["sample_moments"] = rows.to_plain()
         elif rows is not None:
             parts, places = distinct(rows)
-            by_variable = {"parts": [_plain(part) for part in parts], "places": places.tolist()}
+            by_variable = {"parts": [part.to_plain() for part in parts], "places": places.tolist()}
             content["sample_moments_by_variable"] = by_variable
         if self.marks is not None:
             content["marks"] = self.marks.tolist()
@@ -155,9 +155,9 @@ class LinearSystem:
         found |= {name: content.get(name) for name in ("marks", "held_out_log_likelihood")}
         rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
         try:
-            found["sample_moments"] = None if rows is None else _moments_of(**rows)
+            found["sample_moments"] = None if rows is None else Moments.from_plain(**rows)
             if by_variable is not None:
-                parts = [_moments_of(**part) for part in by_variable["parts"]]
+                parts = [Moments.from_plain(**part) for part in by_variable["parts"]]
                 found["sample_moments"] = tuple(parts[place] for place in by_variable["places"])
         except DAMAGE as error:
             raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
@@ -330,24 +330,6 @@ def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> Flo
     if X.ndim != 2 or X.shape[1] != len(names):
         raise DataError(f"expected an array of {len(names)} columns, got shape {X.shape}")
     return X[:, [names.index(name) for name in wanted]]
-
-
-def _plain(rows: Moments) -> dict[str, Any]:
-    """Return moments with the upper triangle of the second ones, row by row; JSON has no NaN."""
-    upper = rows.second[np.triu_indices(rows.d)]
-    return {
-        "n": rows.n,
-        "names": list(rows.names),
-        "mean": rows.mean.tolist(),
-        "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
-    }
-
-
-def _moments_of(n: int, names: list[str], mean: list[float], second: list[float | None]) -> Moments:
-    """Return moments from the upper triangle of the second ones, None where unknown."""
-    above = np.zeros((len(names), len(names)))
-    above[np.triu_indices(len(names))] = np.array(second, dtype=np.float64)
-    return Moments(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names))
 
 
 def _numbers(values: Any) -> FloatArray:

@@ -206,11 +206,7 @@ def prepare_columns(
     found: list[FloatArray | Codes] = []
     for name, agreed, column in zip(names, states, find_columns(frame, names), strict=True):
         rows = column if kept.all() else column[kept]
-        if agreed:
-            found.append(_coded(name, rows, agreed))
-        else:
-            found.append(find_numbers(rows))
-            _check_complete(name, np.isfinite(found[-1]).all())
+        found.append(_coded(name, rows, agreed) if agreed else _complete_numbers(name, rows))
     return found
 
 
@@ -257,14 +253,19 @@ def prepare_states(
     for position, (name, agreed, column) in enumerate(columns):
         rows = column if every else column[kept]
         if name in cuts:
-            numbers = find_numbers(rows)
-            _check_complete(name, np.isfinite(numbers).all())
-            codes[position] = apply_cuts(numbers, cuts[name])
+            codes[position] = apply_cuts(_complete_numbers(name, rows), cuts[name])
             known.append(interval_names(cuts[name]))
         else:
             codes[position] = _coded(name, rows, agreed)
             known.append(tuple(agreed))
     return DiscreteTable(tuple(names), tuple(known), codes)
+
+
+def _complete_numbers(name: str, rows: pd.Series) -> FloatArray:
+    """Return a column's numbers, shape (n,), none of which is missing or infinite."""
+    numbers = find_numbers(rows)
+    _check_complete(name, np.isfinite(numbers).all())
+    return numbers
 
 
 def _coded(name: str, rows: pd.Series, states: Sequence[str]) -> Codes:

@@ -17,20 +17,22 @@ from flwr_causal.clients.privacy import (
     drawn_products,
     numbers,
 )
+from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.linear.folds import stretches
+from flwr_causal.core.linear.missing import Estimate, SeenSums, expected_sums, seen_sums
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.missing import EXPECTED, SEEN
 from flwr_causal.protocol.moments import CONTRACT, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import pandas as pd
+    from collections.abc import Iterable, Iterator, Sequence
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
@@ -121,14 +123,50 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
 
     def _of_blocks(self) -> FloatArray:
         """Return the mean products of the rows [1, columns of the variables]."""
-        setup, blocks = self.setup, blocks_of(self.setup)
+        return self._with_ones(self._block_pieces())
 
-        def design(piece: pd.DataFrame) -> FloatArray:
-            columns = prepare_columns(piece, setup.names, setup.states, setup.policy)
-            own = [block.columns(one) for block, one in zip(blocks, columns, strict=True)]
-            return np.column_stack(own)
+    def _block_pieces(self) -> Iterator[FloatArray]:
+        """Yield the columns of the variables, shape (n_k, s), in pieces.
 
-        return self._with_ones(map(design, pieces(self.table())))
+        Missing cells are NaN, and so are all of a variable that the party lacks.
+        """
+        setup, blocks, held = self.setup, blocks_of(self.setup), self.held_names
+        states = [block.states if isinstance(block, Category) else () for block in blocks]
+        own = [one for name, one in zip(setup.names, states, strict=True) if name in held]
+        for piece in pieces(self.table()):
+            columns = prepare_columns(piece, held, own, setup.policy)
+            known = dict(zip(held, columns, strict=True))
+            missing = np.full(len(columns[0]), np.nan)
+            yield np.column_stack(
+                [
+                    block.columns(known[block.name])
+                    if block.name in known
+                    else np.tile(missing[:, None], block.width)
+                    for block in blocks
+                ]
+            )
+
+    @answers(SEEN)
+    def sums_of_seen(self, asked: Asked) -> Arrays:
+        """Return sums over the rows in which two cells are seen."""
+        sums = np.sum([seen_sums(rows) for rows in self._block_pieces()], axis=0)
+        return SeenSums(*(sums / self.num_rows))._asdict()
+
+    @answers(EXPECTED)
+    def expected_moments(self, asked: Asked) -> Arrays:
+        """Return the second moments with missing cells as expected by the estimate.
+
+        Raises
+        ------
+        FederationError
+            If the estimate is none: its second moments are not positive definite.
+        """
+        estimate = Estimate(asked["mean"], asked["second"])
+        least = np.linalg.eigvalsh(estimate.second)[0]
+        if not (least > 0 and np.array_equal(estimate.second, estimate.second.T)):
+            raise FederationError("The second moments that the server sent are none of any rows.")
+        parts = (expected_sums(rows, estimate) for rows in self._block_pieces())
+        return {"expected": reduce(np.add, parts) / self.num_rows}
 
     def _with_ones(self, designs: Iterable[FloatArray]) -> FloatArray:
         """Return the mean products of the rows [1, x], shape (1, 1 + s, 1 + s)."""

@@ -11,6 +11,7 @@ from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
+from flwr_causal.protocol.missing import EXPECTED, SEEN
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PrivatePartyOptions,
@@ -89,7 +90,7 @@ SUMS = Exchange(
             bound=_largest_products,
         ),
     ),
-    when="once, without epsilon; parties hold the same columns",
+    when="once, without epsilon and missing_values='em'; parties hold the same columns",
     same_parties=True,
     contradiction=_contradiction,
 )
@@ -107,6 +108,8 @@ def dimensions(setup: Setup) -> dict[str, int]:
     if options.guarantee:
         return private_dimensions(setup)
     m = d * (1 + order)
+    if setup.policy.missing_values == "em":
+        return {"m": m, "w": num_block_columns(setup), "s": 1 + num_block_columns(setup)}
     if options.additive:
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
     if setup.states:
@@ -139,7 +142,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
 
 CONTRACT = Contract(
     "moments",
-    (SUMS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
+    (SUMS, SEEN, EXPECTED, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
     ("sums", "relations", "states", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.data.check.report import States
     from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.options import LinearPartyOptions
     from flwr_causal.protocol.setup import Setup
@@ -171,14 +172,18 @@ def wrong_squares(
 
 
 def blocks_of(setup: Setup) -> tuple[Variable, ...]:
-    """Return the variables of an agreement as blocks of columns."""
+    """Return the variables of an agreement as blocks of columns; without states of one column."""
     functions = functions_of(setup.options.model)
-    return variables_of(setup.names, setup.states, setup.mean, setup.variance, functions)
+    return variables_of(setup.names, _states(setup), setup.mean, setup.variance, functions)
+
+
+def _states(setup: Setup) -> States:
+    return setup.states or ((),) * len(setup.names)
 
 
 def num_block_columns(setup: Setup) -> int:
     """Return the number of columns of all blocks, which follows from the states."""
-    return sum(widths_of(setup.states, functions_of(setup.options.model)))
+    return sum(widths_of(_states(setup), functions_of(setup.options.model)))
 
 
 def largest_block_products(setup: Setup) -> FloatArray:

@@ -319,9 +319,9 @@ def in_units(
     m = len(level)
     parts, own = distinct(by_variable(moments, m))
     units = np.outer(scale, scale)
+    firsts = [part.subset(range(m)) for part in parts]
     converted = [
-        Moments(part.n, level + part.mean[:m] * scale, part.second[:m, :m] * units, part.names[:m])
-        for part in parts
+        replace(one, mean=level + one.mean * scale, second=one.second * units) for one in firsts
     ]
     return [converted[place] for place in own]
 

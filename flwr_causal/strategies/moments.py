@@ -19,6 +19,7 @@ from flwr_causal.core.linear.interventions import (
     distinguished_pairs,
     moments_by_variable,
 )
+from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.moments import by_variable
 from flwr_causal.core.linear.notears import notears
@@ -43,6 +44,7 @@ from flwr_causal.data.check.plausibility import few_rows
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.missing import EXPECTED, SEEN
 from flwr_causal.protocol.moments import CONTRACT, SUMS, takes_blocks
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
@@ -51,6 +53,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
+from flwr_causal.strategies.missing import expected_moments
 from flwr_causal.strategies.options import Mode, changed, only, require_fitting
 from flwr_causal.strategies.plausibility import combination_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
@@ -67,8 +70,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
@@ -174,6 +177,12 @@ class Moments(
 
     Parameters
     ----------
+    missing_values : {"fail", "drop", "em"}, default "fail"
+        "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
+        over the sums of all parties (``core.linear.missing``), an exchange a step. It is for linear
+        effects among rows without time.
+    unshared_columns : {"fail", "drop", "keep"}, default "fail"
+        With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
     text_columns : {"fail", "drop", "keep"}, default "fail"
         What to do about columns that hold no numbers: fail, leave them out, or take them as
         categories.
@@ -257,6 +266,8 @@ class Moments(
 
     contract: ClassVar[Contract] = CONTRACT
 
+    missing_values: Literal["fail", "drop", "em"] = "fail"  # type: ignore[assignment]
+    unshared_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     categories: str = only(OF_BLOCKS, "")
     numbers: str = only(OF_BLOCKS, "")
@@ -294,6 +305,10 @@ class Moments(
         self.validate_center()
         if self.takes_blocks:
             require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
+        if self.incomplete:
+            require_fitting(self, self.with_missing, "missing_values='em'")
+        kept = self.unshared_columns != "keep" or self.incomplete
+        require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
         if self.model == "additive":
             chosen = self.sparsity in ("bic", "held-out")
             require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
@@ -307,6 +322,25 @@ class Moments(
     def takes_blocks(self) -> bool:
         """Whether a variable is a block of columns: a category, or functions of a number."""
         return takes_blocks(self, self.text_columns)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether rows with missing cells take part."""
+        return self.missing_values == "em"
+
+    @property
+    def with_missing(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows with missing cells, by name, and what they must be."""
+        return {
+            **self._of_equal_rows,
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "epsilon": (not self.private, "left out"),
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "small_counts": (self.small_counts == "report", "'report'"),
+            "fraction_train": (self.fraction_train == 1, "1"),
+        }
 
     @property
     def with_blocks(self) -> dict[str, tuple[bool, str]]:
@@ -379,8 +413,8 @@ class Moments(
 
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
-        """Whether rows of different parties may be matched by ids; not with epsilon."""
-        return not self.private
+        """Whether rows of different parties may be matched by ids."""
+        return not (self.private or self.incomplete)
 
     @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:
@@ -400,13 +434,15 @@ class Moments(
         """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
         if self.columns_differ:
             return (ALIGN, MASKED_TABLES, PRODUCTS)
+        if self.incomplete:
+            return (SEEN, EXPECTED)
         return (OCTAVES, RELEASE) if self.private else (SUMS,)
 
     @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
         by_sums = self.aggregation == "mean" and self.sparsity != "held-out" and not self.private
-        return by_sums and self.center == "global" and self.order == 0
+        return by_sums and not self.incomplete and self.center == "global" and self.order == 0
 
     @property
     def takes_dagma(self) -> bool:
@@ -495,6 +531,8 @@ class Moments(
             return (yield from self._private(agreement, masks))
         if self.columns_differ:
             return (yield from self._joined(agreement, masks, replicate))
+        if self.incomplete:
+            return (yield from self._of_incomplete_rows(agreement, masks))
         replies = yield Ask(SUMS)
         # Parties may be missing from a secure sum.
         agreement = agreement.with_rows(replies.rows)
@@ -576,6 +614,42 @@ class Moments(
             result,
             warnings=(*outcome.warnings, *[one for one in doubts if one not in known]),
             num_rows=joined.plan.num_rows,
+        )
+
+    def blocks(self, agreement: Agreement) -> tuple[Variable, ...]:
+        """Return the variables as blocks of columns; without categories and functions of one."""
+        return variables_of(
+            agreement.names,
+            agreement.states or ((),) * len(agreement.names),
+            agreement.mean,
+            agreement.variance,
+            functions_of(self.model),
+        )
+
+    def _of_incomplete_rows(self, agreement: Agreement, masks: EdgeMasks) -> Training:
+        """Find the graph of rows with missing cells, from their expected second moments."""
+        blocks = self.blocks(agreement)
+        found = yield from expected_moments(agreement, blocks)
+        mean, second = found.estimate
+        own = replace(agreement, total=found.effective_rows)
+        if self.takes_blocks:
+            row = np.concatenate([[1.0], mean])
+            products = np.outer(row, row) + np.pad(second, (1, 0))
+        else:
+            spread = np.sqrt(agreement.variance)
+            level, variance = spread * mean, agreement.variance * np.diagonal(second)
+            own = replace(own, mean=agreement.mean + level, variance=variance)
+            units = spread / self.scale(own)
+            products = second * np.outer(units, units)
+        outcome = yield from self._solved(own, masks, products[None])
+        model = outcome.model
+        yield Note({**outcome.info, "steps": found.steps, "effective_rows": own.n})
+        assert isinstance(model, LinearModel | BlockModel)
+        return replace(
+            outcome.result("the estimate of the moments stands"),
+            model=model.with_rows_together(found.together),
+            warnings=(*outcome.warnings, *found.warnings),
+            num_rows=found.num_rows,
         )
 
     def _private(self, agreement: Agreement, masks: EdgeMasks) -> Training:
@@ -860,13 +934,7 @@ def solve_blocks(
     products : ndarray of shape (1, 1 + s, 1 + s)
         Mean products of the rows [1, columns of the variables], see :mod:`core.blocks.design`.
     """
-    blocks = variables_of(
-        agreement.names,
-        agreement.states,
-        agreement.mean,
-        agreement.variance,
-        functions_of(method.model),
-    )
+    blocks = method.blocks(agreement)
     pooled = SecondMoments.from_products(agreement.n, products[0], column_names(blocks))
     found = block_class(
         pooled,

@@ -184,13 +184,15 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data.
 
-        Not where the number of lags was chosen, whose moments are of other rows.
+        Not where the number of lags was chosen, whose moments are of other rows, nor where cells
+        are missing, which are expected by the rows of all parties.
         """
         agreement = state.agreement
-        if not replies or not isinstance(getattr(model, "sample_moments", None), Moments):
+        pooled = getattr(model, "sample_moments", None)
+        if not replies or not isinstance(pooled, Moments) or pooled.together is not None:
             return model
         columns = lagged_names(agreement.names, self.order)
-        if model.sample_moments.names != columns:
+        if pooled.names != columns:
             return model
         scale = self.scale(agreement)
         found = {}

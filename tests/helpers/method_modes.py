@@ -21,6 +21,9 @@ def _parts(table, sizes=(40, 30, 35)):
 
 ROWS = _numbers(105)
 NUMBERS = _parts(ROWS)
+#: Every seventh cell is missing, and the third party lacks the column c.
+GAPS = _parts(ROWS.mask((np.arange(105)[:, None] + np.arange(3)) % 7 == 0))
+GAPS[2] = GAPS[2].drop(columns="c")
 CATEGORIES = _parts(
     ROWS.assign(d=np.random.default_rng(1).integers(0, 3, 105)).apply(
         lambda column: np.digitize(column, (-0.3, 0.6)).astype(str)
@@ -56,6 +59,7 @@ MODES = {
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
+    "moments missing": ("moments", GAPS, {"missing_values": "em", "unshared_columns": "keep"}),
     "moments curved": ("moments", NUMBERS, {"model": "curved"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
     "fedges scores driven": (

@@ -89,8 +89,13 @@ class Category:
         return len(self.states) - 1
 
     def columns(self, values: NDArray[Any]) -> FloatArray:
-        """Return the columns of rows, shape (n, width), from the numbers of their states."""
-        return np.asarray(values[:, None] == np.arange(self.width), dtype=np.float64)
+        """Return the columns of rows, shape (n, width), from the numbers of their states.
+
+        Of a missing state, -1, they are NaN.
+        """
+        columns = np.asarray(values[:, None] == np.arange(self.width), dtype=np.float64)
+        columns[values < 0] = np.nan
+        return columns
 
 
 Variable = Number | Category

@@ -8,7 +8,7 @@ that the regression is a linear probability model, and the effect a difference o
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of
 from flwr_causal.core.linear.effects import in_order
+from flwr_causal.core.linear.missing import informing_rows
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
@@ -151,6 +152,10 @@ class BlockModel:
         i, j = pair_of(self.names, cause, effect)
         return self._possible(i, j, self._asked(i, j, state, reference, outcome), level)
 
+    def with_rows_together(self, together: FloatArray) -> Self:
+        """Return the model of rows with missing cells, see :class:`Moments`."""
+        return replace(self, moments=replace(self.moments, together=together))
+
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""
         content = {
@@ -216,10 +221,11 @@ class BlockModel:
                 f"{self.names[i]} does not vary in these rows between the two states, or is "
                 f"determined by {', '.join(names) or 'nothing'}: no effect of it can be estimated"
             )
-        degrees = self.moments.n - int(rank) - 1
+        rows = round(float(informing_rows(self.moments, regressors, int(columns[j][0]))[0]))
+        degrees = rows - int(rank) - 1
         if degrees < 1:
             raise DataError(
-                f"{self.moments.n} rows are too few for the regression of {self.names[j]} on "
+                f"{rows} rows are too few for the regression of {self.names[j]} on "
                 f"{int(rank)} columns: at least {int(rank) + 2} are needed"
             )
         own = outcome_of @ second[np.ix_(columns[j], columns[j])] @ outcome_of

@@ -23,6 +23,7 @@ import numpy as np
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
+from flwr_causal.core.linear.missing import informing_rows
 from flwr_causal.core.linear.moments import Moments, by_variable
 from flwr_causal.core.linear.parties import clustered_error, party_scores
 from flwr_causal.core.linear.regression import least_squares, regress
@@ -76,14 +77,15 @@ def by_regression(
         If the level is not between 0 and 1.
     """
     names = tuple(moments.names[k] for k in adjusted)
-    degrees = _degrees_of_freedom(moments, 1 + len(adjusted), effect)
+    regressors = np.array([cause, *adjusted], dtype=np.intp)
+    rows = informing_rows(moments, regressors, effect)[0]
+    degrees = _degrees_of_freedom(moments, round(rows), 1 + len(adjusted), effect)
     own = regress(moments.second, np.array(adjusted, dtype=np.intp), cause)[1]
     if not own > COLLINEAR_SHARE * moments.second[cause, cause]:
         raise DataError(
             f"{moments.names[cause]} does not vary in these rows, or is a linear function of "
             f"{', '.join(names) or 'nothing'}: no effect of it can be estimated"
         )
-    regressors = np.array([cause, *adjusted], dtype=np.intp)
     coefficients, residual = regress(moments.second, regressors, effect)
     if parties:
         scores = party_scores(parties, moments.mean, regressors, effect, coefficients)
@@ -248,7 +250,7 @@ def along_paths(
     terms, most = np.zeros(len(parties)), 0
     for j in np.flatnonzero((edges & (gradient != 0)).any(axis=0)):
         parents, part = np.flatnonzero(edges[:, j]), own[j]
-        degrees = _degrees_of_freedom(part, len(parents), int(j))
+        degrees = _degrees_of_freedom(part, part.n, len(parents), int(j))
         change = _solved(part, parents, gradient[parents, j])
         coefficients, residual = regress(part.second, parents, int(j))
         variance += residual * float(gradient[parents, j] @ change) / degrees
@@ -272,11 +274,11 @@ def _solved(moments: Moments, columns: IntArray, right: FloatArray) -> FloatArra
     return np.asarray(solved / scale, dtype=np.float64)
 
 
-def _degrees_of_freedom(moments: Moments, num_regressors: int, effect: int) -> int:
-    degrees = moments.n - num_regressors - 1
+def _degrees_of_freedom(moments: Moments, rows: int, num_regressors: int, effect: int) -> int:
+    degrees = rows - num_regressors - 1
     if degrees < 1:
         raise DataError(
-            f"{moments.n} rows are too few for the regression of {moments.names[effect]} on "
+            f"{rows} rows are too few for the regression of {moments.names[effect]} on "
             f"{num_regressors} variables: at least {num_regressors + 2} are needed"
         )
     return degrees

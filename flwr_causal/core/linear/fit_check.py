@@ -23,6 +23,7 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
+from flwr_causal.core.linear.missing import informing_rows
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.regression import regress
 
@@ -99,8 +100,9 @@ def edge_tests(moments: Moments | Sequence[Moments], edges: BoolArray) -> list[E
         for i in parents:
             tested = _added(part, j, parents[parents != i], np.array([i]))[0]
             if np.isfinite(tested[0]):
-                ratio = -part.n * float(np.log1p(-min(tested[0] ** 2, 1 - COLLINEAR_SHARE)))
-                found.append(EdgeTest(part.names[i], part.names[j], ratio, 1, part.n))
+                rows = _rows_for(part, int(i), parents[parents != i], j)
+                ratio = -rows * float(np.log1p(-min(tested[0] ** 2, 1 - COLLINEAR_SHARE)))
+                found.append(EdgeTest(part.names[i], part.names[j], ratio, 1, rows))
     return found
 
 
@@ -149,10 +151,17 @@ def _added(part: Moments, child: int, parents: IntArray, others: IntArray) -> Fl
     left = np.where(left > COLLINEAR_SHARE * variances, left, np.nan)
     shared = second[child, others] - coefficients[:, 0] @ with_parents[:, 1:]
     result[:, 0] = np.clip(shared / np.sqrt(left[0] * left[1:]), -1.0, 1.0)
-    result[:, 1], result[:, 2] = _t_test(result[:, 0], part.n - len(parents) - 2)
-    if part.n - len(parents) - 2 < 1:
-        result[:] = np.nan
+    rows = np.array([_rows_for(part, int(i), parents, child) for i in others], dtype=np.int64)
+    degrees = rows - len(parents) - 2
+    result[:, 1], result[:, 2] = _t_test(result[:, 0], degrees)
+    result[degrees < 1] = np.nan
     return result
+
+
+def _rows_for(part: Moments, added: int, parents: IntArray, child: int) -> int:
+    """Return how many rows inform about a further regressor of a variable beside its parents."""
+    regressors = np.array([added, *parents], dtype=np.intp)
+    return round(float(informing_rows(part, regressors, child)[0]))
 
 
 def _solved(among: FloatArray, right: FloatArray) -> FloatArray:
@@ -163,13 +172,14 @@ def _solved(among: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(found / scale)
 
 
-def _t_test(correlation: FloatArray, degrees: int) -> tuple[FloatArray, FloatArray]:
+def _t_test(correlation: FloatArray, degrees: IntArray | int) -> tuple[FloatArray, FloatArray]:
     """Return Student's t of partial correlations, and the two-sided p-values."""
     from scipy.special import stdtr
 
+    least = np.maximum(degrees, 1)
     with np.errstate(divide="ignore"):
-        t = correlation * np.sqrt(max(degrees, 1) / (1 - correlation**2))
-    return t, 2 * stdtr(max(degrees, 1), -np.abs(t))
+        t = correlation * np.sqrt(least / (1 - correlation**2))
+    return t, 2 * stdtr(least, -np.abs(t))
 
 
 def _residual_tests(part: Moments, edges: BoolArray, before: BoolArray) -> Iterator[PairTest]:
@@ -193,7 +203,8 @@ def _residual_tests(part: Moments, edges: BoolArray, before: BoolArray) -> Itera
         parents = families[j][1:]
         with_parents = second[np.ix_(parents, families[i])] @ contrasts[i]
         covariance = contrasts[j] @ second[np.ix_(families[j], families[i])] @ contrasts[i]
-        degrees = part.n - len(families[i]) - len(parents) - 1
+        rows = _rows_for(part, int(i), np.array(parents, dtype=np.intp), int(j))
+        degrees = rows - len(families[i]) - len(parents) - 1
         if degrees < 1 or not np.isfinite([covariance, *with_parents, spread[j]]).all():
             continue
         explained = with_parents @ _solved(second[np.ix_(parents, parents)], with_parents[:, None])

@@ -6,7 +6,7 @@ compute the moments of its pooled rows (Ng & Zhang 2022, section 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +43,9 @@ class Moments:
         divisor n, not n - 1.
     names
         Names of the variables in column order.
+    together
+        ``(d, d)``, where cells are missing (:mod:`core.linear.missing`): at ``[i, j]`` the rows in
+        which i and j are seen; ``n`` is then their mean over all pairs. None: all rows.
 
     Raises
     ------
@@ -54,6 +57,7 @@ class Moments:
     mean: FloatArray
     second: FloatArray
     names: tuple[str, ...]
+    together: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = tuple(str(name) for name in self.names)
@@ -65,7 +69,10 @@ class Moments:
             raise DataError(f"variable names must be unique, {twice} occur more than once")
         object.__setattr__(self, "n", int(self.n))
         object.__setattr__(self, "names", names)
-        for field, shape in (("mean", (d,)), ("second", (d, d))):
+        shapes: dict[str, tuple[int, ...]] = {"mean": (d,), "second": (d, d)}
+        if self.together is not None:
+            shapes["together"] = (d, d)
+        for field, shape in shapes.items():
             array = np.array(getattr(self, field), dtype=np.float64)
             if array.shape != shape:
                 raise DataError(
@@ -138,12 +145,18 @@ class Moments:
 
     @classmethod
     def from_plain(
-        cls, n: int, names: list[str], mean: list[float], second: list[float | None]
+        cls,
+        n: int,
+        names: list[str],
+        mean: list[float],
+        second: list[float | None],
+        together: list[list[float]] | None = None,
     ) -> Moments:
         """Return the moments that :meth:`to_plain` wrote."""
         above = np.zeros((len(names), len(names)))
         above[np.triu_indices(len(names))] = np.array(second, dtype=np.float64)
-        return cls(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names))
+        rows = None if together is None else np.array(together, dtype=np.float64)
+        return cls(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names), rows)
 
     def to_plain(self) -> dict[str, Any]:
         """Return values for JSON: of ``second`` the upper triangle by rows, None where unknown."""
@@ -153,6 +166,7 @@ class Moments:
             "names": list(self.names),
             "mean": self.mean.tolist(),
             "second": [None if np.isnan(entry) else entry for entry in upper.tolist()],
+            **({} if self.together is None else {"together": self.together.tolist()}),
         }
 
     @property
@@ -202,12 +216,13 @@ class Moments:
         """Return the moments of the columns with these indices, in this order."""
         index = np.asarray(columns, dtype=np.intp)
         names = tuple(self.names[j] for j in index)
-        return Moments(self.n, self.mean[index], self.second[np.ix_(index, index)], names)
+        rows = None if self.together is None else self.together[np.ix_(index, index)]
+        return Moments(self.n, self.mean[index], self.second[np.ix_(index, index)], names, rows)
 
     def scaled(self, scale: ArrayLike) -> Moments:
         """Return the moments of ``x / scale`` for a number or a ``(d,)`` array of new units."""
         units = np.broadcast_to(np.asarray(scale, dtype=np.float64), (self.d,))
-        return Moments(self.n, self.mean / units, self.second / np.outer(units, units), self.names)
+        return replace(self, mean=self.mean / units, second=self.second / np.outer(units, units))
 
     def standardized(self) -> tuple[Moments, FloatArray]:
         """Return the moments in units of each variable's standard deviation.

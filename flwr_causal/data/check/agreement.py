@@ -274,9 +274,8 @@ def pool(reports: Mapping[str, TableReport], names: Sequence[str]) -> tuple[Floa
             if column is None or not report.has_sums or not column.is_number:
                 continue
             # Missing values in rows that are kept do not count.
-            lacking = 0 if report.dropped_rows else column.missing
-            rows[party, position] = report.rows - lacking
-            levels[party, position] = max(report.rows_of_means - lacking, 0)
+            rows[party, position] = held = report.rows_with(column)
+            levels[party, position] = max(held - report.rows + report.rows_of_means, 0)
             means[party, position] = column.mean
             remainders[party, position] = column.remainder
             squares[party, position] = column.squares

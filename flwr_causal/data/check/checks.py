@@ -418,7 +418,7 @@ def _check_values(
     for party, column in holders.items():
         before = len(found.problems)
         for count, word in ((column.missing, "missing"), (column.infinite, "infinite")):
-            allowed = policy.missing_values == "keep" and word == "missing"
+            allowed = policy.keeps_missing and word == "missing"
             if count and policy.missing_values != "drop" and not allowed:
                 remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
                 found.add(party, name, f"{word} value", remedy, count)
@@ -464,7 +464,7 @@ def _check_states(
     filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
     if not _is_one_kind(name, filled, found):
         return
-    if not filled and policy.missing_values == "keep":
+    if not filled and policy.keeps_missing:
         found.add(None, name, "no value at all, every one is missing", "remove it")
         return
     states = sorted_states(state for column in filled.values() for state in column.states)

@@ -123,13 +123,18 @@ class ColumnProducts:
     ----------
     reference : float64 array of shape (d,)
         Numbers near the means, so that deviations keep their digits.
+
+    Attributes
+    ----------
+    rows : int
+        How many have been added.
     """
 
     def __init__(self, reference: FloatArray) -> None:
         self._reference = reference
         self._total = np.zeros(len(reference))
         self._products = np.zeros((len(reference), len(reference)))
-        self._count = 0
+        self.rows = 0
 
     def add(self, values: FloatArray) -> None:
         """Add rows of shape (n, d)."""
@@ -137,10 +142,10 @@ class ColumnProducts:
             deviations = values - self._reference
             self._total += deviations.sum(axis=0)
             self._products += deviations.T @ deviations
-        self._count += len(values)
+        self.rows += len(values)
 
     def second(self) -> FloatArray:
         """Return the central second moments of all rows, shape (d, d)."""
-        n = max(self._count, 1)
+        n = max(self.rows, 1)
         with np.errstate(over="ignore", invalid="ignore"):
             return self._products / n - np.outer(self._total / n, self._total / n)

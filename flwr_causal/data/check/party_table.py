@@ -196,17 +196,29 @@ def prepare_columns(
     names: Sequence[str],
     states: Sequence[Sequence[str]],
     policy: Policy | None = None,
-) -> list[FloatArray | Codes]:
+) -> list[FloatArray | IntArray | Codes]:
     """Return exactly the rows that :func:`describe` counted, column by column, each (n,).
 
     Columns with agreed states are the numbers of their states, all others numbers. Parameters and
-    errors are those of :func:`prepare_states`.
+    errors are those of :func:`prepare_states`; with ``missing_values="em"`` missing numbers are
+    NaN, and missing states -1.
     """
     kept = complete_rows(frame, policy)
-    found: list[FloatArray | Codes] = []
+    as_missing = policy is not None and policy.missing_values == "em"
+    found: list[FloatArray | IntArray | Codes] = []
     for name, agreed, column in zip(names, states, find_columns(frame, names), strict=True):
         rows = column if kept.all() else column[kept]
-        found.append(_coded(name, rows, agreed) if agreed else _complete_numbers(name, rows))
+        missing = rows.isna().to_numpy(dtype=np.bool_)
+        if not (as_missing and missing.any()):
+            found.append(_coded(name, rows, agreed) if agreed else _complete_numbers(name, rows))
+        elif agreed:
+            codes = np.full(len(rows), -1, dtype=np.int64)
+            codes[~missing] = _coded(name, rows[~missing], agreed)
+            found.append(codes)
+        else:
+            numbers = np.full(len(rows), np.nan)
+            numbers[~missing] = _complete_numbers(name, rows[~missing])
+            found.append(numbers)
     return found
 
 
@@ -398,7 +410,7 @@ class _Pass:
         if self._relations:
             if self.products is None:
                 self.products = ColumnProducts(self.sums[0].mean)
-            self.products.add(values)
+            self.products.add(values[~np.isnan(values).any(axis=1)])
         for place, different in self._texts.items():
             column = piece.iloc[:, place]
             missing[place] = column.isna().sum()
@@ -506,13 +518,14 @@ def _check_exact(table: Table, found: _Pass, *, states: bool) -> None:
 
 def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
     """Add what each column is a combination of, and whether one row has most of its squares."""
-    places, total, n = found.places, found.total, found.rows
+    places, total, n = found.places, found.total, np.maximum(found.total.present, 3)
     for place in places:
         facts[place] |= {"combination_of": (), "dominated": False}
-    if n <= 2 or found.products is None or not np.isfinite(total.squares).all():
+    if found.rows <= 2 or found.products is None or not np.isfinite(total.squares).all():
         return
     varies = ~total.same & (total.squares > 0)
-    if tells_combinations(n, len(places)):
+    # Of incomplete rows nothing is known of the columns together.
+    if tells_combinations(found.products.rows, len(places)):
         second = np.where(np.outer(varies, varies), found.products.second(), 0.0)
         for column, others in combinations(second).items():
             facts[places[column]]["combination_of"] = tuple(places[k] for k in others)

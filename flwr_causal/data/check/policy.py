@@ -16,6 +16,7 @@ MOST_FRACTIONS = 10
 
 FailDrop = Literal["fail", "drop"]
 FailDropKeep = Literal[FailDrop, "keep"]
+Missing = Literal[FailDropKeep, "em"]
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class Policy:
 
     Parameters
     ----------
-    missing_values : "fail", "drop" or "keep"
+    missing_values : "fail", "drop", "keep" or "em"
         Missing or infinite values. "drop" leaves out, at every party, the rows that have one in
-        any column (text columns count only if they are not dropped). "keep" leaves missing values
-        as they are, for methods that know what to do with them; infinite ones still fail.
+        any column (text columns count only if they are not dropped). "keep" and "em" leave missing
+        values as they are, for methods that know what to do with them; infinite ones still fail.
     constant_columns : "fail", "drop" or "keep"
         Columns with one value in the tables of all parties together.
     text_columns : "fail", "drop" or "keep"
@@ -66,7 +67,7 @@ class Policy:
         For an unknown value.
     """
 
-    missing_values: FailDropKeep = "fail"
+    missing_values: Missing = "fail"
     constant_columns: FailDropKeep = "fail"
     text_columns: FailDropKeep = "fail"
     unshared_columns: FailDropKeep = "fail"
@@ -96,6 +97,11 @@ class Policy:
                 f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
                 "(max_states), or 0 to leave columns as they are"
             )
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether missing values stay as they are."""
+        return self.missing_values in ("keep", "em")
 
     @property
     def reading(self) -> Reading:

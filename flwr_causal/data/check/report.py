@@ -217,6 +217,10 @@ class TableReport:
         """The number of rows behind ``mean`` and ``remainder``."""
         return self.rows if self.level_rows is None else self.level_rows
 
+    def rows_with(self, column: ColumnReport) -> int:
+        """Return how many of the rows that are kept have a value of a column of numbers."""
+        return self.rows - (0 if self.dropped_rows else column.missing)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names, in the table's order."""

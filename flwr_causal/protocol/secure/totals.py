@@ -59,16 +59,16 @@ def vector_of(report: TableReport, names: Sequence[str], *, within: bool) -> NDA
         Whether squares are summed within the party, without those of its own mean.
     """
     columns = {column.name: column for column in report.columns}
-    n = report.rows
-    sums = [Fraction(n)]
+    sums = [Fraction(report.rows)]
     for name in names:
         if name not in columns:
             sums += [Fraction(0)] * 3
             continue
         column = columns[name]
+        n = report.rows_with(column)
         mean, remainder = Fraction(column.mean), Fraction(column.remainder)
         # Of the deviations from 0, or from the party's mean.
-        of_level = -(remainder**2) / n if within else (2 * remainder + n * mean) * mean
+        of_level = -(remainder**2) / max(n, 1) if within else (2 * remainder + n * mean) * mean
         sums += [Fraction(n), n * mean + remainder, Fraction(column.squares) + of_level]
     return np.concatenate([np.ones(_FRAME, dtype=np.uint64), exact.encoded(sums)])
 

@@ -1,0 +1,293 @@
+"""Moments of rows with missing cells: expectation-maximisation by sums over rows (Dempster 1977).
+
+A party's sums of one step are those of its rows with each missing cell replaced by its conditional
+expectation given the seen cells of its row, plus the conditional covariances. They have the form of
+the second moments of complete rows, so that the steps over all parties' sums are those over the
+pooled rows. The estimate is that of maximum likelihood for Gaussian rows where cells are missing at
+random: whether a cell is missing may depend on the seen cells of its row, not on its own value.
+
+The first estimate is made of the pairs of cells that are seen together, and the steps are
+accelerated (Anderson 1965; Walker & Ni 2011), since each of them is an exchange.
+
+References
+----------
+Dempster, A. P., Laird, N. M. & Rubin, D. B. (1977). Maximum likelihood from incomplete data via the
+EM algorithm. JRSS B 39.
+
+Walker, H. F. & Ni, P. (2011). Anderson acceleration for fixed-point iterations. SIAM J. Numer.
+Anal. 49.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from flwr_causal.core.limits import least_eigenvalue
+from flwr_causal.core.linear.moments import pairwise
+from flwr_causal.core.linear.regression import regress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.linear.moments import Moments
+
+#: Rows whose conditional moments are computed at a time.
+CHUNK = 4096
+#: Least eigenvalue of the first estimate's correlations. With .002 the steps diverged where parties
+#: lack a fifth of the columns (d = 20, 3,000 rows).
+LEAST_EIGENVALUE = 0.02
+#: An estimate stands once no moment, in units of the columns, changes by more in a step.
+TOLERANCE = 5e-4
+#: Most steps, and how many of them the acceleration looks back.
+MOST_STEPS, MEMORY = 30, 5
+#: Probability, over all pairs of columns, of a warning though cells are missing completely at
+#: random.
+CHANCE = 1e-3
+
+
+class SeenSums(NamedTuple):
+    """Sums over the rows in which two cells are seen, each of shape (d, d).
+
+    Parameters
+    ----------
+    counts
+        At [i, j] the rows in which i and j are seen.
+    sums
+        Of the column i over these rows.
+    products
+        Of the columns i and j over these rows.
+    """
+
+    counts: FloatArray
+    sums: FloatArray
+    products: FloatArray
+
+
+class Estimate(NamedTuple):
+    """Means and central second moments of all columns.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (d,)
+    second : ndarray of shape (d, d)
+        Positive definite.
+    """
+
+    mean: FloatArray
+    second: FloatArray
+
+
+def seen_sums(rows: FloatArray) -> SeenSums:
+    """Return the sums of rows, shape (n, d), in which missing cells are NaN."""
+    seen = ~np.isnan(rows)
+    filled, marks = np.where(seen, rows, 0.0), seen.astype(np.float64)
+    return SeenSums(marks.T @ marks, filled.T @ marks, filled.T @ filled)
+
+
+def first_estimate(seen: SeenSums) -> Estimate:
+    """Return the estimate with which the steps begin.
+
+    Correlations are those of the rows in which both cells are seen. Pairs that no row has together
+    get those of two columns that are independent given all others, which leave the least trace of
+    an edge between them (Dempster 1972). Eigenvalues below :data:`LEAST_EIGENVALUE` are raised.
+
+    Parameters
+    ----------
+    seen : SeenSums
+        Over the rows of all parties, or divided by their number; each column is seen in some row
+        and varies.
+    """
+    known = seen.counts > 0
+    mean, second = pairwise(seen.products, seen.sums, np.where(known, seen.counts, 1.0))
+    scale = np.sqrt(np.diagonal(second))
+    correlations = np.clip(np.where(known, second / np.outer(scale, scale), 0.0), -1.0, 1.0)
+    raised = least_eigenvalue(correlations, LEAST_EIGENVALUE)
+    own = np.sqrt(np.diagonal(raised))
+    completed = _completed(raised / np.outer(own, own), known)
+    return Estimate(mean, completed * np.outer(scale, scale))
+
+
+def _completed(correlations: FloatArray, known: BoolArray) -> FloatArray:
+    """Return correlations with those of unknown pairs such that their precisions are 0.
+
+    Each cycle sets one pair after the other (Speed & Kiiveri 1986), until none changes by 1e-4.
+    """
+    found, d = correlations.copy(), len(correlations)
+    pairs = np.argwhere(np.triu(~known, 1))
+    for _ in range(MOST_STEPS if len(pairs) else 0):
+        largest = 0.0
+        for i, j in pairs:
+            others = np.setdiff1d(np.arange(d), [i, j])
+            among = found[np.ix_(others, others)]
+            value = float(found[i, others] @ np.linalg.solve(among, found[others, j]))
+            largest = max(largest, abs(value - found[i, j]))
+            found[i, j] = found[j, i] = value
+        if largest < 1e-4:
+            break
+    return found
+
+
+def expected_sums(rows: FloatArray, estimate: Estimate) -> FloatArray:
+    """Return the sums of one step, over the rows of which a cell is seen.
+
+    By the precision K of all columns the missing cells m of a row have the conditional covariance
+    inv(K_mm), and their deviations the conditional mean -inv(K_mm) K_ms x_s of the seen ones s.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Missing cells are NaN.
+    estimate : Estimate
+
+    Returns
+    -------
+    ndarray of shape (1 + d, 1 + d)
+        Expected products of the rows [1, x] given their seen cells.
+    """
+    d = rows.shape[1]
+    products: FloatArray = np.zeros((1 + d, 1 + d))
+    precision: FloatArray = np.asarray(np.linalg.inv(estimate.second), dtype=np.float64)
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    missing = np.isnan(rows).sum(axis=1)
+    for count in np.unique(missing):
+        of_count = rows[missing == count]
+        for start in range(0, len(of_count), CHUNK):
+            part = of_count[start : start + CHUNK]
+            products += _expected(part, int(count), estimate.mean, precision)
+    return products
+
+
+def _expected(rows: FloatArray, count: int, mean: FloatArray, precision: FloatArray) -> FloatArray:
+    """Return the expected products of rows that lack ``count`` cells each."""
+    n, d = rows.shape
+    lacking = np.isnan(rows)
+    deviations = np.where(lacking, 0.0, rows - mean)
+    spread = np.zeros((1 + d, 1 + d))
+    if count:
+        places, own = np.nonzero(lacking)[1].reshape(n, count), np.arange(n)[:, None]
+        covariances = np.linalg.inv(precision[places[:, :, None], places[:, None, :]])
+        pull = (deviations @ precision)[own, places]
+        deviations[own, places] = -np.einsum("nab,nb->na", covariances, pull)
+        pairs = (places[:, :, None] * d + places[:, None, :]).ravel()
+        added = np.bincount(pairs, covariances.ravel(), d * d).reshape(d, d)
+        spread[1:, 1:] = (added + added.T) / 2
+    full = np.column_stack([np.ones(n), mean + deviations])
+    return np.asarray(full.T @ full + spread)
+
+
+def stepped(products: FloatArray) -> Estimate:
+    """Return the estimate after a step, from the sums of :func:`expected_sums` over all parties."""
+    mean = products[0, 1:] / products[0, 0]
+    return Estimate(mean, products[1:, 1:] / products[0, 0] - np.outer(mean, mean))
+
+
+def change(before: Estimate, after: Estimate) -> float:
+    """Return the largest change of a moment, in standard deviations of the columns."""
+    scale = np.sqrt(np.diagonal(after.second))
+    means = np.abs(after.mean - before.mean) / scale
+    seconds = np.abs(after.second - before.second) / np.outer(scale, scale)
+    return float(max(means.max(), seconds.max()))
+
+
+def accelerated(steps: Sequence[tuple[Estimate, Estimate]]) -> Estimate:
+    """Return the estimate with which to go on, by Anderson's acceleration.
+
+    Parameters
+    ----------
+    steps : sequence of pairs of Estimate
+        What each step began with and led to, the latest last.
+
+    Returns
+    -------
+    Estimate
+        What the last step led to where the accelerated one is not positive definite.
+    """
+    last = steps[-1][1]
+    recent = steps[-1 - MEMORY :]
+    if len(recent) < 2:
+        return last
+    led = np.array([_flat(after) for _, after in recent])
+    moved = led - np.array([_flat(before) for before, _ in recent])
+    weights = np.linalg.lstsq(np.diff(moved, axis=0).T, moved[-1], rcond=1e-6)[0]
+    further = -weights @ np.diff(led, axis=0)
+    for part in (1.0, 0.5, 0.25):
+        found = _unflat(led[-1] + part * further, len(last.mean))
+        if np.linalg.eigvalsh(found.second)[0] > 1e-6 * np.diagonal(last.second).min():
+            return found
+    return last
+
+
+def _flat(estimate: Estimate) -> FloatArray:
+    upper = np.triu_indices(len(estimate.mean))
+    return np.concatenate([estimate.mean, estimate.second[upper]])
+
+
+def _unflat(values: FloatArray, d: int) -> Estimate:
+    above = np.zeros((d, d))
+    above[np.triu_indices(d)] = values[d:]
+    return Estimate(values[:d], above + np.triu(above, 1).T)
+
+
+def informing_rows(moments: Moments, regressors: IntArray, child: int) -> FloatArray:
+    """Return how many rows inform about each coefficient of a regression, shape (k,).
+
+    For a coefficient they are the rows in which its regressor and the child are seen, and a share
+    of those in which the child alone is missing, by how much of its residual the other columns
+    tell. Where another regressor q is missing, the row's residual is that of the regression plus
+    what the other columns leave open of q: of residual variance s2, coefficient b and variance v of
+    q given all other columns it informs as s2 / (s2 + b^2 v) rows do.
+
+    At 20 to 50 % missing cells 95 % intervals by these rows covered the effects in sparse and dense
+    graphs in 93 to 96 %; by the rows in which both are seen in 92 to 95 %.
+
+    Parameters
+    ----------
+    moments : Moments
+        All of its rows inform where no cell is missing (``together`` is None).
+    regressors : ndarray of int, shape (k,)
+    child : int
+    """
+    if moments.together is None:
+        return np.full(len(regressors), float(moments.n))
+    together = moments.together
+    coefficients, residual = regress(moments.second, regressors, child)
+    left_open = 1.0 / np.diagonal(np.linalg.inv(moments.second))
+    told = 1.0 - left_open[child] / residual
+    seen, alone = together[regressors, child], np.diagonal(together)[regressors]
+    rows = seen + told * (alone - seen)
+    lost = 1.0 - residual / (residual + coefficients**2 * left_open[regressors])
+    kept = 1.0 - (1.0 - seen / together[child, child]) * lost
+    return np.asarray(rows * [np.delete(kept, k).prod() for k in range(len(regressors))])
+
+
+def depends_on(seen: SeenSums) -> IntArray:
+    """Return the pairs (i, j) of which whether j is missing depends on i, the clearest first.
+
+    The mean of i in the rows in which j is seen is compared with that in the others in which i is
+    seen, by the normal distribution, at :data:`CHANCE` over all pairs (Bonferroni).
+
+    Parameters
+    ----------
+    seen : SeenSums
+        Over the rows of all parties.
+
+    Returns
+    -------
+    ndarray of int64, shape (pairs, 2)
+    """
+    rows, d = np.diagonal(seen.counts)[:, None], len(seen.counts)
+    total = np.diagonal(seen.sums)[:, None]
+    variance = np.diagonal(seen.products)[:, None] / rows - (total / rows) ** 2
+    others = rows - seen.counts
+    both = (seen.counts >= 2) & (others >= 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = seen.sums / seen.counts - (total - seen.sums) / others
+        z = np.abs(gap) / np.sqrt(variance * (1 / seen.counts + 1 / others))
+    z = np.where(both & (variance > 0), z, 0.0)
+    limit = -ndtri(CHANCE / 2 / max(d * (d - 1), 1))
+    found = np.argwhere(z > limit)
+    return found[np.argsort(-z[tuple(found.T)], kind="stable")]

@@ -1,0 +1,144 @@
+"""Second moments of rows with missing cells, see :mod:`core.linear.missing`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.linear.missing import (
+    MOST_STEPS,
+    TOLERANCE,
+    Estimate,
+    SeenSums,
+    accelerated,
+    change,
+    depends_on,
+    first_estimate,
+    stepped,
+)
+from flwr_causal.core.words import some
+from flwr_causal.errors import DataError
+from flwr_causal.protocol.missing import EXPECTED, SEEN
+from flwr_causal.runtime.algorithm import Ask
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.runtime.algorithm import Step
+
+#: How many pairs of columns a warning names.
+NAMED_PAIRS = 3
+
+
+class Expected(NamedTuple):
+    """Second moments of all parties' rows, with missing cells.
+
+    Parameters
+    ----------
+    estimate : Estimate
+        Of the centred and scaled columns.
+    together : ndarray of shape (d, d)
+        At [i, j] the rows in which i and j are seen.
+    num_rows : int
+        Of which a cell is seen.
+    steps : int
+    warnings : tuple of str
+    """
+
+    estimate: Estimate
+    together: FloatArray
+    num_rows: int
+    steps: int
+    warnings: tuple[str, ...]
+
+    @property
+    def effective_rows(self) -> int:
+        """The mean number of rows that have two columns."""
+        d = len(self.together)
+        pairs = ~np.eye(d, dtype=np.bool_) if d > 1 else np.ones((d, d), dtype=np.bool_)
+        return max(round(float(self.together[pairs].mean())), 1)
+
+
+def expected_moments(
+    agreement: Agreement, blocks: Sequence[Variable]
+) -> Generator[Step, Any, Expected]:
+    """Estimate the second moments by expectation-maximisation, an exchange a step.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    blocks : sequence of Variable
+        The variables, whose columns the moments are of.
+
+    Raises
+    ------
+    DataError
+        If the first estimate is none, as where a column is constant in the rows that have it.
+    """
+    replies = yield Ask(SEEN)
+    n = agreement.with_rows(replies.rows).n
+    seen = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    estimate = first_estimate(seen)
+    if not np.isfinite(estimate.second).all():
+        raise DataError(
+            "the columns of the rows with missing cells have no correlations: leave out columns "
+            "that hardly vary, or rows with missing_values='drop'"
+        )
+    steps: list[tuple[Estimate, Estimate]] = []
+    while len(steps) < MOST_STEPS:
+        replies = yield Ask(EXPECTED, estimate._asdict())
+        led = stepped(replies["expected"])
+        steps.append((estimate, led))
+        if change(estimate, led) < TOLERANCE:
+            break
+        estimate = accelerated(steps)
+    last = change(*steps[-1])
+    return Expected(
+        led,
+        seen.counts,
+        round(n * float(replies["expected"][0, 0])),
+        len(steps),
+        (*_not_converged(last), *_never_together(seen, blocks), *_depending(seen, blocks)),
+    )
+
+
+def _not_converged(last: float) -> list[str]:
+    if last < TOLERANCE:
+        return []
+    return [
+        f"The moments of the rows with missing cells changed by {last:.2g} standard deviations in "
+        f"the last of {MOST_STEPS} steps: too little is seen of some columns together. Leave out "
+        "columns that few rows have."
+    ]
+
+
+def _named(pairs: IntArray, blocks: Sequence[Variable]) -> list[tuple[str, str]]:
+    """Return the variables of pairs of columns, each pair of variables once."""
+    names = [block.name for block in blocks for _ in range(block.width)]
+    return list(dict.fromkeys((names[i], names[j]) for i, j in pairs if names[i] != names[j]))
+
+
+def _never_together(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
+    pairs = _named(np.argwhere(np.triu(seen.counts <= 0, 1)), blocks)
+    if not pairs:
+        return []
+    listed = some([f"{one!r} and {other!r}" for one, other in pairs], NAMED_PAIRS)
+    return [
+        f"No row has both columns of {len(pairs)} pairs, {listed}: whether there is an edge "
+        "between them follows from the other columns alone."
+    ]
+
+
+def _depending(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
+    pairs = _named(depends_on(seen), blocks)
+    if not pairs:
+        return []
+    listed = some([f"{missing!r} on {cause!r}" for cause, missing in pairs], NAMED_PAIRS)
+    return [
+        f"Whether a cell is missing depends on seen columns: {listed}. The estimate allows for "
+        "that, and 'drop' does not; where it depends on the missing value itself, neither does."
+    ]

@@ -1,0 +1,240 @@
+"""Moments of rows with missing cells: ``missing_values="em"``."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal import ConfigError, DataError, Run, simulate
+from flwr_causal.core.linear.missing import MOST_STEPS
+from flwr_causal.strategies import Moments
+
+NAMES = list("abcdef")
+WEIGHTS = np.zeros((6, 6))
+for cause, effect, weight in ((0, 1, 1.0), (0, 2, -0.8), (1, 3, 1.2), (2, 3, 0.7), (3, 4, -1.0)):
+    WEIGHTS[cause, effect] = weight
+EM = {"missing_values": "em"}
+
+
+def complete(n, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 6)) @ np.linalg.inv(np.eye(6) - WEIGHTS)
+    return pd.DataFrame(3 * rows + 10, columns=NAMES)
+
+
+def gaps_at_random(table, share, seed=0):
+    return table.mask(np.random.default_rng(seed).random(table.shape) < share)
+
+
+def parties(table, cuts=(200, 500)):
+    ends = (0, *cuts, len(table))
+    return [table.iloc[i:j].reset_index(drop=True) for i, j in pairwise(ends)]
+
+
+TABLE = gaps_at_random(complete(900), 0.2)
+RUN = simulate("moments", parties(TABLE), **EM)
+
+
+def edges(run):
+    return sorted((edge[0], edge[1]) for edge in run.graph.edges())
+
+
+def test_the_graph_is_that_of_the_complete_rows():
+    assert edges(RUN) == [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "e")]
+    assert RUN.num_rows == TABLE.notna().any(axis=1).sum()
+    assert len(RUN.history) <= 8
+    effect = RUN.model.total_effect("a", "d")
+    of_complete = simulate("moments", parties(complete(900)))
+    assert effect.value == pytest.approx(1.0 * 1.2 - 0.8 * 0.7, abs=3 * effect.standard_error)
+    assert effect.standard_error > 1.1 * of_complete.model.total_effect("a", "d").standard_error
+
+
+def test_rows_without_gaps_are_those_of_plain_moments():
+    tables = parties(complete(300, seed=1), (100, 200))
+    found, plain = simulate("moments", tables, **EM), simulate("moments", tables)
+    np.testing.assert_allclose(found.graph.weights, plain.graph.weights, atol=1e-9)
+    assert len(found.history) == 2
+    one, other = (run.model.total_effect("a", "d") for run in (found, plain))
+    assert one.value == pytest.approx(other.value)
+    assert one.interval == pytest.approx(other.interval)
+
+
+@pytest.mark.parametrize(
+    ("tables", "options"),
+    [
+        ([TABLE], {}),
+        (parties(TABLE)[::-1], {}),
+        (parties(TABLE, (450,)), {}),
+        (parties(TABLE), {"secure_aggregation": True}),
+        ([part[NAMES[::-1]] for part in parties(TABLE)], {}),
+    ],
+    ids=["one party", "other order", "other split", "secure sums", "columns in another order"],
+)
+def test_who_holds_which_rows_does_not_matter(tables, options):
+    found = simulate("moments", tables, **EM, **options)
+    assert edges(found) == edges(RUN)
+    one, other = (run.model.total_effect("a", "d") for run in (found, RUN))
+    assert one.value == pytest.approx(other.value, abs=1e-8)
+    assert one.standard_error == pytest.approx(other.standard_error, abs=1e-8)
+
+
+def test_units_do_not_matter():
+    scale = 10.0 ** np.arange(-3, 3)
+    found = simulate("moments", parties(TABLE * scale), **EM, standardize=True)
+    same = simulate("moments", parties(TABLE), **EM, standardize=True)
+    np.testing.assert_allclose(found.graph.weights, same.graph.weights, atol=1e-6)
+    d, e = found.model.total_effect("d", "e"), same.model.total_effect("d", "e")
+    assert d.value == pytest.approx(e.value * scale[4] / scale[3], rel=1e-6)
+
+
+def test_what_depends_on_seen_columns_is_allowed_for_and_said():
+    # b is missing where a is large: of the rows that have it all, the means are others.
+    table = complete(4000, seed=2)
+    lacking = np.random.default_rng(2).random(4000) < 1 / (1 + np.exp(10 - table["a"]))
+    table.loc[lacking, "b"] = np.nan
+    found = simulate("moments", parties(table), **EM)
+    dropped = simulate("moments", parties(table), missing_values="drop")
+    assert any("'b' on 'a'" in warning for warning in found.warnings)
+    complete_mean = complete(4000, seed=2)["b"].mean()
+    of_em, of_dropped = (run.model.sample_moments.mean[1] for run in (found, dropped))
+    assert abs(of_em - complete_mean) < 0.15
+    assert abs(of_dropped - complete_mean) > 0.5
+
+
+def test_parties_may_lack_columns():
+    tables = parties(gaps_at_random(complete(900, seed=3), 0.05))
+    tables[0] = tables[0].drop(columns="f")
+    tables[1] = tables[1].drop(columns=["a", "e"])
+    found = simulate("moments", tables, **EM, unshared_columns="keep")
+    assert edges(found) == edges(RUN)
+    with pytest.raises(DataError, match="unshared_columns"):
+        simulate("moments", tables, **EM)
+    with pytest.raises(ConfigError, match="missing_values='em'"):
+        Moments(unshared_columns="keep")
+
+
+def test_pairs_that_nobody_has_together_are_named():
+    table = complete(600, seed=4)
+    tables = [table[:300].drop(columns="a"), table[300:].drop(columns="f")]
+    found = simulate("moments", tables, **EM, unshared_columns="keep")
+    assert any("'f' and 'a'" in warning and "No row" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("order", 1),
+        ("model", "additive"),
+        ("center", "party"),
+        ("aggregation", "median"),
+        ("sparsity", "held-out"),
+        ("intervention_column", "on"),
+        ("epsilon", 1.0),
+    ],
+)
+def test_what_it_is_not_for_is_refused(option, value):
+    with pytest.raises(ConfigError, match=option):
+        Moments(**EM, **{option: value})
+
+
+def test_what_cannot_be_estimated_is_an_error():
+    table = TABLE.copy()
+    table["f"] = np.nan
+    with pytest.raises(DataError, match="'f'"):
+        simulate("moments", parties(table), **EM)
+    table = TABLE.copy()
+    table.loc[3, "b"] = np.inf
+    with pytest.raises(DataError, match=r"'b'.*infinite"):
+        simulate("moments", parties(table), **EM)
+
+
+def test_no_row_with_nothing_counts():
+    table = pd.concat([TABLE, pd.DataFrame(np.nan, index=range(100), columns=NAMES)])
+    found = simulate("moments", [table[:600], table[600:]], **EM)
+    assert found.num_rows == RUN.num_rows
+    assert edges(found) == edges(RUN)
+    np.testing.assert_allclose(found.graph.weights, RUN.graph.weights, atol=1e-8)
+
+
+def test_a_saved_model_knows_how_many_rows_inform(tmp_path):
+    found = simulate("moments", parties(TABLE), **EM, output_dir=str(tmp_path / "run"))
+    loaded = Run.load(tmp_path / "run")
+    assert loaded.model.total_effect("a", "d") == found.model.total_effect("a", "d")
+    assert loaded.model.edge_tests() == found.model.edge_tests()
+
+
+def test_replicates_and_runs_without_a_party_estimate_anew():
+    found = simulate("moments", parties(TABLE), **EM, replicates=10, leave_one_out=True)
+    assert edges(found) == edges(RUN)
+    assert found.graph.confidence[0, 1] > 0.8
+    assert set(found.influence) == {"party 0", "party 1", "party 2"} or found.influence
+    assert len(found.history) <= 2 + MOST_STEPS
+
+
+def test_classes_and_penalised_solvers_use_the_same_moments():
+    found = simulate("moments", parties(TABLE), **EM, solver="class")
+    assert found.graph.kind == "cpdag"
+    of_rows = simulate("moments", parties(complete(900)), solver="class")
+    np.testing.assert_array_equal(found.graph.adjacency, of_rows.graph.adjacency)
+    assert edges(simulate("moments", parties(TABLE), **EM, solver="dagma")) == edges(RUN)
+
+
+def mixed(n, seed=0):
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["old", "young", "middle"], n)
+    level = np.select([group == "old", group == "young"], [2.0, -2.0])
+    dose = level + rng.normal(size=n)
+    risk = 0.8 * dose + rng.normal(size=n)
+    died = np.where(risk + rng.normal(size=n) > 1, "yes", "no")
+    return pd.DataFrame({"group": group, "dose": dose, "risk": risk, "died": died})
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "curved"}], ids=["linear", "curved"])
+def test_numbers_and_categories_may_have_gaps(options):
+    table = mixed(1500)
+    kept = {"text_columns": "keep", **options}
+    of_complete = simulate("moments", parties(table), **kept)
+    found = simulate("moments", parties(gaps_at_random(table, 0.15)), **kept, **EM)
+    np.testing.assert_array_equal(found.graph.adjacency, of_complete.graph.adjacency)
+    asked = {"state": "old", "reference": "young"}
+    one, other = (
+        run.model.possible_effects("group", "dose", **asked) for run in (found, of_complete)
+    )
+    assert one[0].value == pytest.approx(4.0, abs=4 * one[0].standard_error)
+    assert one[0].standard_error > 1.02 * other[0].standard_error
+    secure = simulate(
+        "moments", parties(gaps_at_random(table, 0.15)), **kept, **EM, secure_aggregation=True
+    )
+    np.testing.assert_allclose(secure.graph.weights, found.graph.weights, atol=1e-9)
+
+
+def test_a_party_may_lack_a_category():
+    tables = parties(gaps_at_random(mixed(1500, seed=1), 0.05))
+    tables[2] = tables[2].drop(columns="group")
+    found = simulate(
+        "moments", tables, text_columns="keep", unshared_columns="keep", missing_values="em"
+    )
+    of_complete = simulate("moments", parties(mixed(1500, seed=1)), text_columns="keep")
+    order = [found.graph.names.index(name) for name in of_complete.graph.names]
+    np.testing.assert_array_equal(
+        found.graph.adjacency[np.ix_(order, order)], of_complete.graph.adjacency
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+def test_intervals_cover_the_effects(share):
+    # Other worlds and seeds: see core.linear.missing.informing_rows.
+    covered = []
+    truth = np.linalg.inv(np.eye(6) - WEIGHTS)
+    for seed in range(100, 180):
+        table = gaps_at_random(complete(1500, seed), share, seed)
+        run = simulate("moments", parties(table), **EM)
+        if edges(run) != edges(RUN):
+            continue
+        for i, j in ((0, 1), (0, 3), (1, 3), (0, 4), (3, 4), (2, 4)):
+            low, high = run.model.total_effect(NAMES[i], NAMES[j]).interval
+            covered.append(low <= truth[i, j] <= high)
+    assert len(covered) > 300
+    assert 0.925 <= np.mean(covered) <= 0.975

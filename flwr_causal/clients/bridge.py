@@ -196,8 +196,9 @@ def _report(
         keep_digest(context.state, table)
     if guarantee is not None:
         own.check_budget(released)
-        about |= released
+        # Where it cannot be kept, nothing is drawn and nothing counts.
         privacy.keep(context)
+        about |= released
     shown = Source(party.name, lambda: table)
     client = kind(shown, context, options=options, columns=config.get("columns"))
     if own.node.interventions and "interventions" not in client.contract.reports:

@@ -16,6 +16,7 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party import releases
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import epsilon_spent
@@ -449,6 +450,33 @@ def test_a_run_that_is_refused_for_its_columns_has_drawn_nothing(tmp_path):
     with pytest.raises(CausalError, match=r"rule 'columns\.identifiers'"):
         run(method, guarded(tables, tmp_path, "epsilon = 1.0"))
     run(method, guarded(TABLES, tmp_path, "epsilon = 1.0"))
+
+
+def full(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_where_nothing_can_be_kept_nothing_is_drawn_and_nothing_counts(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(releases, "write", full)
+        for method in (Moments(**OPTIONS), NotearsADMM(**OPTIONS, max_rounds=6)):
+            with pytest.raises(CausalError, match="private release cannot be written"):
+                run(method, guarded(TABLES, tmp_path, "epsilon = 1.0"))
+    assert epsilon_spent(recorded(tmp_path)) == 0
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.0"))
+
+
+def test_a_release_that_is_drawn_and_cannot_be_kept_does_not_leave(tmp_path, monkeypatch):
+    own = Asking(tmp_path)
+    assert not own.report("A")
+    with monkeypatch.context() as patch:
+        patch.setattr(releases, "write", full)
+        assert "private release cannot be written (No space left" in own.release("A")
+    assert not sent(tmp_path, "release")
+    first = own.release("A")["products"]
+    again = Asking(tmp_path)
+    assert not again.report("A", resumed=1)
+    np.testing.assert_array_equal(again.release("A", token="b")["products"], first)
 
 
 def test_a_release_that_cannot_be_read_lets_no_other_one_out(tmp_path):

@@ -342,7 +342,7 @@ def _check_methods(methods: Sequence[str]) -> None:
     """
     own = options_by_method() if methods else {}
     for name in methods:
-        if name not in own and _nearest(name.strip().lower(), own, 0.7) and not _declared(name):
+        if _nearest(name.strip().lower(), own, 0.7) and not _declared(name):
             _check_known(name, own, "methods", "method")
 
 

@@ -328,6 +328,7 @@ def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
         ("replicates = {least = 3, most = 2}", "'least' no larger than 'most'"),
         ("replicates = {most = [3]}", "give a value"),
         ("sparsity = [nan]", "give a value"),
+        ("sparsity = ['bic', nan]", "give a value"),
         ("sparsity = [[1.0]]", "give a value"),
         ("seed = 2026-01-01", "give a value"),
         ("[options.moments]\nreplicates = {least = 3, most = 2}", r"moments\.replicates"),

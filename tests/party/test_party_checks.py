@@ -1,6 +1,8 @@
 """The single checks of a party's door, and the file of its releases, without a run."""
 
 import json
+import os
+import stat
 from types import SimpleNamespace
 
 import numpy as np
@@ -202,6 +204,21 @@ def test_what_was_drawn_first_stays(tmp_path):
     assert file.read() == both
     assert file.path.stat().st_mode & 0o77 == 0
     assert file.path.parent.stat().st_mode & 0o77 == 0
+
+
+def test_a_release_is_on_the_disk_under_its_name_before_it_leaves(tmp_path, monkeypatch):
+    """A power failure that undid the renaming would leave a file in which nothing was drawn."""
+    file, synced = ReleaseFile(tmp_path / "kept" / "one.json"), []
+    fsync = os.fsync
+
+    def watched(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            synced.append(file.read())
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    file.add({"x": {"drawn": 1}})
+    assert synced == [{"x": {"drawn": 1}}]
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"x": ', b"\xff"])

@@ -332,6 +332,7 @@ def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
         ("sparsity = [[1.0]]", "give a value"),
         ("seed = 2026-01-01", "give a value"),
         ("[options.moments]\nreplicates = {least = 3, most = 2}", r"moments\.replicates"),
+        ("[options.moments]\nreplicates = {most = 3, mots = 2}", r"moments\.replicates: give a"),
         ("solver = 'oder'", r"options\.solver is never 'oder'; it is 'auto', 'order', 'class'"),
         ("solver = ['order', 'gse']", "never 'gse'"),
         ("solver = {most = 3}", "solver is never 3; it is 'auto'"),

@@ -323,6 +323,7 @@ def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
         ("replicates = []", r"options\.replicates: give a value, a list"),
         ("replicates = {}", r"options\.replicates: give a value"),
         ("replicates = {most = 'x'}", r"options\.replicates: give numbers"),
+        ("replicates = {least = 1, most = 'x'}", r"options\.replicates: give numbers"),
         ("replicates = {most = true}", r"options\.replicates: give numbers"),
         ("replicates = {most = nan}", r"options\.replicates: give a value"),
         ("replicates = {least = 3, most = 2}", "'least' no larger than 'most'"),
@@ -356,7 +357,7 @@ def test_a_rule_may_name_all_that_a_message_may_hold():
     rules = {
         "score": ["bdeu", "equal-variance"],
         "sparsity": ["bic", 0.1],
-        "groups": {"most": 3},
+        "groups": {"least": 3, "most": 3},
         "turn": [True, False],
         "numbers": "x,y",
         # Over different columns the parties are told to keep columns that others lack.
@@ -398,6 +399,14 @@ def test_a_range_holds_numbers_alone(value):
         policy.check(RunTerms("moments", {"sparsity": value}, 3, secure=False))
     policy.check(RunTerms("moments", {"sparsity": 3}, 3, secure=False))
     assert json.loads(RunTerms("m", {}, 1, secure=False).to_text())["parties"] == 1
+
+
+@pytest.mark.parametrize(("rule", "value"), [(1, True), (0, False), (True, 1), ([False], 0)])
+def test_a_truth_value_is_no_number(rule, value):
+    name = "refit" if isinstance(value, int) and not isinstance(value, bool) else "replicates"
+    policy = PartyPolicy(options={name: rule})
+    with pytest.raises(CausalError, match=rf"options\.{name}"):
+        policy.check(RunTerms("moments", {name: value}, 3, secure=False))
 
 
 @pytest.mark.parametrize(

@@ -533,7 +533,8 @@ def doctor(
         bool, typer.Option("--ended", help="The node was started, and ended with an error.")
     ] = False,
     settings: Annotated[
-        bool, typer.Option("--settings", help="Only keys and values of --node-config.")
+        bool,
+        typer.Option("--settings", help="Only keys and values of --node-config and of its policy."),
     ] = False,
     as_json: Json = False,
 ) -> None:

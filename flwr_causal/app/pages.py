@@ -1,7 +1,7 @@
 """The pages that are written from the code: lists of options, and what leaves a party.
 
 ``python -m flwr_causal.app.pages`` in the repository writes the keys in ``pyproject.toml`` and
-docs/options.md and the names in ``party/options.py``, from the options' fields, and the tables of
+docs/options.md and the options in ``party/options.py``, from the options' fields, and the tables of
 docs/privacy.md and docs/privacy/, from the contracts.
 For an app directory of another method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes
 the keys of this method.
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
 from flwr_causal.core.options import option_types, public_names
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.party.options import BOOL, NUMBER, TEXT
 from flwr_causal.protocol import tables
 from flwr_causal.protocol.secure.unmasking import SECURE_SUMS
 from flwr_causal.protocol.setup import Setup
@@ -157,20 +159,39 @@ def with_options(text: str) -> str:
 
 
 def with_names(text: str) -> str:
-    """Return the text of the module that lists the names of all options, with the list anew."""
+    """Return the text of the module that lists all options and their values, with the list anew."""
     before, _, rest = text.partition(BEGIN_NAMES)
     _, _, after = rest.partition(END_NAMES)
     lines = []
     for method in sorted(methods.OWN_METHODS):
         strategy = methods.find(method).strategy
-        called = public_names(strategy)
-        names = sorted(called.get(name, name) for name in option_types(strategy))
+        called, kinds = public_names(strategy), option_types(strategy)
+        # A method may send its parties another rule for problems of tables than it is given.
+        kinds = {called.get(name, name): kind for name, kind in kinds.items()}
+        kinds |= {name: kind for name, kind in option_types(Policy).items() if name in kinds}
+        names = sorted(f"{name}={'|'.join(_words(kind))}" for name, kind in kinds.items())
         lines += [
             f"{method}:",
-            *textwrap.wrap(" ".join(names), 95, initial_indent="    ", subsequent_indent="    "),
+            *textwrap.wrap(
+                " ".join(names),
+                95,
+                initial_indent="    ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,
+            ),
         ]
     listed = "\n".join(lines)
     return f'{before}{BEGIN_NAMES}_TEXT = """\n{listed}\n"""\n{END_NAMES}{after}'
+
+
+def _words(kind: Any) -> list[str]:
+    """Return the choices of an option, and the words for kinds of values."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return list(dict.fromkeys(word for part in get_args(kind) for word in _words(part)))
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in get_args(kind)]
+    words = {bool: BOOL, int: NUMBER, float: NUMBER, types.NoneType: ""}
+    return [word for word in (words.get(kind, TEXT),) if word]
 
 
 def privacy_pages(root: Path) -> list[Path]:

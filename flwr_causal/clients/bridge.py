@@ -24,6 +24,7 @@ from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.record import SCHEMA
+from flwr_causal.party.releases import OF_RELEASE
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import (
     MAIN,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, *privacy.OF_RELEASE)
+OF_RUN = (TABLE, secure.SECURE, *OF_RELEASE)
 # The agreement that was read last, by its digest and class of options: with many columns it takes
 # longer to read than many a message to answer.
 _last_setup: dict[tuple[str, type[PartyOptions]], Setup] = {}
@@ -195,8 +196,9 @@ def _report(
         keep_digest(context.state, table)
     if guarantee is not None:
         own.check_budget(released)
-        about |= released
+        # Where it cannot be kept, nothing is drawn and nothing counts.
         privacy.keep(context)
+        about |= released
     shown = Source(party.name, lambda: table)
     client = kind(shown, context, options=options, columns=config.get("columns"))
     if own.node.interventions and "interventions" not in client.contract.reports:
@@ -205,12 +207,15 @@ def _report(
             f"not use: use {USERS}, or take them out"
         )
     names_only = bool(config.get("names-only"))
+    public = client.private or names_only
+    names = TableReport.of_names(client.table().columns if public else ())
+    if public:
+        # Before anything is drawn, which counts also where the run is refused.
+        own.check_report(names, table, policy, private=True)
     with single_threaded():
-        if names_only:
-            described = TableReport.of_names(client.table().columns)
-        else:
-            described = _described(client, policy)
-    own.check_report(described, table, policy, private=client.private or names_only)
+        described = names if names_only else _described(client, policy)
+    if not public:
+        own.check_report(described, table, policy)
     for column in described.columns:
         if column.stray and own.guarded:
             # Rows and values are shown by commands that a person starts on this machine.

@@ -35,7 +35,8 @@ from flwr_causal.data.read.cells import numbers_of_column
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
-from flwr_causal.party.releases import ReleaseFile
+from flwr_causal.party.releases import OF_RELEASE, RHO, ReleaseFile
+from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:
@@ -47,12 +48,10 @@ if TYPE_CHECKING:
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.data.read.pieces import Table
-    from flwr_causal.protocol.options import Guarantee, PrivatePartyOptions
+    from flwr_causal.protocol.options import PrivatePartyOptions
 
 # The records in a node's state and file: of the run, and what was drawn.
-_RUN, _OCTAVES, _RELEASE = "private-run", "private-octaves", "private-release"
-#: Those in the state.
-OF_RELEASE = (_RUN, _OCTAVES, _RELEASE)
+_RUN, _OCTAVES, _RELEASE = OF_RELEASE
 
 
 def begin(context: Context, options: PrivatePartyOptions, *, again: bool) -> bool:
@@ -151,7 +150,7 @@ def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> 
         "release": context.state[_RUN]["id"],
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
-        "rho": guarantee.rho * alone,
+        RHO: guarantee.rho * alone,
     }
 
 
@@ -226,7 +225,7 @@ def drawn_octaves(
         drawn = [discrete_gaussian(variance, secrets.randbelow) for _ in range(counts.size)]
         return counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
 
-    return _once(context, _OCTAVES, f"{about} {parties}", noise, draw)
+    return _once(context, _OCTAVES, about, noise, parties, draw)
 
 
 def drawn_products(
@@ -253,7 +252,7 @@ def drawn_products(
         return products + noise_of(d, steps_of_noise(d, noise.release, parties), secrets.randbelow)
 
     shown = [values.tolist() for values in scaling]
-    return _once(context, _RELEASE, f"{about} {shown} {parties}", noise, draw)
+    return _once(context, _RELEASE, f"{about} {shown}", noise, parties, draw)
 
 
 def released(
@@ -288,9 +287,16 @@ def released(
 
 
 def _once(
-    context: Context, name: str, question: str, noise: Budget, draw: Callable[[], IntArray]
+    context: Context,
+    name: str,
+    about: str,
+    noise: Budget,
+    parties: int,
+    draw: Callable[[], IntArray],
 ) -> IntArray:
     """Return what was drawn for a question before, shape (rows, columns), or draw it and keep it.
+
+    It is kept with what it loses, which counts also where the record lacks it.
 
     Raises
     ------
@@ -299,12 +305,15 @@ def _once(
         histograms of a tenth and a release of the whole would lose more than the run states.
     """
     kept: Mapping[str, Any] = context.state
+    question = f"{about} {parties}"
     if name not in kept:
         # Of an answer that has left, where the state of this message was lost.
         kept = {**_file(context, str(context.state[_RUN]["run"])).read(), **context.state}
     if name not in kept and _of_one_budget(kept, noise):
         drawn = draw()
+        guarantee = Guarantee(*json.loads(str(context.state[_RUN]["asked"])))
         values: dict[str, Any] = {
+            RHO: of_line(context, guarantee, parties)[RHO],
             "question": question,
             "noise": repr(noise),
             "rows": len(drawn),

@@ -28,6 +28,7 @@ from flwr_causal.party.record import (
     exchanges_since,
     left,
 )
+from flwr_causal.party.releases import losses_kept
 from flwr_causal.protocol import settings
 from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.terms import RunTerms
@@ -328,7 +329,10 @@ class PartyDoor:
     def _check_epsilon(self, line: Line, lines: Sequence[Line]) -> None:
         epsilon, delta = self.policy.epsilon, self.policy.used_delta
         assert epsilon is not None
-        before, after = epsilon_spent(lines, delta), epsilon_spent([*lines, line], delta)
+        # A record that was deleted, or has lost its last lines, is no reason to count less.
+        kept = losses_kept(self.node.releases)
+        before = epsilon_spent(lines, delta, kept)
+        after = epsilon_spent([*lines, line], delta, kept)
         # Up to rounding, so that one run may have all of it.
         if not after <= epsilon * (1 + 1e-9):
             raise PolicyError(

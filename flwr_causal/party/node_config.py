@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal.core.names import is_invisible
+from flwr_causal.core.names import as_seen, is_invisible
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.release import RELEASES
@@ -247,10 +247,10 @@ def _tables(given: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[
     found: dict[str, Path] = {}
     for name, path in (*pairs, *own):
         usable = isinstance(path, str) and Path(path).is_absolute()
-        if not (name.strip() and usable) or name in found:
+        if not (name.strip() and usable) or as_seen(name) in map(as_seen, found):
             raise _WrongValueError(
                 f"'{TABLES}' is not of the form name=/absolute/path,name=/absolute/path with "
-                "different names"
+                "different names that a reader can tell apart"
             )
         found[name] = Path(path)
     return found

@@ -1,4 +1,4 @@
-"""The names of all options, by which a policy's rules are checked without loading the methods.
+"""All options and their values, by which a policy's rules are checked without loading the methods.
 
 ``python -m flwr_causal.app.pages`` writes the text from the methods' options.
 """
@@ -6,79 +6,149 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 #: The entry-point group in which other packages declare methods.
 METHODS_GROUP = "flwr_causal.methods"
+#: Beside choices: an option may be true or false, a number, or any text.
+BOOL, NUMBER, TEXT = "BOOL", "NUMBER", "TEXT"
 
 # <options>
 _TEXT = """
 2dbn:
-    aggregation center changed_tables constant_columns duplicate_columns early_stop
-    expected_parties fraction_train gaps groups intervention_column interventions knowledge
-    lagged_sparsity lagged_threshold leave_one_out max_rounds min_available_nodes min_parties
-    minimum_count missing_texts missing_values order output_dir perturbed_from perturbed_to
-    phase_column precision quorum refit replicates resume round_timeout row_id search
-    secure_aggregation seed select_order series_column server_timeout signing_key small_counts
-    sparsity standardize text_columns threshold time_column unshared_columns variant
+    aggregation=mean|median center=global|series|phase changed_tables=fail|restart
+    constant_columns=fail|drop|keep duplicate_columns=fail|drop|keep early_stop=BOOL
+    expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
+    intervention_column=TEXT interventions=TEXT knowledge=TEXT lagged_sparsity=NUMBER
+    lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep
+    order=NUMBER output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
+    precision=float64|float32 quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL
+    round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER
+    select_order=BOOL series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
+    unshared_columns=fail|drop|keep variant=default|paper
 fedcausal:
-    acyclic_server aggregation arithmetic candidates center changed_tables constant_columns
-    device duplicate_columns evidence_rows expected_parties fraction_train groups hidden
-    inner_steps intervention_column interventions knowledge leave_one_out local_graphs
-    max_rounds min_available_nodes min_parties minimum_count missing_texts missing_values model
-    noise output_dir precision proximity quorum refine replicates resume round_timeout row_id
-    secure_aggregation seed server_timeout signing_key small_counts sparsity standardize
-    text_columns threshold unshared_columns variant
+    acyclic_server=BOOL aggregation=mean|median arithmetic=float64|float32 candidates=NUMBER
+    center=party|global changed_tables=fail|restart constant_columns=fail|drop|keep device=TEXT
+    duplicate_columns=fail|drop|keep evidence_rows=NUMBER expected_parties=TEXT
+    fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER inner_steps=NUMBER
+    intervention_column=TEXT interventions=TEXT knowledge=TEXT leave_one_out=BOOL
+    local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
+    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep
+    model=group|linear|mlp noise=own|equal output_dir=TEXT precision=float64|float32
+    proximity=NUMBER|auto quorum=NUMBER refine=evidence|none replicates=NUMBER resume=BOOL
+    round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
+    signing_key=TEXT small_counts=report|suppress|refuse sparsity=NUMBER|auto standardize=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep
+    variant=default|paper
 fedges:
-    categories changed_tables constant discretize duplicate_columns equivalent_sample_size
-    expected_parties fraction_train fusion groups keep knowledge leave_one_out look_ahead
-    max_edges max_fused_edges max_parents max_rounds max_states min_available_nodes min_parties
-    minimum_count missing_texts missing_values mode numbers output_dir parameters patience
-    precision quorum replicates resume round_timeout row_id score secure_aggregation seed
-    server_timeout signing_key small_counts start text_columns turn unshared_columns variant
+    categories=TEXT changed_tables=fail|restart constant=fail|drop|keep discretize=NUMBER
+    duplicate_columns=fail|drop|keep equivalent_sample_size=NUMBER expected_parties=TEXT
+    fraction_train=NUMBER fusion=TEXT|NUMBER groups=NUMBER|auto keep=best|last knowledge=TEXT
+    leave_one_out=BOOL look_ahead=NUMBER max_edges=NUMBER max_fused_edges=NUMBER
+    max_parents=NUMBER max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep
+    mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL patience=NUMBER
+    precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
+    row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL
+    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    start=driven|fuse|overwrite text_columns=fail|drop|keep turn=BOOL
+    unshared_columns=fail|drop|keep variant=default|paper
 fedpc:
-    batches bins blocks categories changed_tables class_root clusters components
-    constant_columns correlation decision depth duplicate_columns epochs expected_parties
-    fraction_train groups head image learner leave_one_out max_rounds max_states
-    min_available_nodes min_parties minimum_count missing_texts missing_values numbers
-    output_dir precision products queries quorum replicas replicates resume round_timeout
-    row_id secure_aggregation seed server_timeout signing_key small_counts split_rows sums
-    target text_columns trained training unshared_columns variant weights
+    batches=NUMBER bins=NUMBER blocks=BOOL categories=TEXT changed_tables=fail|restart
+    class_root=BOOL clusters=NUMBER components=NUMBER constant_columns=fail|drop|keep
+    correlation=NUMBER decision=most-probable|macro-f1 depth=NUMBER
+    duplicate_columns=fail|drop|keep epochs=NUMBER expected_parties=TEXT fraction_train=NUMBER
+    groups=NUMBER|auto head=BOOL|auto image=TEXT
+    learner=auto|class-conditional|trees|spn|einsum|decision-tree leave_one_out=BOOL
+    max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
+    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep numbers=TEXT
+    output_dir=TEXT precision=float64|float32 products=NUMBER queries=federated|central
+    quorum=NUMBER replicas=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
+    row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse split_rows=NUMBER sums=NUMBER target=TEXT
+    text_columns=fail|drop|keep trained=TEXT training=auto|sums|pairs|triples|one-pass
+    unshared_columns=fail|drop|keep variant=default|paper
+    weights=auto|counts|classes|aligned|em
 lingam:
-    aggregation center changed_tables constant_columns duplicate_columns expected_parties
-    fraction_train gaps groups knowledge lagged_sparsity lagged_threshold leave_one_out
-    max_rounds min_available_nodes min_parties minimum_count missing_texts missing_values order
-    output_dir perturbed_from perturbed_to phase_column precision quorum replicates resume
-    round_timeout row_id secure_aggregation seed series_column server_timeout signing_key
-    small_counts standardize text_columns threshold time_column unshared_columns
+    aggregation=mean|median center=global|party|series|phase changed_tables=fail|restart
+    constant_columns=fail|drop|keep duplicate_columns=fail|drop|keep expected_parties=TEXT
+    fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto knowledge=TEXT
+    lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep order=NUMBER output_dir=TEXT perturbed_from=NUMBER
+    perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 quorum=NUMBER
+    replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
+    seed=NUMBER series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse standardize=BOOL text_columns=fail|drop|keep
+    threshold=NUMBER time_column=TEXT unshared_columns=fail|drop|keep
 moments:
-    aggregation categories center changed_tables constant_columns delta duplicate_columns
-    epsilon expected_parties fraction_train gaps groups instantaneous intervention_column
-    interventions knowledge lagged_sparsity lagged_threshold least_effect leave_one_out
-    max_parents max_rounds min_available_nodes min_parties minimum_count missing_texts
-    missing_values model numbers order output_dir perturbed_from perturbed_to phase_column
-    polish precision quorum ranking refit regression replicates resume ridge round_timeout
-    row_id scales score secure_aggregation seed select_order series_column server_timeout
-    signing_key small_counts solver sparsity standardize text_columns threshold time_column
-    unshared_columns
+    aggregation=mean|median categories=TEXT center=global|party|series|phase
+    changed_tables=fail|restart constant_columns=fail|drop|keep delta=NUMBER
+    duplicate_columns=fail|drop|keep epsilon=NUMBER expected_parties=TEXT fraction_train=NUMBER
+    gaps=fail|split groups=NUMBER|auto instantaneous=BOOL|auto intervention_column=TEXT
+    interventions=TEXT knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER
+    least_effect=NUMBER leave_one_out=BOOL max_parents=NUMBER max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep model=linear|additive|curved numbers=TEXT order=NUMBER
+    output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
+    precision=float64|float32 quorum=NUMBER
+    ranking=weights|partial-correlation|partial-correlation+weights refit=BOOL
+    regression=lasso|ridge|held-out replicates=NUMBER resume=BOOL ridge=NUMBER|held-out
+    round_timeout=NUMBER row_id=TEXT scales=TEXT score=bic|equal-variance
+    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
+    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    solver=auto|order|class|dagma|notears|ges sparsity=NUMBER|auto|bic|held-out
+    standardize=BOOL text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
+    unshared_columns=fail|drop|keep
 notears-admm:
-    aggregation arithmetic center changed_tables constant_columns delta device
-    duplicate_columns early_stop epsilon expected_parties fraction_train groups hidden
-    inner_steps intervention_column interventions knowledge leave_one_out max_rounds
-    min_available_nodes min_parties minimum_count missing_texts missing_values model output_dir
-    precision quorum refit replicates resume round_timeout row_id scales search
-    secure_aggregation seed server_timeout signing_key small_counts sparsity standardize
-    text_columns threshold unshared_columns variant
+    aggregation=mean|median arithmetic=float64|float32 center=global|party
+    changed_tables=fail|restart constant_columns=fail|drop|keep delta=NUMBER device=TEXT
+    duplicate_columns=fail|drop|keep early_stop=BOOL epsilon=NUMBER expected_parties=TEXT
+    fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER inner_steps=NUMBER
+    intervention_column=TEXT interventions=TEXT knowledge=TEXT leave_one_out=BOOL
+    max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
+    missing_texts=TEXT missing_values=fail|drop|keep model=linear|mlp output_dir=TEXT
+    precision=float64|float32 quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL
+    round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL secure_aggregation=BOOL
+    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    sparsity=NUMBER|auto|bic|held-out standardize=BOOL text_columns=fail|drop|keep
+    threshold=NUMBER unshared_columns=fail|drop|keep variant=default|paper
 """
 # </options>
 
 
 @cache
-def options_by_method() -> dict[str, frozenset[str]]:
-    """Return the options of this package's methods, by the methods' ids."""
-    found: dict[str, list[str]] = {}
+def options_by_method() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Return the options of this package's methods with their values, by the methods' ids.
+
+    Values are the declared choices, and :data:`BOOL`, :data:`NUMBER` and :data:`TEXT`.
+    """
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
     for word in _TEXT.split():
         if word.endswith(":"):
-            names = found[word[:-1]] = []
+            options = found[word[:-1]] = {}
         else:
-            names.append(word)
-    return {method: frozenset(names) for method, names in found.items()}
+            name, _, values = word.partition("=")
+            options[name] = tuple(values.split("|"))
+    return found
+
+
+def is_possible(value: Any, values: Collection[str]) -> bool:
+    """Return whether an option with these values may be a value."""
+    if isinstance(value, bool):
+        return BOOL in values
+    if not isinstance(value, str):
+        return NUMBER in values
+    return TEXT in values or (value in values and value not in (BOOL, NUMBER))
+
+
+def in_words(values: Collection[str]) -> str:
+    """Return the values of an option as a message lists them."""
+    words = {BOOL: "true, false", NUMBER: "a number", TEXT: "a text"}
+    return ", ".join(words.get(one, f"'{one}'") for one in values)

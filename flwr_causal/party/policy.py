@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 from flwr_causal.core.names import as_seen
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.errors import ConfigError, PolicyError
-from flwr_causal.party.options import METHODS_GROUP, options_by_method
+from flwr_causal.party.options import (
+    METHODS_GROUP,
+    in_words,
+    is_possible,
+    options_by_method,
+)
 from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.terms import is_signed, public_key_of
 
@@ -147,6 +152,7 @@ class PartyPolicy:
             raise ConfigError(f"delta is {self.delta!r}: give a number between 0 and 1")
         if self.delta is not None and self.epsilon is None:
             raise ConfigError("delta is the delta of the rule epsilon: give both, or neither")
+        _check_methods(self.methods)
         _check_rules(self.options)
         for line in self.askers:
             public_key_of(line)
@@ -324,6 +330,22 @@ class PartyPolicy:
                 yield from rule.items()
 
 
+def _check_methods(methods: Sequence[str]) -> None:
+    """Check the rule ``methods``: a name near one of this package's is a misspelt one.
+
+    Methods of other packages may be named, also before their package is installed.
+
+    Raises
+    ------
+    ConfigError
+        If a method of this package seems to be meant.
+    """
+    own = options_by_method() if methods else {}
+    for name in methods:
+        if _nearest(name.strip().lower(), own, 0.7) and not _declared(name):
+            _check_known(name, own, "methods", "method")
+
+
 def _check_rules(options: Mapping[str, Any]) -> None:
     """Check the table ``[options]`` of a policy.
 
@@ -334,40 +356,75 @@ def _check_rules(options: Mapping[str, Any]) -> None:
     """
     # Each message makes a policy; most have no such rule, and methods are looked for on the disk.
     own = options_by_method() if options else {}
-    everywhere = {option for names in own.values() for option in names}
+    everywhere: dict[str, tuple[str, ...]] = {}
+    for known in own.values():
+        for option, values in known.items():
+            everywhere[option] = tuple(dict.fromkeys((*everywhere.get(option, ()), *values)))
     for name, rule in options.items():
         if isinstance(rule, dict) and not rule.keys() <= _RANGE:
-            if name not in own and not entry_points(group=METHODS_GROUP, name=name):
+            if name not in own and not _declared(name):
                 _check_known(name, own, "options", "method")
             for option, one in rule.items():
-                if name in own:
-                    _check_known(_snake(option), own[name], f"options.{name}", "option")
-                _check_rule(f"{name}.{option}", one)
-            continue
-        _check_known(_snake(name), everywhere, "options", "option")
-        _check_rule(name, rule)
+                _check_rule(f"options.{name}", option, one, own.get(name))
+        else:
+            _check_rule("options", name, rule, everywhere)
+
+
+def _declared(method: str) -> bool:
+    """Return whether another package declares a method."""
+    return bool(entry_points(group=METHODS_GROUP, name=method))
 
 
 def _check_known(name: str, known: Collection[str], where: str, what: str) -> None:
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean '{_kebab(near[0])}'?" if near else ""
+    near = _nearest(name.strip().lower(), known)
+    hint = f"; did you mean '{_kebab(near)}'?" if near else ""
     raise ConfigError(f"{where}: there is no {what} {_kebab(name)}{hint}")
 
 
-def _check_rule(name: str, rule: Any) -> None:
-    """Check a rule of an option: a value, a list of values, or a range."""
+def _nearest(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
+    """Return the name that is nearest to one; "" if none is near."""
+    return next(iter(difflib.get_close_matches(name, known, 1, cutoff)), "")
+
+
+def _check_rule(
+    where: str, option: str, rule: Any, known: Mapping[str, Sequence[str]] | None
+) -> None:
+    """Check a rule of an option: a value, a list of values, or a range.
+
+    Parameters
+    ----------
+    where : str
+        The table of the rule.
+    option : str
+    rule : object
+    known : mapping of str to sequence of str or None
+        The options that there are, with their values; None where they are not known.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such option, or the rule names no values, or others than it may have.
+    """
+    name = f"{where}.{option}"
     values = list(rule.values()) if isinstance(rule, dict) else rule
     values = values if isinstance(values, list) else [values]
     plain = all(isinstance(one, bool | str) or _is_number(one) for one in values)
     ranged = isinstance(rule, dict)
+    if known is not None:
+        _check_known(_snake(option), known, where, "option")
     if not values or not plain or (ranged and not rule.keys() <= _RANGE):
         raise ConfigError(
-            f"options.{name}: give a value, a list of values, or a range such as {{most = 5}}"
+            f"{name}: give a value, a list of values, or a range such as {{most = 5}}"
         )
     if ranged and not (all(map(_is_number, values)) and _least_first(rule)):
-        raise ConfigError(f"options.{name}: give numbers, 'least' no larger than 'most'")
+        raise ConfigError(f"{name}: give numbers, 'least' no larger than 'most'")
+    if known is not None:
+        possible = known[_snake(option)]
+        wrong = [one for one in values if not is_possible(one, possible)]
+        if wrong:
+            raise ConfigError(f"{name} is never {wrong[0]!r}; it is {in_words(possible)}")
 
 
 def _least_first(rule: Mapping[str, Any]) -> bool:

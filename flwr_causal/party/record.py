@@ -206,15 +206,18 @@ class PartyRecord:
         return lines, previous
 
 
-def epsilon_spent(lines: Sequence[Line], delta: float = USUAL_DELTA) -> float:
+def epsilon_spent(
+    lines: Sequence[Line], delta: float = USUAL_DELTA, kept: Mapping[str, float] | None = None
+) -> float:
     """Return the privacy loss of all releases in a record together: epsilon at this delta.
 
     An error that left counts as the answer, since it may follow from the release. A release counts
     once, from the report on, also where the run is resumed: its lines have one ``release``. Lines
     without one count once a run. The ``rho`` of releases add up; without it, it follows from the
-    line's epsilon and delta. A line whose epsilon is none has no bound.
+    line's epsilon and delta. A line whose epsilon is none has no bound. Releases that are ``kept``
+    count their rho also where the lines lack them.
     """
-    losses: dict[Any, float] = {}
+    losses: dict[Any, float] = dict(kept or {})
     for line in lines:
         if line.get("event") not in (SENT, FAILED) or "epsilon" not in line:
             continue

@@ -9,17 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.files import alone_in, new_directory, write
 from flwr_causal.core.saved import DAMAGE
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol.release import RELEASE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from flwr_causal.party.node_config import NodeConfig
+
+#: The records in a file: of the run, and what was drawn.
+OF_RELEASE = ("private-run", "private-octaves", "private-release")
+#: By this name records and lines of the party's record have what a release loses.
+RHO = "rho"
 
 
 @dataclass(frozen=True)
@@ -85,3 +92,50 @@ class ReleaseFile:
                 f"The party's private release cannot be written ({error.strerror}), so nothing "
                 "leaves the party. Make room or give the node's account access, at the party."
             ) from error
+
+
+def losses_kept(directory: Path | None) -> dict[str, float]:
+    """Return what the releases lose of which a directory has something that was drawn.
+
+    Parameters
+    ----------
+    directory : Path or None
+        Of a party's files. None: it keeps none.
+
+    Returns
+    -------
+    dict of str to float
+        rho, by the random number of the release, as in the lines of a record.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read.
+    """
+    found: dict[str, float] = {}
+    for path in () if directory is None else sorted(directory.glob("*.json")):
+        if not RELEASE_NAME.fullmatch(path.name):
+            continue
+        try:
+            about = path.stat()
+            found |= _losses_in(path, about.st_mtime_ns, about.st_size)
+        except FileNotFoundError:  # deleted meanwhile
+            continue
+        except DAMAGE as error:
+            raise DataError(
+                f"The party's private release {path.name} cannot be read "
+                f"({type(error).__name__}), so that what it lost is not known: restore the file, "
+                "at the party, or delete it if its run has ended and is in the record."
+            ) from error
+    return found
+
+
+# Each reply asks for all of them.
+@lru_cache(maxsize=1024)
+def _losses_in(path: Path, changed: int, size: int) -> dict[str, float]:
+    """Return what a file's release loses; nothing where nothing was drawn."""
+    kept = json.loads(path.read_bytes())
+    run, *drawn = OF_RELEASE
+    release = str(kept[run]["id"])
+    losses = [float(kept[name][RHO]) for name in drawn if name in kept]
+    return {release: max(losses)} if losses else {}

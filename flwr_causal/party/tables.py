@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flwr_causal.core.names import as_seen
 from flwr_causal.data.read.tables import SUFFIXES
 from flwr_causal.errors import DataError
 from flwr_causal.party.door import policy_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from flwr_causal.party.node_config import NodeConfig
@@ -62,7 +64,8 @@ def tables_of(node: NodeConfig, policy: PartyPolicy) -> dict[str, Path]:
     Raises
     ------
     DataError
-        If the node config states no table, or has a directory with two tables of one name.
+        If the node config states no table, or has a directory with two tables that runs may use
+        whose names a reader cannot tell apart.
     """
     path = node.data_path
     if (path is not None) is bool(node.tables):
@@ -73,19 +76,21 @@ def tables_of(node: NodeConfig, policy: PartyPolicy) -> dict[str, Path]:
         )
     if path is not None and not path.is_dir():
         return {"": path}
-    there = node.tables if path is None else _in_directory(path)
-    return {name: file for name, file in there.items() if policy.gives(name)}
-
-
-def _in_directory(directory: Path) -> dict[str, Path]:
-    """Return the tables of a directory by their files' names without suffix."""
+    there = node.tables.items() if path is None else _in_directory(path)
     found: dict[str, Path] = {}
-    for file in sorted(directory.iterdir()):
-        suffixes = [suffix for suffix in SUFFIXES if file.name.lower().endswith(suffix)]
-        if not suffixes or file.name.startswith("."):
+    # Of the names of the others an error says nothing.
+    for name, file in there:
+        if not policy.gives(name):
             continue
-        name = file.name[: -max(map(len, suffixes))]
-        if name in found:
+        if as_seen(name) in map(as_seen, found):
             raise DataError(f"this node has two tables of the name '{name}': rename one")
         found[name] = file
     return found
+
+
+def _in_directory(directory: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the tables of a directory with their files' names without suffix."""
+    for file in sorted(directory.iterdir()):
+        suffixes = [suffix for suffix in SUFFIXES if file.name.lower().endswith(suffix)]
+        if suffixes and not file.name.startswith("."):
+            yield file.name[: -max(map(len, suffixes))], file

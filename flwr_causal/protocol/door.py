@@ -222,6 +222,31 @@ def accepted(
     }
 
 
+def check_clipped(sent: RecordDict, returned: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse a reply that is not clipped, where one of Flower's wrappers leaves that to the party.
+
+    Parameters
+    ----------
+    sent : RecordDict
+        The content of the message; a client-side wrapper has put its norm there.
+    returned : mapping of str to ndarray
+        The arrays of the reply, of the same shapes and in the same order as those that were sent.
+    """
+    norm: Any = records.config_of(sent).get(records.CLIPPING_NORM)
+    if norm is None:
+        return
+    before = np.concatenate([one.ravel() for one in records.arrays_of(sent).values()])
+    after = np.concatenate([one.ravel() for one in returned.values()])
+    # Up to the rounding of float32.
+    most = norm + 1e-6 * (norm + np.linalg.norm(after))
+    if not np.linalg.norm(after - before) <= most:
+        raise RefusedError(
+            f"it is not within the norm {norm:g} of what was sent, to which the privacy wrapper "
+            "takes it to be clipped: give the mod that clips to the whole app, and no mod that "
+            "adds noise after it"
+        )
+
+
 def check_total(exchange: Exchange, arrays: Arrays, sizes: Mapping[str, int], parties: int) -> None:
     """Refuse sums and means over all parties that are not possible.
 

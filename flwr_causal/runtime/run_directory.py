@@ -44,7 +44,8 @@ RESULTS = (
 )
 NAMES = (RUN_FILE, HISTORY_FILE, EXCHANGES, SAVING, *RESULTS)
 #: What every ``run.json`` has, whatever the version that wrote it.
-_KEYS = {"status", "rounds", "config"}
+_KEYS = {"status", "rounds", "config", "stop_reason", "bytes_sent", "bytes_received"}
+_STATUSES = ("running", "completed", "failed", "stopped")
 
 
 class CheckpointError(ConfigError):
@@ -58,7 +59,8 @@ def about_run(directory: Path) -> dict[str, Any] | None:
         found = json.loads(file.read_bytes()) if file.is_file() else None
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.keys() >= _KEYS else None
+    own = isinstance(found, dict) and found.keys() >= _KEYS and found["status"] in _STATUSES
+    return found if own else None
 
 
 def keeps_exchanges(directory: Path) -> bool:

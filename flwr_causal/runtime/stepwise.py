@@ -77,8 +77,8 @@ class Stepwise:
         self.started = 0.0
         norm = config.get(records.CLIPPING_NORM)
         with self._step():
-            if isinstance(norm, float):
-                method.clipping_norm = norm
+            if isinstance(norm, int | float):
+                method.clipping_norm = float(norm)
             check_wrapped(method, WRAPPER)
             initial = records.unpack_arrays(initial_arrays)
             method.initial = checked_initial(method, initial)
@@ -204,12 +204,14 @@ class Stepwise:
         expected = sorted(party.num_rows if by_rows else 1 for party in self.parties)
         agreed = federation.contract.sizes(federation.setup, 0)
         agreed.pop("n")
-        sizes = door.sizes_of(exchange, next(iter(self.sent.values())), agreed)
+        sent = next(iter(self.sent.values()))
+        sizes = door.sizes_of(exchange, sent, agreed)
         # FedAvg has checked that they are there.
         given = [float(content[records.METRICS][records.WEIGHT]) for content in contents]  # type: ignore[arg-type]
         for content, weight in zip(contents, given, strict=True):
             try:
-                door.accepted(exchange, content, sizes, weight=weight, number=self.number)
+                arrays = door.accepted(exchange, content, sizes, weight=weight, number=self.number)
+                door.check_clipped(sent, arrays)
             except door.RefusedError as error:
                 raise FederationError(
                     f"Exchange {self.number}: a reply was refused: {error}. Start again without "

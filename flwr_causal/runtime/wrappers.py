@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
+    Strategy,
 )
 
 from flwr_causal.errors import ConfigError
@@ -14,8 +15,6 @@ from flwr_causal.runtime.schema import ADAPTIVE_MOD, FIXED_MOD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from flwr.serverapp.strategy import Strategy
 
     from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.method import Method
@@ -41,6 +40,11 @@ def check_wrapper(method: Method[Any], strategy: Strategy) -> None:
     if inner is method:
         return
     while inner is not None and inner is not method:
+        if not isinstance(inner, Strategy):
+            raise ConfigError(
+                f"The strategy {inner!r} is none of flwr.serverapp.strategy, whose wrappers run "
+                "around methods: take the wrapper of this name from there."
+            )
         _expect_clipping(method, inner)
         inner = getattr(inner, "strategy", None)
     if inner is None:

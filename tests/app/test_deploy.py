@@ -656,7 +656,10 @@ def test_a_node_whose_key_is_not_registered_yet_is_started_again(deployment, tmp
         assert waiting.wait(timeout=10) == 0
 
 
-COMPLETED = {"status": "completed", "lost": {}, "rounds": 1, "config": {}}
+COMPLETED = {
+    **{"status": "completed", "stop_reason": "", "lost": {}, "rounds": 1, "config": {}},
+    **{"bytes_sent": 1, "bytes_received": 1},
+}
 
 
 @pytest.fixture

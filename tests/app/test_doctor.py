@@ -218,7 +218,9 @@ def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
     assert "there is no learner 'sppn'; there are" in said(learner="sppn")
     assert "there is no file /none" in said(**{"row-secret-file": "/none"})
     assert "no rule 'metods'" in said("metods = []")
-    assert "no method momnets" in said('methods = ["momnets"]')
+    assert "did you mean 'moments'" in said('methods = ["momnets"]')
+    assert "no method theirs" in said('methods = ["theirs"]')
+    assert "options.solver is never 'oder'" in said("[options]\nsolver = 'oder'")
     assert "options.moments: there is no option replicate" in said("[options.moments]\nreplicate=1")
     assert "options: there is no option replicate" in said("[options]\nreplicate = 1")
     assert "fewer than least-rows" in said("least-rows = 21")
@@ -252,6 +254,10 @@ def test_settings_alone_say_what_the_node_would_say(tmp_path):
     # Flower would leave these parts out, and start the node without them.
     for dropped in ("secure-aggregation", "secure-aggregation = true", "secure-aggregation: true"):
         assert "cannot be read: 'secure-aggregation" in said(f"{config} {dropped}")[0]
+    (tmp_path / "policy.toml").write_text("methods = ['moment']")
+    (text,) = said(config)
+    assert "there is no method moment; did you mean 'moments'?" in text
+    (tmp_path / "policy.toml").write_text("least-rows = 10")
     file = tmp_path / "node.toml"
     file.write_text("interventions = ['x']\n")
     assert "cannot be read: The value for key interventions" in said(str(file))[0]

@@ -8,6 +8,7 @@ from federations import SpyGrid, make_federation
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, arrays_size_mod, fixedclipping_mod
+from flwr.server import strategy as legacy
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
@@ -96,6 +97,62 @@ def test_client_side_wrappers_run_where_the_mod_clips(build, mod, wrapper):
     assert max(norms(grid)) == pytest.approx(0.05)
     # The next run is one without a wrapper.
     assert (method.clipping_norm, method.clipping_mod) == (0.0, "")
+
+
+def started(method, grid, wrapper):
+    return wrapper.start(grid, ArrayRecord(), num_rounds=8)
+
+
+def ran(method, grid, wrapper):
+    return run(method, grid, strategy=wrapper)
+
+
+@pytest.mark.parametrize("call", [started, ran])
+@pytest.mark.parametrize("norm", [1, 0.05])
+def test_a_norm_is_a_norm_whatever_its_type(call, norm):
+    method, grid = admm(), grid_of(app())
+    with pytest.raises(ConfigError, match="party 0 does not clip"):
+        call(method, grid, DifferentialPrivacyClientSideFixedClipping(method, 0, norm, 3))
+    assert not grid.training_messages
+    grid = grid_of(app(fixedclipping_mod))
+    call(method, grid, DifferentialPrivacyClientSideFixedClipping(method, 0, norm, 3))
+    assert max(norms(grid)) == pytest.approx(norm)
+
+
+@pytest.mark.parametrize("call", [started, ran])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_reply_that_is_not_clipped_is_refused(call, inside):
+    """The mod is around the question for the schema alone."""
+    inner, outer = client_app(NotearsADMMClient, source), ClientApp()
+    outer.train()(inner)
+    outer.query("schema", mods=[fixedclipping_mod])(inner)
+    method, grid = admm(precision="float32"), grid_of(outer)
+    wrapper = DifferentialPrivacyClientSideFixedClipping(method, 0, 9.0 if inside else 0.5, 3)
+    if inside:
+        call(method, grid, wrapper)
+        assert 0.5 < max(norms(grid)) < 9
+        return
+    with pytest.raises(FederationError, match=r"refused: it is not within the norm 0\.5"):
+        call(method, grid, wrapper)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_replies_that_are_clipped_are_within_the_norm_up_to_rounding(precision):
+    method, grid = admm(precision=precision), grid_of(app(fixedclipping_mod))
+    start = {"weights": np.triu(np.full((4, 4), 300.0), 1)}
+    wrapper = DifferentialPrivacyClientSideFixedClipping(method, 0, 1e-3, 3)
+    assert run(method, grid, strategy=wrapper, initial_arrays=start).failures == ()
+
+
+@pytest.mark.parametrize("name", [one for one in legacy.__all__ if "DifferentialPrivacy" in one])
+def test_wrappers_of_flowers_former_strategies_are_refused(name):
+    sizes = {"num_sampled_clients": 3, "noise_multiplier": 0}
+    if "Fixed" in name:
+        sizes["clipping_norm"] = 1.0
+    method, grid = admm(), grid_of(app(fixedclipping_mod))
+    with pytest.raises(ConfigError, match=r"is none of flwr\.serverapp\.strategy"):
+        run(method, grid, strategy=getattr(legacy, name)(method, **sizes))
+    assert not grid.sent
 
 
 def test_the_adaptive_wrapper_needs_the_mod_that_tells_what_it_clips():

@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party import releases
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import epsilon_spent
@@ -395,6 +398,99 @@ def test_nothing_is_drawn_once_epsilon_is_spent(tmp_path, monkeypatch):
     # Two releases are no more than both together.
     run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.47"))
     assert epsilon_spent(recorded(tmp_path)) == pytest.approx(1.4652, abs=1e-4)
+
+
+def cut(path, lines):
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+
+
+@pytest.mark.parametrize("method", [Moments, partial(NotearsADMM, max_rounds=6)])
+@pytest.mark.parametrize(
+    "lose", [Path.unlink, lambda path: cut(path, 0), lambda path: cut(path, 1)]
+)
+def test_a_record_that_was_deleted_or_cut_off_is_no_reason_to_count_less(tmp_path, lose, method):
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.0"))
+    lose(tmp_path / "record.jsonl")
+    with pytest.raises(CausalError, match="rule 'epsilon'"):
+        run(method(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.0"))
+    run(method(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.47"))
+    lose(tmp_path / "record.jsonl")
+    with pytest.raises(CausalError, match="rule 'epsilon'"):
+        run(method(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.47"))
+
+
+def test_of_shared_noise_a_deleted_record_counts_the_own_part(tmp_path):
+    shared = Moments(**OPTIONS, secure_aggregation=True, quorum=1.0)
+    run(shared, guarded(TABLES, tmp_path, "epsilon = 3.0"))
+    cut(tmp_path / "record.jsonl", 1)  # of the question, whose line says less
+    with pytest.raises(CausalError, match="rule 'epsilon'"):
+        run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 2.15"))
+
+
+def test_what_was_drawn_counts_where_the_node_ends_before_it_is_written_down(tmp_path):
+    """The node is killed between its draw and the line, and goes on with the same release."""
+    first = Asking(tmp_path)
+    assert not first.report("A")
+    lines = len(recorded(tmp_path))
+    kept = first.release("A")["products"]
+    cut(tmp_path / "record.jsonl", lines)
+    again = Asking(tmp_path)
+    assert not again.report("A", resumed=1)
+    np.testing.assert_array_equal(again.release("A")["products"], kept)
+    (tmp_path / "record.jsonl").unlink()
+    assert "rule 'epsilon'" in Asking(tmp_path).report("B")
+    again = Asking(tmp_path)
+    assert not again.report("A", resumed=1)
+    np.testing.assert_array_equal(again.release("A", token="b")["products"], kept)
+
+
+def test_a_run_that_is_refused_for_its_columns_has_drawn_nothing(tmp_path):
+    method = NotearsADMM(**{**OPTIONS, "scales": None}, max_rounds=6)
+    tables = [table.rename(columns={table.columns[0]: "patient_id"}) for table in TABLES]
+    with pytest.raises(CausalError, match=r"rule 'columns\.identifiers'"):
+        run(method, guarded(tables, tmp_path, "epsilon = 1.0"))
+    run(method, guarded(TABLES, tmp_path, "epsilon = 1.0"))
+
+
+def full(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_where_nothing_can_be_kept_nothing_is_drawn_and_nothing_counts(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(releases, "write", full)
+        for method in (Moments(**OPTIONS), NotearsADMM(**OPTIONS, max_rounds=6)):
+            with pytest.raises(CausalError, match="private release cannot be written"):
+                run(method, guarded(TABLES, tmp_path, "epsilon = 1.0"))
+    assert epsilon_spent(recorded(tmp_path)) == 0
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 1.0"))
+
+
+def test_a_release_that_is_drawn_and_cannot_be_kept_does_not_leave(tmp_path, monkeypatch):
+    own = Asking(tmp_path)
+    assert not own.report("A")
+    with monkeypatch.context() as patch:
+        patch.setattr(releases, "write", full)
+        assert "private release cannot be written (No space left" in own.release("A")
+    assert not sent(tmp_path, "release")
+    first = own.release("A")["products"]
+    again = Asking(tmp_path)
+    assert not again.report("A", resumed=1)
+    np.testing.assert_array_equal(again.release("A", token="b")["products"], first)
+
+
+def test_a_release_that_cannot_be_read_lets_no_other_one_out(tmp_path):
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 9.0"))
+    (file,) = tmp_path.glob("releases/*.json")
+    content = file.read_bytes()
+    other = file.with_name("mine.json")
+    other.write_bytes(b"")
+    for damaged in (b"", content[:-9], b"[]", content.replace(b'"rho"', b'"rha"')):
+        file.write_bytes(damaged)
+        with pytest.raises(CausalError, match=f"private release {file.name} cannot be read"):
+            run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 9.0"))
+    file.write_bytes(content)
+    run(Moments(**OPTIONS), guarded(TABLES, tmp_path, "epsilon = 9.0"))
 
 
 def test_an_epsilon_counts_at_the_delta_of_the_policy(tmp_path):

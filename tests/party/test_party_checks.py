@@ -1,6 +1,8 @@
 """The single checks of a party's door, and the file of its releases, without a run."""
 
 import json
+import os
+import stat
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,8 +24,8 @@ from flwr_causal.party import door
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
-from flwr_causal.party.record import PartyRecord, RecordError
-from flwr_causal.party.releases import ReleaseFile
+from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
+from flwr_causal.party.releases import ReleaseFile, losses_kept
 
 
 def door_of(directory=None, guarded=True, **rules):
@@ -204,6 +206,21 @@ def test_what_was_drawn_first_stays(tmp_path):
     assert file.path.parent.stat().st_mode & 0o77 == 0
 
 
+def test_a_release_is_on_the_disk_under_its_name_before_it_leaves(tmp_path, monkeypatch):
+    """A power failure that undid the renaming would leave a file in which nothing was drawn."""
+    file, synced = ReleaseFile(tmp_path / "kept" / "one.json"), []
+    fsync = os.fsync
+
+    def watched(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            synced.append(file.read())
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    file.add({"x": {"drawn": 1}})
+    assert synced == [{"x": {"drawn": 1}}]
+
+
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b'{"x": ', b"\xff"])
 def test_a_damaged_file_is_no_permission_to_draw_again(tmp_path, content):
     file = ReleaseFile(tmp_path / "one.json")
@@ -212,6 +229,25 @@ def test_a_damaged_file_is_no_permission_to_draw_again(tmp_path, content):
         with pytest.raises(FederationError, match="makes no second one"):
             ask()
     assert file.path.read_bytes() == content
+
+
+def test_what_was_drawn_counts_once_for_what_it_loses_at_most(tmp_path):
+    def keep(name, **drawn):
+        kept = {"private-run": {"id": name}}
+        kept |= {f"private-{one}": {"rho": rho} for one, rho in drawn.items()}
+        (tmp_path / f"{name * 32}.json").write_text(json.dumps(kept))
+
+    keep("a", octaves=0.1, release=0.3)
+    keep("b", octaves=0.2)
+    keep("c")
+    (tmp_path / "notes.json").write_text("mine")
+    (tmp_path / f"{'d' * 32}.json").symlink_to(tmp_path / "gone")
+    assert losses_kept(tmp_path) == {"a": 0.3, "b": 0.2}
+    assert losses_kept(tmp_path / "nowhere") == losses_kept(None) == {}
+    assert epsilon_spent([], kept={"a": rho_of(1.0, 1e-5)}) == pytest.approx(1.0)
+    keep("b", octaves=0.2, release=0.25)
+    (tmp_path / f"{'a' * 32}.json").unlink()
+    assert losses_kept(tmp_path) == {"b": 0.25}
 
 
 @pytest.mark.parametrize("rule", [{"epsilon": 9.0}, {"most_exchanges_a_day": 9}])

@@ -34,7 +34,7 @@ from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
-from flwr_causal.party.tables import table_path
+from flwr_causal.party.tables import table_path, tables_of
 from flwr_causal.protocol import records
 from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.runtime import schema
@@ -495,6 +495,22 @@ def test_a_run_names_one_of_a_partys_tables(tables, tmp_path):
         path("b", tables=pairs, policy=policy)
     (tmp_path / "extra.csv").write_text("x\n1\n")
     assert path(data_path=tmp_path) == tmp_path / "extra.csv"
+
+
+@pytest.mark.parametrize("other", ["lab.parquet", "Lab.csv", "l\u200bab.csv", "\uff4cab.csv"])
+def test_a_partys_tables_have_names_that_a_reader_can_tell_apart(tmp_path, other):
+    node, policy = NodeConfig(data_path=tmp_path / "tables"), PartyPolicy(tables=("none",))
+    node.data_path.mkdir()
+    for name in ("lab.csv", other):
+        (node.data_path / name).write_text("x\n1\n")
+    with pytest.raises(DataError, match="two tables of the name"):
+        tables_of(node, PartyPolicy())
+    # Not among tables that runs do not see.
+    assert tables_of(node, policy) == {}
+    if other.endswith(".csv"):
+        pairs = f"lab=/data/lab.csv,{other.removesuffix('.csv')}=/data/other.csv"
+        with pytest.raises(ConfigError, match="can tell apart"):
+            NodeConfig.of({"tables": pairs})
 
 
 def test_the_run_config_names_the_table(tables, tmp_path):

@@ -323,14 +323,27 @@ def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
         ("replicates = []", r"options\.replicates: give a value, a list"),
         ("replicates = {}", r"options\.replicates: give a value"),
         ("replicates = {most = 'x'}", r"options\.replicates: give numbers"),
+        ("replicates = {least = 1, most = 'x'}", r"options\.replicates: give numbers"),
         ("replicates = {most = true}", r"options\.replicates: give numbers"),
         ("replicates = {most = nan}", r"options\.replicates: give a value"),
         ("replicates = {least = 3, most = 2}", "'least' no larger than 'most'"),
         ("replicates = {most = [3]}", "give a value"),
         ("sparsity = [nan]", "give a value"),
+        ("sparsity = ['bic', nan]", "give a value"),
         ("sparsity = [[1.0]]", "give a value"),
         ("seed = 2026-01-01", "give a value"),
         ("[options.moments]\nreplicates = {least = 3, most = 2}", r"moments\.replicates"),
+        ("[options.moments]\nreplicates = {most = 3, mots = 2}", r"moments\.replicates: give a"),
+        ("solver = 'oder'", r"options\.solver is never 'oder'; it is 'auto', 'order', 'class'"),
+        ("solver = ['order', 'gse']", "never 'gse'"),
+        ("solver = {most = 3}", "solver is never 3; it is 'auto'"),
+        ("turn = 'yes'", "turn is never 'yes'; it is true, false$"),
+        ("turn = 1", "never 1"),
+        ("replicates = true", "replicates is never True; it is a number"),
+        ("replicates = '3'", "never '3'"),
+        ("replicates = 'NUMBER'", "never 'NUMBER'"),
+        ("sparsity = 'bci'", "never 'bci'; it is (?=.*a number)(?=.*'bic')"),
+        ("[options.moments]\nscore = 'bdeu'", r"moments\.score is never 'bdeu'; it is 'bic'"),
     ],
 )
 def test_a_rule_that_cannot_be_used_is_an_error(tmp_path, text, words):
@@ -338,6 +351,33 @@ def test_a_rule_that_cannot_be_used_is_an_error(tmp_path, text, words):
     (tmp_path / "policy.toml").write_text(text)
     with pytest.raises(ConfigError, match=words):
         PartyPolicy.read(tmp_path / "policy.toml")
+
+
+def test_a_rule_may_name_all_that_a_message_may_hold():
+    rules = {
+        "score": ["bdeu", "equal-variance"],
+        "sparsity": ["bic", 0.1],
+        "groups": {"least": 3, "most": 3},
+        "turn": [True, False],
+        "numbers": "x,y",
+        # Over different columns the parties are told to keep columns that others lack.
+        "moments": {"unshared-columns": ["drop", "keep"]},
+    }
+    PartyPolicy.from_dict({"options": rules})
+
+
+@pytest.mark.parametrize("name", ["moment", "Moments", "notears", "notears_admm", " lingam"])
+def test_a_misspelt_method_is_an_error_with_the_nearest(name, monkeypatch):
+    meant = {"moment": "moments", "notears": "notears-admm"}.get(name, "")
+    with pytest.raises(ConfigError, match=rf"no method .*; did you mean '{meant}"):
+        PartyPolicy.from_dict({"methods": ["moments", name]})
+    # One of this name that another package declares may be meant.
+    monkeypatch.setattr("flwr_causal.party.policy.entry_points", lambda group, name: [name])
+    assert name in PartyPolicy.from_dict({"methods": ["moments", name]}).methods
+
+
+def test_methods_of_packages_that_are_not_installed_may_be_named():
+    assert PartyPolicy.from_dict({"methods": ["dagma", "theirs"]}).methods == ("dagma", "theirs")
 
 
 def test_a_rule_of_another_packages_method_is_in_its_own_table(tmp_path, monkeypatch):
@@ -359,6 +399,14 @@ def test_a_range_holds_numbers_alone(value):
         policy.check(RunTerms("moments", {"sparsity": value}, 3, secure=False))
     policy.check(RunTerms("moments", {"sparsity": 3}, 3, secure=False))
     assert json.loads(RunTerms("m", {}, 1, secure=False).to_text())["parties"] == 1
+
+
+@pytest.mark.parametrize(("rule", "value"), [(1, True), (0, False), (True, 1), ([False], 0)])
+def test_a_truth_value_is_no_number(rule, value):
+    name = "refit" if isinstance(value, int) and not isinstance(value, bool) else "replicates"
+    policy = PartyPolicy(options={name: rule})
+    with pytest.raises(CausalError, match=rf"options\.{name}"):
+        policy.check(RunTerms("moments", {name: value}, 3, secure=False))
 
 
 @pytest.mark.parametrize(

@@ -279,3 +279,42 @@ def test_what_is_left_to_the_method_may_be_any_number():
     known = setup_for(TABLES, options=replace(SETUP.options, interventions="{}"))
     (stated,) = (one for one in settings.of_setup(known) if one.option == "interventions")
     assert [stated.fits(text, "{}") for text in ("{}", "", None)] == [1, 0, 0]
+
+
+def test_in_a_sum_there_are_at_least_as_many_parties_as_stated():
+    keys = (*(digit * 64 for digit in "abcd"), "", "", "")
+    tables = make_federation(d=4, n=70, parties=7, seed=0).tables
+    whole = setup_for(tables, keys=keys, least_parties=(3,))
+    # Nobody of the second group is there.
+    grouped = setup_for(tables, keys=keys, groups=(1, 1, 1, 1, 2, 2, 2), least_parties=(3, 3))
+    for setup in (whole, grouped):
+        (quorum,) = (one for one in settings.of_setup(setup) if one.option == "quorum")
+        # A rule says what a run states; what follows from it is compared with that alone.
+        assert (quorum.value, quorum.judged) == (0.75, False)
+        fits = [quorum.fits(stated, quorum.value) for stated in (0.5, 0.75, 1, None, "0.5")]
+        assert fits == [True, True, False, False, False]
+
+
+def test_columns_that_some_lack_may_be_kept_whatever_is_stated():
+    policy = replace(SETUP.policy, unshared_columns="keep", text_columns="keep")
+    found = {one.option: one for one in settings.of_question(SETUP.options, policy)}
+    fits = {name: found[name].fits("drop", "keep") for name in ("unshared_columns", "text_columns")}
+    assert fits == {"unshared_columns": True, "text_columns": False}
+    assert not found["unshared_columns"].fits("drop", "fail")
+
+
+def test_what_follows_from_an_option_is_compared_with_what_is_stated_alone():
+    def setting(method, exchange, name, **sent):
+        request = of(METHODS[method].client.contract.find(exchange), **sent)
+        (found,) = (one for one in request if one.option == name)
+        assert not found.judged
+        return [found.fits(stated, found.value) for stated in (2, 3, 4, None)]
+
+    replicates = setting("moments", "products", "replicates", weightings=4, draw=1)
+    assert replicates == [False, True, True, False]
+    # Of 100 rows; a share is a quotient, up to its rounding.
+    for share in (0.03, 0.03 * (1 + 1e-12)):
+        rows = setting("fedcausal", "local graphs", "evidence_rows", share=share)
+        assert rows == [False, True, True, False]
+    rows = setting("fedcausal", "local graphs", "evidence_rows", share=0.0301)
+    assert rows == [False, False, True, False]

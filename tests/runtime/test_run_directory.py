@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from flwr_causal import Run, simulate
@@ -19,6 +20,7 @@ from flwr_causal.simulations import Relay
 
 rng = np.random.default_rng(0)
 PARTIES = [rng.exponential(size=(60, 3)) @ np.triu(np.ones((3, 3))) for _ in range(3)]
+COLUMNS = [pd.DataFrame({"id": range(60), f"x{k}": one[:, k]}) for k, one in enumerate(PARTIES)]
 
 
 def contents(directory):
@@ -68,11 +70,17 @@ def test_a_directory_of_the_users_own_is_in_the_way_too(name, tmp_path, finished
 
 
 def test_another_programs_run_file_is_in_the_way(tmp_path, finished):
-    for text in ('{"status": "running", "step": 3}', "[1, 2]", '{"status":', "[" * 100_000):
+    theirs = {"status": "completed", "rounds": 3, "config": {"method": "fedavg"}}
+    named = {**theirs, "stop_reason": "", "bytes_sent": 0, "bytes_received": 0, "status": "done"}
+    texts = ["[1, 2]", '{"status":', "[" * 100_000, *map(json.dumps, (theirs, named))]
+    # One without a list of files would stand for all results.
+    (tmp_path / "edges.csv").write_text("my own")
+    for text in texts:
         (tmp_path / "run.json").write_text(text)
         with pytest.raises(CheckpointError, match=r"run\.json"):
             finished.save(tmp_path)
         assert (tmp_path / "run.json").read_text() == text
+        assert (tmp_path / "edges.csv").read_text() == "my own"
 
 
 def test_beside_an_earlier_run_a_file_of_the_users_own_stays(tmp_path, finished):
@@ -213,6 +221,9 @@ def test_only_its_owner_can_read_what_a_run_writes(umask, tmp_path, monkeypatch)
             options = {"epsilon": 1.0, "scales": "x0=3,x1=3,x2=3"}
             run = simulate("moments", PARTIES, output_dir=tmp_path / place, **options)
             run.report(tmp_path / place / PAGE)
+        for name, tables in (("rows", PARTIES), ("columns", COLUMNS)):
+            circuits = simulate("fedpc", tables, training="one-pass")
+            circuits.model.save(tmp_path / "there" / f"{name}.json")
     finally:
         os.umask(before)
     look()

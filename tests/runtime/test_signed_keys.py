@@ -1,5 +1,6 @@
 """Keys for secure sums that the parties have signed: a server cannot put its own in their place."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -68,6 +69,14 @@ def test_an_unsigned_or_unlisted_key_is_refused_by_name(signing):
     signing.peers.write_text("\n".join(lines[:3]))
     with pytest.raises(FederationError, match="'party 3' is not among the peers"):
         moments(signing.configs)
+
+
+def test_a_list_of_peers_of_the_same_time_of_change_is_read_anew(signing):
+    lines = signing.peers.read_text().splitlines()
+    for listed in (4, 3):
+        signing.peers.write_text("\n".join(lines[:listed]))
+        os.utime(signing.peers, ns=(5, 5))
+        assert len(signatures.read_peers(str(signing.peers))) == listed
 
 
 def test_a_server_that_puts_its_own_key_in_place_is_found(signing, monkeypatch):

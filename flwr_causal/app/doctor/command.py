@@ -8,7 +8,7 @@ from flwr_causal.app.doctor.connection import check_connection
 from flwr_causal.app.doctor.coordinator import check_certificate, check_port, check_superlink
 from flwr_causal.app.doctor.finding import WORST_FIRST, Finding
 from flwr_causal.app.doctor.machine import check_machine
-from flwr_causal.app.doctor.party import check_party, read_settings
+from flwr_causal.app.doctor.party import check_party, read_policy, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,12 +48,13 @@ def examine(
         Whether the node with this `key` was started and ended with an error: where the SuperLink
         can be reached and knows the key, another node may have its place.
     settings : bool, default False
-        Whether only keys and values of `node_config` are checked.
+        Whether only keys and values of `node_config` and of its policy are checked.
     """
     node, wrong = (None, None) if node_config is None else read_settings(node_config)
     found = [] if wrong is None else [wrong]
     if settings:
-        return found
+        refused = None if node is None else read_policy(node)[1]
+        return [*found, refused] if refused else found
     record = None if node is None else node.record
     found[:0] = check_machine([] if record is None else [record.parent])
     if node is not None:

@@ -50,6 +50,15 @@ def read_settings(text: str) -> tuple[NodeConfig | None, Finding | None]:
     return None, found
 
 
+def read_policy(node: NodeConfig) -> tuple[PartyPolicy, Finding | None]:
+    """Return a node's policy, and what keeps it from being used."""
+    try:
+        return PartyPolicy() if node.policy is None else PartyPolicy.read(node.policy), None
+    except CausalError as error:
+        remedy = f"Correct {node.policy}: the node takes part in no run until then."
+        return PartyPolicy(), Finding("problem", POLICY, str(error), remedy)
+
+
 def check_party(node: NodeConfig) -> Iterator[Finding]:
     """Look at what a node's configuration names.
 
@@ -73,14 +82,11 @@ def check_party(node: NodeConfig) -> Iterator[Finding]:
     if node.learner and node.learner not in NAMES:
         text = f"there is no learner '{node.learner}'; there are {', '.join(NAMES)}"
         yield Finding("problem", "learner", text, "Correct 'learner', or leave it out.")
-    policy = PartyPolicy()
-    if node.policy is not None:
-        try:
-            policy = PartyPolicy.read(str(node.policy))
-            yield from _policy(policy, str(node.policy))
-        except CausalError as error:
-            remedy = f"Correct {node.policy}: the node takes part in no run until then."
-            yield Finding("problem", POLICY, str(error), remedy)
+    policy, wrong = read_policy(node)
+    if wrong is not None:
+        yield wrong
+    elif node.policy is not None:
+        yield from _policy(policy, str(node.policy))
     else:
         text = "there is none: runs may ask what they like"
         yield Finding("note", POLICY, text, "Write one, and name it: policy='/path/policy.toml'.")

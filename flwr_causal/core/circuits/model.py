@@ -25,6 +25,7 @@ from flwr_causal.core.circuits.distribution import chosen_classes
 from flwr_causal.core.circuits.domain import Domain, without_unseen
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
+from flwr_causal.core.files import write
 from flwr_causal.core.saved import DAMAGE, writing
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
@@ -168,7 +169,7 @@ class CircuitModel:
         with writing(place, "model"):
             for name in kinds:
                 parts[name].save(place.with_suffix("") / name)  # type: ignore[union-attr]
-            place.write_text(json.dumps(plain), encoding="utf-8")
+            write(place, json.dumps(plain))
 
     @classmethod
     def load(cls, path: str | Path) -> CircuitModel:

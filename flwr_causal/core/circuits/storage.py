@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from flwr_causal.core.circuits.leaves.elliptical import Elliptical
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian, Histogram
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.circuits.tensors.leaf import TensorLeaf
+from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
@@ -157,11 +159,15 @@ def _shaped(flat: NDArray[Any], shapes: Sequence[Sequence[int]]) -> Iterator[NDA
 def write_pair(
     directory: str | Path, name: str, plain: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:
-    """Write ``name.json`` (plain values) and ``name.npz`` (arrays); numbers survive exactly."""
-    place = Path(directory)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / f"{name}.json").write_text(json.dumps(plain), encoding="utf-8")
-    np.savez_compressed(place / f"{name}.npz", **arrays)
+    """Write ``name.json`` (plain values) and ``name.npz`` (arrays); numbers survive exactly.
+
+    Only their owner can read them: the parts of some circuits are of single parties.
+    """
+    place, stream = Path(directory), BytesIO()
+    np.savez_compressed(stream, **arrays)
+    new_directory(place)
+    write(place / f"{name}.json", json.dumps(plain))
+    write(place / f"{name}.npz", stream.getvalue())
 
 
 def read_pair(directory: str | Path, name: str, form: str) -> tuple[dict[str, Any], Arrays]:

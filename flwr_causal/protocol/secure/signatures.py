@@ -8,7 +8,7 @@ all parties, which comes from them and not from the server.
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,19 +63,19 @@ def read_peers(file: str) -> Mapping[str, Ed25519PublicKey]:
     ConfigError
         If it cannot be read, or an entry is no Ed25519 key.
     """
-    return _peers(file, Path(file).stat().st_mtime_ns if Path(file).is_file() else 0)
-
-
-@cache
-def _peers(file: str, _: int) -> Mapping[str, Ed25519PublicKey]:
     try:
-        lines = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        return _peers(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"The node config's '{PEERS}' names '{file}', which cannot be read: {error}. It is a "
             'TOML file with a line for each party: north = "ssh-ed25519 AAAA..."'
         ) from error
-    return {name: public_key_of(str(line)) for name, line in lines.items()}
+
+
+# By its text: a file may be replaced by another one of the same time.
+@lru_cache(maxsize=8)
+def _peers(text: str) -> Mapping[str, Ed25519PublicKey]:
+    return {name: public_key_of(str(line)) for name, line in tomllib.loads(text).items()}
 
 
 def check_peers(

@@ -24,6 +24,7 @@ from flwr_causal.core.circuits.composed.composition import (
 )
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.layers import Layers, LeafLayer
+from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE
 from flwr_causal.errors import ConfigError, DataError
 
@@ -291,8 +292,8 @@ class FederatedCircuit(Distribution):
             "fingerprint": self.fingerprint,
         }
         place = Path(directory)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / FILE).write_text(json.dumps(plain), encoding="utf-8")
+        new_directory(place)
+        write(place / FILE, json.dumps(plain))
 
     @classmethod
     def load(cls, directory: str | Path) -> FederatedCircuit:

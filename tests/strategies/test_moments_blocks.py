@@ -10,6 +10,7 @@ from worlds_of_blocks import curved_table, mixed_table
 from flwr_causal import Knowledge, simulate
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.second_moments import impossible_products
+from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search
 from flwr_causal.strategies.moments import LEAST_EFFECT
 
@@ -192,6 +193,26 @@ def test_a_copy_of_a_category_in_numbers_is_no_error():
         graph.adjacency[graph.names.index("copy")].sum()
         + graph.adjacency[:, graph.names.index("copy")].sum()
     )
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("options", [{}, {"model": "curved"}], ids=str)
+def test_columns_that_others_determine_are_named(options, secure):
+    number = TABLE.select_dtypes("number").columns[0]
+    coded = (TABLE["v1"] == TABLE["v1"].iloc[0]).astype(int)
+    table = TABLE.assign(coded=coded, twice=2 * TABLE[number])
+    warnings = found(dealt(table), secure_aggregation=secure, **options).warnings
+    said = [text for text in warnings if "Leave one of them out" in text]
+    assert ["'coded' is a function of 'v1'" in text for text in said].count(True) == 1
+    assert [f"'twice' is a multiple of {number!r}" in text for text in said].count(True) == 1
+    assert len(said) == 2
+
+
+def test_weights_have_no_sign_in_words_and_pictures():
+    run = found(dealt(TABLE))
+    assert run.unsigned
+    assert payload_of(run)["graph"]["unsigned"]
+    assert not simulate("moments", dealt(TABLE.select_dtypes("number"))).unsigned
 
 
 def test_frames_and_files_give_one_graph(tmp_path):

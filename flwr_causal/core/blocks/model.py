@@ -212,9 +212,10 @@ class BlockModel:
         weights, coefficients = solved.T
         names = tuple(self.names[k] for k in adjusted)
         if np.abs(among @ weights - wanted).max() > COLLINEAR * np.abs(wanted).max():
+            known = f", or is determined by {', '.join(names)}" if names else ""
             raise DataError(
-                f"{self.names[i]} does not vary in these rows between the two states, or is "
-                f"determined by {', '.join(names) or 'nothing'}: no effect of it can be estimated"
+                f"{self.names[i]} does not vary in these rows between the two states{known}: no "
+                "effect of it can be estimated"
             )
         degrees = self.moments.n - int(rank) - 1
         if degrees < 1:
@@ -252,9 +253,12 @@ def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:
         return np.array([1.0 / cause.scale])
     else:
         try:
-            own = cause.columns(np.array([float(state), float(reference)]))
+            values = np.array([float(state), float(reference)])
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{cause.name!r} is a number: {error}") from error
+        if not np.isfinite(values).all():
+            raise ConfigError(f"{cause.name!r} is a number: give two finite values")
+        own = cause.columns(values)
     return np.asarray(own[0] - own[1])
 
 

@@ -371,6 +371,11 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                 "choose a method for numbers and categories (docs/choose.md)"
             )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
+    elif name in split_names(policy.numbers):
+        for party in texts:
+            problem = f"holds {WORDS[filled[party].kind]}, and the option numbers names it"
+            remedy = "correct the values that are no numbers, or leave it out of the option"
+            found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
         first = filled[texts[0]].kind
         for party in texts:
@@ -462,6 +467,9 @@ def _check_states(
         Gets the states, or the column among the continuous ones, or a problem.
     """
     filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
+    numbers = name in split_names(policy.numbers)
+    if numbers and not all(column.is_number for column in filled.values()):
+        return  # found before
     if not _is_one_kind(name, filled, found):
         return
     if not filled and policy.missing_values == "keep":
@@ -495,7 +503,7 @@ def _check_states(
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{number}, {limit}"
         problem += f" (too many at {some_parties(others)} too)" if others else ""
-        if name in split_names(policy.numbers):
+        if numbers:
             problem = "it is declared as numbers, which this method takes as intervals only"
         remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
         found.add(party, name, problem, _strays(filled[party]) or remedy)

@@ -162,7 +162,7 @@ def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], In
     if kind == "numeric" and pd.api.types.is_integer_dtype(column.dtype):
         # Whole numbers some of which may be missing.
         codes, whole = pd.factorize(column.array)
-        return whole.to_numpy(dtype=column.dtype.numpy_dtype), codes.astype(np.int64)
+        return np.asarray(whole.tolist()), codes.astype(np.int64)
     if kind == "numeric":
         numbers = as_numbers(column)
         codes, plain = pd.factorize(np.where(np.isfinite(numbers), numbers, np.nan))

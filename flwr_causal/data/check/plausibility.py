@@ -342,9 +342,10 @@ def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> l
     return [combination_text(names[own[-1]], [names[k] for k in own[:-1]]) for own in among]
 
 
-def combination_text(name: str, others: Sequence[str]) -> str:
-    """Return the warning of a column that is a linear combination of others."""
+def combination_text(name: str, others: Sequence[str], *, linear: bool = True) -> str:
+    """Return the warning of a column that others determine; numbers as a linear combination."""
     way = "a multiple" if len(others) == 1 else "a linear combination"
+    way = way if linear else "a function"
     return (
         f"Column {name!r} is {way} of {some(map(repr, others))} in all rows: the effects of such "
         "columns cannot be distinguished, and edges among them mean nothing. Leave one of them out."

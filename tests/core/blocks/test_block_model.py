@@ -115,6 +115,8 @@ def test_an_open_class_gives_a_list():
         ("dose", "ill", {}, "'ill' is a category: give an outcome of False, True"),
         ("age", "dose", {"outcome": 1}, "'dose' is a number, of which no outcome"),
         ("dose", "ill", {"state": "b", "reference": 1, "outcome": True}, "'dose' is a number"),
+        ("age", "dose", {"state": float("nan"), "reference": 1}, "'age' is a number: give two fin"),
+        ("age", "dose", {"state": 1, "reference": "inf"}, "'age' is a number: give two finite"),
         ("dose", "ill", {"outcome": True, "level": 2.0}, "level"),
     ],
 )

@@ -317,9 +317,14 @@ class Moments(
             **self._of_equal_rows,
             "center": (self.center == "global", "'global'"),
             "standardize": (not self.standardize, "False"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "aggregation": (self.aggregation == "mean" or self.takes_median, "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
         }
+
+    @property
+    def takes_median(self) -> bool:  # type: ignore[override]
+        """Whether the parties' arrays may be combined by a median; blocks of columns have none."""
+        return not self.takes_blocks
 
     @property
     def weighs_in_units(self) -> bool:

@@ -22,7 +22,6 @@ from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import split_names
-from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import SmallCounts
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.method import Method
 
 POLL_SECONDS = 0.5
-#: Options that name a column which is no variable.
-ROLES = ("row_id", "series_column", "time_column", "intervention_column")
 #: The mod of Flower's that also returns whether the reply was within the norm.
 FIXED_MOD = "fixedclipping_mod"
 ADAPTIVE_MOD = "adaptiveclipping_mod"
@@ -201,8 +198,7 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
 
 def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
-    roles = [str(method.options.get(role) or "") for role in ROLES]
-    known = {*columns_of(reports), ROW_ID, *roles}
+    known = {*columns_of(reports), *method.role_columns}
     for option in ("categories", "numbers"):
         for name in split_names(getattr(method.policy, option)):
             if name not in known:

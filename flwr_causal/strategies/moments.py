@@ -177,6 +177,8 @@ class Moments(
     text_columns : {"fail", "drop", "keep"}, default "fail"
         What to do about columns that hold no numbers: fail, leave them out, or take them as
         categories.
+    max_states : int, default 64
+        With ``text_columns="keep"``: largest number of states of a category.
     categories : str, default ""
         With ``text_columns="keep"``: columns, separated by commas, that are categories although
         their values are numbers.
@@ -258,6 +260,7 @@ class Moments(
     contract: ClassVar[Contract] = CONTRACT
 
     text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    max_states: int = only(OF_BLOCKS, 64)
     categories: str = only(OF_BLOCKS, "")
     numbers: str = only(OF_BLOCKS, "")
     model: Literal["linear", "additive", "curved"] = "linear"
@@ -475,6 +478,8 @@ class Moments(
         if expected.level_remedy and self.columns_differ and not self.order:
             remedy = "subtract the parties' own means before the run"
             expected = replace(expected, level_remedy=remedy)
+        if self.takes_blocks:
+            expected = replace(expected, columns=functions_of(self.model))
         return replace(expected, raw_units=False) if self.finds_class else expected
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:

@@ -136,8 +136,31 @@ def test_the_error_of_text_names_the_page():
 
 
 def test_a_category_of_one_state_is_named():
-    with pytest.raises(DataError, match="'v1'"):
+    with pytest.raises(DataError, match=r"'v1': constant.*constant_columns='drop'$"):
         found(dealt(TABLE.assign(v1="x")))
+
+
+def test_states_are_limited_by_an_option():
+    many = TABLE.assign(many=[f"s{k % 70}" for k in range(len(TABLE))])
+    with pytest.raises(DataError, match=r"'many': 70 different values.*raise max_states"):
+        found(dealt(many))
+    assert len(found(dealt(many), max_states=80).model.variables[-1].states) == 70
+    with pytest.raises(ConfigError, match=r"max_states is 400: give 2 to"):
+        found(dealt(many), max_states=400)
+
+
+@pytest.mark.parametrize(("model", "columns"), [("linear", 12), ("curved", 16)])
+def test_few_rows_are_counted_against_the_columns_of_blocks(model, columns):
+    def warned(rows):
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame(rng.normal(size=(rows, 3)), columns=list("abc"))
+        table["c"] = [f"s{k % 11}" for k in range(rows)]
+        warnings = found(dealt(table), model=model).warnings
+        return [text for text in warnings if "All parties together have" in text]
+
+    assert warned(columns + 15) == []
+    (text,) = warned(12)
+    assert f"12 rows for {columns} columns of values and states" in text
 
 
 SETUP = SimpleNamespace(

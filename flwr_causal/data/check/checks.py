@@ -582,10 +582,10 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
     if policy.constant_columns == "drop":
         found.dropped[name] = "constant over all parties"
     else:
-        remedy = (
-            "remove it, leave such columns out with constant_columns='drop', or keep them as "
-            "isolated nodes with 'keep'"
-        )
+        remedy = "remove it, leave such columns out with constant_columns='drop'"
+        # Where numbers are no states, a category is as many columns as it has states, less one.
+        if policy.number_states != 1:
+            remedy += ", or keep them as isolated nodes with constant_columns='keep'"
         found.add(None, name, "constant, one state in all rows", remedy)
 
 

@@ -54,12 +54,12 @@ moments:
     aggregation categories center changed_tables constant_columns delta duplicate_columns
     epsilon expected_parties fraction_train gaps groups instantaneous intervention_column
     interventions knowledge lagged_sparsity lagged_threshold least_effect leave_one_out
-    max_parents max_rounds max_states min_available_nodes min_parties minimum_count
-    missing_texts missing_values model numbers order output_dir perturbed_from perturbed_to
-    phase_column polish precision quorum ranking refit regression replicates resume ridge
-    round_timeout row_id scales score secure_aggregation seed select_order series_column
-    server_timeout signing_key small_counts solver sparsity standardize text_columns threshold
-    time_column unshared_columns
+    max_parents max_rounds min_available_nodes min_parties minimum_count missing_texts
+    missing_values model numbers order output_dir perturbed_from perturbed_to phase_column
+    polish precision quorum ranking refit regression replicates resume ridge round_timeout
+    row_id scales score secure_aggregation seed select_order series_column server_timeout
+    signing_key small_counts solver sparsity standardize text_columns threshold time_column
+    unshared_columns
 notears-admm:
     aggregation arithmetic center changed_tables constant_columns delta device
     duplicate_columns early_stop epsilon expected_parties fraction_train groups hidden

@@ -131,7 +131,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
     return replace(
         policy,
         names_states=blocks,
-        max_states=policy.max_states if blocks else usual.max_states,
+        max_states=usual.max_states,
         discretize=2 if blocks else usual.discretize,
         number_states=1 if blocks else usual.number_states,
     )

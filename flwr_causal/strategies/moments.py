@@ -177,8 +177,6 @@ class Moments(
     text_columns : {"fail", "drop", "keep"}, default "fail"
         What to do about columns that hold no numbers: fail, leave them out, or take them as
         categories.
-    max_states : int, default 64
-        With ``text_columns="keep"``: largest number of states of a category.
     categories : str, default ""
         With ``text_columns="keep"``: columns, separated by commas, that are categories although
         their values are numbers.
@@ -260,7 +258,6 @@ class Moments(
     contract: ClassVar[Contract] = CONTRACT
 
     text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
-    max_states: int = only(OF_BLOCKS, 64)
     categories: str = only(OF_BLOCKS, "")
     numbers: str = only(OF_BLOCKS, "")
     model: Literal["linear", "additive", "curved"] = "linear"

@@ -140,13 +140,19 @@ def test_a_category_of_one_state_is_named():
         found(dealt(TABLE.assign(v1="x")))
 
 
-def test_states_are_limited_by_an_option():
+def test_states_are_limited_and_no_option_is_proposed_that_there_is_not():
     many = TABLE.assign(many=[f"s{k % 70}" for k in range(len(TABLE))])
-    with pytest.raises(DataError, match=r"'many': 70 different values.*raise max_states"):
+    remedy = "join values that belong together, or drop it$"
+    with pytest.raises(DataError, match=rf"'many': 70 different values.*; {remedy}"):
         found(dealt(many))
-    assert len(found(dealt(many), max_states=80).model.variables[-1].states) == 70
-    with pytest.raises(ConfigError, match=r"max_states is 400: give 2 to"):
-        found(dealt(many), max_states=400)
+    thirds = [many[many.index % 3 == k].iloc[:500] for k in range(3)]
+    with pytest.raises(DataError, match=rf"70 different values in all.*; {remedy}"):
+        found(
+            [
+                one[one["many"].str[-1].isin(list(digits))]
+                for one, digits in zip(thirds, ("0123", "4567", "89"), strict=True)
+            ]
+        )
 
 
 @pytest.mark.parametrize(("model", "columns"), [("linear", 12), ("curved", 16)])

@@ -505,12 +505,12 @@ def _check_states(
         problem += f" (too many at {some_parties(others)} too)" if others else ""
         if numbers:
             problem = "it is declared as numbers, which this method takes as intervals only"
-        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
+        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions, policy)
         found.add(party, name, problem, _strays(filled[party]) or remedy)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
         problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"
-        found.add(None, name, problem, _remedy(numeric, len(states), False))
+        found.add(None, name, problem, _remedy(numeric, len(states), False, policy))
     else:
         found.states[name] = states
         numeric = all(column.kind == "numeric" for column in filled.values())
@@ -551,7 +551,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     return not odd and not (booleans and numbers) and not (texts and apart)
 
 
-def _remedy(numeric: bool, count: int, fractions: bool) -> str:
+def _remedy(numeric: bool, count: int, fractions: bool, policy: Policy) -> str:
     ways = []
     if numeric:
         ways.append(
@@ -561,7 +561,7 @@ def _remedy(numeric: bool, count: int, fractions: bool) -> str:
         )
     else:
         ways.append("join values that belong together")
-    if count <= MAX_STATES and not fractions:
+    if count <= MAX_STATES and not (fractions or policy.has_blocks):
         ways.append("raise max_states")
     return f"{', '.join(ways)}, or drop it"
 
@@ -583,8 +583,7 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
         found.dropped[name] = "constant over all parties"
     else:
         remedy = "remove it, leave such columns out with constant_columns='drop'"
-        # Where numbers are no states, a category is as many columns as it has states, less one.
-        if policy.number_states != 1:
+        if not policy.has_blocks:
             remedy += ", or keep them as isolated nodes with constant_columns='keep'"
         found.add(None, name, "constant, one state in all rows", remedy)
 

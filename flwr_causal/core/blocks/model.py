@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 # A contrast is not estimated if the columns of the adjustment set explain all but this share of it.
 COLLINEAR = 1e-8
+
+
+#: What linear systems and Bayesian networks have beside effects.
+OF_OTHERS = frozenset(
+    ("do", "predict", "predict_proba", "sample", "conditional", "contrast", "log_likelihood")
+)
 
 
 class _Asked(NamedTuple):
@@ -71,6 +77,16 @@ class BlockModel:
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise an AttributeError; of what other models have it says what is here instead."""
+        if name in OF_OTHERS:
+            raise AttributeError(
+                f"a {self.KIND} has no {name!r}: second moments of categories give no distribution "
+                "of them. total_effect and possible_effects compare states; fedges with "
+                "score='conditional-gaussian' gives a network of the same columns, which samples"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         categories = sum(isinstance(one, Category) for one in self.variables)

@@ -48,6 +48,15 @@ def near(effect, fitted, contrast):
     assert effect.interval == pytest.approx(tested.conf_int()[0])
 
 
+@pytest.mark.parametrize("name", ["do", "predict", "sample", "contrast", "log_likelihood"])
+def test_what_the_model_has_not_is_said_with_what_it_has(name):
+    assert not hasattr(model(), name)
+    with pytest.raises(AttributeError, match=rf"no '{name}': .*possible_effects.*fedges"):
+        getattr(model(), name)
+    with pytest.raises(AttributeError, match="'BlockModel' object has no attribute 'other'"):
+        _ = model().other
+
+
 def test_a_category_on_a_number():
     rows = table()
     b, c = ((rows["drug"] == one).astype(float) for one in "bc")

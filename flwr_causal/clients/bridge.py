@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, *OF_RELEASE)
+OF_RUN = (TABLE, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
 # The agreement that was read last, by its digest and class of options: with many columns it takes
 # longer to read than many a message to answer.
 _last_setup: dict[tuple[str, type[PartyOptions]], Setup] = {}
@@ -226,7 +226,7 @@ def _report(
         key = secure.offered(context, party.name, running=running)
     if masked and not described.withheld:
         described = secure.withheld(
-            secure.own_report(context, lambda: described, client.private), policy, party.name
+            secure.own_report(client, lambda: described), policy, party.name
         )
     report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
     return key | report
@@ -449,6 +449,7 @@ def _answer(
     kept: dict[str, ConfigRecord] = {}
     accepted: Callable[[RecordDict], Any] | None = None
     if masked:
+        secure.check_rows(client)
         summand = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
         content, kept = secure.masked(
             context,
@@ -571,13 +572,12 @@ def _totals(client: CausalClient, message: Message) -> Answer:
     door.asked(TOTALS, message.content, {})
     if number != TOTALS_NUMBER or type(within) is not int or within not in (0, 1):
         raise door.RefusedError("the server's message does not ask for totals as servers do")
-    report = secure.own_report(
-        client.context, lambda: _described(client, client.setup.policy), client.private
-    )
+    report = secure.own_report(client, lambda: _described(client, client.setup.policy))
     setup = client.setup
     vector = totals.vector_of(report, setup.summed, within=bool(within))
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)
     content, kept = secure.masked(client.context, setup, TOTALS.name, number, vector, size, request)
+    kept |= secure.totals_of(setup, report.rows)
     return Answer(content, leave=partial(_committed, client, kept))
 
 

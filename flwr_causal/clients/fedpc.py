@@ -355,7 +355,8 @@ class FedPCClient(ColumnsClient):
 class _OwnLearner(NamedTuple):
     """The learner of a name, for any group of the party's columns.
 
-    The learner is given the target if it is among the columns and the rows have several classes.
+    The learner is given the target if it is one of several columns and the rows have several
+    classes.
     The rows of a cluster have one class where the party splits its clusters by the class.
     """
 
@@ -365,7 +366,7 @@ class _OwnLearner(NamedTuple):
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
         """Return the circuit of rows."""
-        given = self.target in domain.names
+        given = self.target in domain.names and len(domain.names) > 1
         if given and self.name != "decision-tree":  # it needs the class, even a single one
             given = len(np.unique(values[:, domain.index(str(self.target))])) > 1
         learner = learner_of(self.name, self.target if given else None, self.options)

@@ -11,6 +11,7 @@ once, for one set of parties.
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from logging import WARNING
@@ -21,6 +22,7 @@ from flwr.app import ConfigRecord
 from flwr.supercore import log
 
 from flwr_causal.clients.base import cached
+from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import own_problems
 from flwr_causal.data.check.plausibility import own_doubts
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
 
+    from flwr_causal.clients.base import CausalClient
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.secure.keys import PairKey
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
 
 #: The records in the node's state: of the key and secure sums, and of the party's masked table.
-SECURE, TABLES = "secure-sums", "masked-tables"
+SECURE, TABLES, TOTALS_SENT = "secure-sums", "masked-tables", "totals-sent"
 # What it holds beside the key: the names and digests of the agreements that the party has seen,
 # in their order; and of the last masked reply its agreement's name, the parties' keys and what else
 # it was for.
@@ -132,11 +135,36 @@ def offered(context: Context, party: str, *, running: bool) -> dict[str, str]:
     return {"public-key": key, "signature": signed_key(key, party, context.run_id, str(file))}
 
 
-def own_report(context: Context, describe: Callable[[], TableReport], private: bool) -> TableReport:
-    """Return the party's report with its numbers; it is computed once for each key and process."""
-    own = public_key(_record(context.state)["key"]).hex()
+def own_report(client: CausalClient, describe: Callable[[], TableReport]) -> TableReport:
+    """Return the party's report with its numbers.
+
+    It is computed once for each key, set of columns and process.
+    """
+    own = public_key(_record(client.context.state)["key"]).hex()
+    names = json.dumps([str(name) for name in client.table().columns])
     # That of a private run is another one.
-    return cached(context, f"report {own} {private}", describe)
+    return cached(client.context, f"report {own} {client.private} {names}", describe)
+
+
+def totals_of(setup: Setup, rows: int) -> dict[str, ConfigRecord]:
+    """Return what a party keeps of the totals that it has sent: columns and number of rows."""
+    return {TOTALS_SENT: ConfigRecord({"names": [*setup.names], "rows": rows})}
+
+
+def check_rows(client: CausalClient) -> None:
+    """Raise a DataError if the rows are not those of the totals.
+
+    That a column has one value at all parties follows from the totals, after the rows that lack it
+    were left out of them. Other totals, of all rows, would tell the server what these rows hold.
+    """
+    sent: Any = client.context.state.get(TOTALS_SENT)
+    if sent is None or sent["rows"] == client.num_rows:
+        return
+    unused = [name for name in sent["names"] if name not in client.setup.names]
+    raise DataError(
+        f"column {some(map(repr, unused))}: it is not used, as it has one value at all parties, "
+        "and the totals lack the rows in which it has none; take it out of the tables"
+    )
 
 
 def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:

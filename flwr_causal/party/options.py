@@ -24,7 +24,7 @@ _TEXT = """
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
     intervention_column=TEXT interventions=TEXT knowledge=TEXT lagged_sparsity=NUMBER
     lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
-    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     order=NUMBER output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
     precision=float64|float32 quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL
     round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER
@@ -39,7 +39,7 @@ fedcausal:
     fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER inner_steps=NUMBER
     intervention_column=TEXT interventions=TEXT knowledge=TEXT leave_one_out=BOOL
     local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep
+    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     model=group|linear|mlp noise=own|equal output_dir=TEXT precision=float64|float32
     proximity=NUMBER|auto quorum=NUMBER refine=evidence|none replicates=NUMBER resume=BOOL
     round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
@@ -52,7 +52,7 @@ fedges:
     fraction_train=NUMBER fusion=TEXT|NUMBER groups=NUMBER|auto keep=best|last knowledge=TEXT
     leave_one_out=BOOL look_ahead=NUMBER max_edges=NUMBER max_fused_edges=NUMBER
     max_parents=NUMBER max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER
-    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL patience=NUMBER
     precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
     row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL
@@ -67,7 +67,7 @@ fedpc:
     groups=NUMBER|auto head=BOOL|auto image=TEXT
     learner=auto|class-conditional|trees|spn|einsum|decision-tree leave_one_out=BOOL
     max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep numbers=TEXT
+    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em numbers=TEXT
     output_dir=TEXT precision=float64|float32 products=NUMBER queries=federated|central
     quorum=NUMBER replicas=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
     row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
@@ -81,7 +81,7 @@ lingam:
     fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto knowledge=TEXT
     lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
-    missing_values=fail|drop|keep order=NUMBER output_dir=TEXT perturbed_from=NUMBER
+    missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT perturbed_from=NUMBER
     perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 quorum=NUMBER
     replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
     seed=NUMBER series_column=TEXT server_timeout=NUMBER signing_key=TEXT
@@ -95,7 +95,7 @@ moments:
     interventions=TEXT knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER
     least_effect=NUMBER leave_one_out=BOOL max_parents=NUMBER max_rounds=NUMBER
     min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
-    missing_values=fail|drop|keep model=linear|additive|curved numbers=TEXT order=NUMBER
+    missing_values=fail|drop|keep|em model=linear|additive|curved numbers=TEXT order=NUMBER
     output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
     precision=float64|float32 quorum=NUMBER
     ranking=weights|partial-correlation|partial-correlation+weights refit=BOOL
@@ -113,7 +113,7 @@ notears-admm:
     fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER inner_steps=NUMBER
     intervention_column=TEXT interventions=TEXT knowledge=TEXT leave_one_out=BOOL
     max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
-    missing_texts=TEXT missing_values=fail|drop|keep model=linear|mlp output_dir=TEXT
+    missing_texts=TEXT missing_values=fail|drop|keep|em model=linear|mlp output_dir=TEXT
     precision=float64|float32 quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL
     round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL secure_aggregation=BOOL
     seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse

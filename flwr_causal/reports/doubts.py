@@ -56,7 +56,8 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
             f"{run.config.get('method', 'this run')} gives no model with {wanted} with these "
             "options. Linear systems and Bayesian networks have it: those of lingam, 2dbn, moments "
             "and notears-admm (numbers, model='linear') and fedges (columns of states, "
-            "parameters=True)."
+            "parameters=True). Of numbers and categories moments with text_columns='keep' has "
+            "effects."
         )
     return run.model
 

@@ -179,8 +179,12 @@ class RunRecord:
 
     @property
     def unsigned(self) -> bool:
-        """Whether the graph's weights are strengths without a sign, as of nonlinear models."""
-        return bool(self.config.get("model", "linear") != "linear")
+        """Whether the graph's weights are strengths without a sign, as of nonlinear models.
+
+        So are those among categories.
+        """
+        linear = self.config.get("model", "linear") == "linear"
+        return not linear or self.config.get("text_columns") == "keep"
 
     @property
     def total_rows(self) -> int:

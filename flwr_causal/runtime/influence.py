@@ -226,8 +226,13 @@ def _difference(graph: CausalGraph, other: CausalGraph) -> tuple[int, float]:
     return count, max(largest, float(np.abs(one - two).max(initial=0.0)))
 
 
-def influence_warnings(influence: Influence, graph: CausalGraph | None) -> list[str]:
-    """Warn of parties that stand out, and without which much of the graph would be another."""
+def influence_warnings(
+    influence: Influence, graph: CausalGraph | None, *, median: bool
+) -> list[str]:
+    """Warn of parties that stand out, and without which much of the graph would be another.
+
+    ``median`` says whether the run could be repeated with a median.
+    """
     if graph is None:
         return []
     least = max(LEAST_EDGES, LEAST_SHARE * graph.num_edges)
@@ -238,9 +243,10 @@ def influence_warnings(influence: Influence, graph: CausalGraph | None) -> list[
     ]
     if not found:
         return []
+    robust = ", or with aggregation='median'" if median else ""
     return [
         f"Single parties decide much of the graph, which has {graph.num_edges} edges. Edges that "
         f"change: {', '.join(found)}. The second moments of these parties differ "
         "from the others' by more than chance. Check their tables, units and columns; compare with "
-        "a run without them, or with aggregation='median'. run.influence has the numbers."
+        f"a run without them{robust}. run.influence has the numbers."
     ]

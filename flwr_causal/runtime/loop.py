@@ -401,7 +401,9 @@ class Session(Generic[StateT]):
         left_out = LeaveOneOut.of(method, outcome.agreement, graph, exchange, replies)
         outcome.influence = left_out
         if left_out.largest_distance > STANDS_OUT:
-            outcome.warnings += influence_warnings(self.outcome.influence, graph)
+            outcome.warnings += influence_warnings(
+                self.outcome.influence, graph, median=method.takes_median
+            )
 
     def _keep(self, step: KeptExchange | None = None) -> None:
         """Write the run to its directory; a full disk does not end the run."""
@@ -573,7 +575,9 @@ class Session(Generic[StateT]):
                 self._took_part(int(step.record["round"]), request, step.replies.answered)
                 outcome.influence = step.influence
                 if step.influence:
-                    outcome.warnings += influence_warnings(step.influence, method.graph(self.state))
+                    outcome.warnings += influence_warnings(
+                        step.influence, method.graph(self.state), median=method.takes_median
+                    )
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
         federation = self.federation

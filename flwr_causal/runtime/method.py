@@ -119,6 +119,8 @@ class Method(Generic[StateT]):
     precision: str
     #: How replies that an exchange declares as averaged are combined.
     aggregation: Literal["mean", "median"] = "mean"
+    #: Whether a median is possible with the other options.
+    takes_median: bool = True
     #: The number of trainings on resampled rows beside the main one.
     replicates: int = 0
     #: Whether there is a training without each of the parties.

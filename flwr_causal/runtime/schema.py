@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import secrets
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
+from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import SmallCounts
@@ -87,10 +89,11 @@ def exchange_schema(
     _check_answered(failed)
     dropped: dict[str, str] = {}
     if first:
-        unused = unshared(reports := _names_reported(answers))
+        reports = _names_reported(answers)
     else:
         parties, reports, late = _reported(method, answers)
-        unused = _unused(method, reports)
+    _check_declared(method, reports)
+    unused = unshared(reports) if first else _unused(method, reports)
     while first or unused:
         dropped |= unused
         # Where no column is left, the reports on all of them say why.
@@ -191,6 +194,20 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
     """Return the key of the parties' order. Node ids, which are random in each run, come last."""
     party = answer[0]
     return party.partition_id, party.name, party.node_id
+
+
+def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> None:
+    """Raise a ConfigError if an option declares a column that no party has."""
+    known = {*columns_of(reports), *method.role_columns}
+    for option in ("categories", "numbers"):
+        for name in split_names(getattr(method.policy, option)):
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"write {near[0]!r}" if near else "correct the name"
+                raise ConfigError(
+                    f"The option {option!r} names the column {name!r}, which no party has: {hint}, "
+                    "or leave it out."
+                )
 
 
 def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:

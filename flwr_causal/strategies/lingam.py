@@ -204,8 +204,8 @@ class Lingam(RowsOrSeries):
             )
         noise = search.negentropies(problem, order)
         warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
-        if not self.order:
-            warnings += combination_warning(problem.moments, agreement.rows.values())
+        now = problem.moments.subset(range(d))
+        warnings += combination_warning(now, agreement.rows.values())
         warnings += stationarity_warning(graph, agreement.n)
         # Absolute partial correlations along the order, summed over the lags.
         strengths = problem.strengths(order).reshape(-1, d, d).sum(axis=0)

@@ -55,7 +55,7 @@ from flwr_causal.strategies.interventions import InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
 from flwr_causal.strategies.missing import expected_moments
 from flwr_causal.strategies.options import Mode, changed, only, require_fitting
-from flwr_causal.strategies.plausibility import combination_warning
+from flwr_causal.strategies.plausibility import combination_warning, determined_warning
 from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
     OF_LAGS,
@@ -351,9 +351,14 @@ class Moments(
             **self._of_equal_rows,
             "center": (self.center == "global", "'global'"),
             "standardize": (not self.standardize, "False"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "aggregation": (self.aggregation == "mean" or self.takes_median, "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
         }
+
+    @property
+    def takes_median(self) -> bool:  # type: ignore[override]
+        """Whether the parties' arrays may be combined by a median; blocks of columns have none."""
+        return not self.takes_blocks
 
     @property
     def weighs_in_units(self) -> bool:
@@ -506,6 +511,8 @@ class Moments(
         if expected.level_remedy and self.columns_differ and not self.order:
             remedy = "subtract the parties' own means before the run"
             expected = replace(expected, level_remedy=remedy)
+        if self.takes_blocks:
+            expected = replace(expected, columns=functions_of(self.model))
         return replace(expected, raw_units=False) if self.finds_class else expected
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
@@ -849,8 +856,8 @@ def solve_class(
         warnings = []
     model = replace(model, marks=graph.adjacency)
     info = {"target sets": len(agreement.targets)} if agreement.targets else {}
-    if isinstance(pooled, SecondMoments) and not method.order:
-        warnings = combination_warning(pooled, agreement.rows.values())
+    if isinstance(pooled, SecondMoments):
+        warnings += combination_warning(pooled.subset(range(d)), agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
 
@@ -915,6 +922,10 @@ def solve_additive(
     units = 1 / (np.sqrt(agreement.variance) / method.scale(agreement))
     scores = np.abs(graph.raw_weights)
     graph, warnings = method.plausible(graph, units, masks)
+    # The first function of a variable is its value.
+    values = pooled.subset(range(0, pooled.d, pooled.d // len(agreement.names)))
+    values = replace(values, names=agreement.names)
+    warnings += combination_warning(values, agreement.rows.values())
     return Outcome(pooled, graph, None, scores, tuple(warnings), {})
 
 
@@ -945,7 +956,8 @@ def solve_blocks(
         max_parents=method.max_parents,
     )
     model = BlockModel(blocks, pooled, found.graph.adjacency)
-    return Outcome(pooled, found.graph, model, found.strengths, (), {})
+    warnings = determined_warning(blocks, pooled, agreement.rows.values())
+    return Outcome(pooled, found.graph, model, found.strengths, tuple(warnings), {})
 
 
 def solve_series(
@@ -1013,6 +1025,9 @@ def solve_series(
     model = system_of_series(agreement, method.scale(agreement), found.moments, graph)
     if not agreement.targets:
         warnings += method.doubtful_directions(agreement, graph, own_masks, model, found.search)
+        assert isinstance(found.moments, SecondMoments)
+        now = found.moments.subset(range(d))
+        warnings += combination_warning(now, agreement.rows.values())
     info = {"sparsity": found.sparsity, "ridge": found.ridge}
     return Outcome(
         moments=found.moments,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.blocks.design import Number
+from flwr_causal.core.blocks.determined import determined
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
 from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
@@ -20,9 +22,10 @@ from flwr_causal.data.check.plausibility import combination_text, times
 from flwr_causal.data.check.report import tells_combinations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
@@ -300,6 +303,32 @@ def combination_warning(moments: Moments, rows: Iterable[int]) -> list[str]:
         combination_text(moments.names[j], [moments.names[i] for i in others])
         for j, others in found.items()
     ]
+
+
+def determined_warning(
+    variables: Sequence[Variable], moments: Moments, rows: Iterable[int]
+) -> list[str]:
+    """Name the variables that others determine, unless the parties report them.
+
+    Parameters
+    ----------
+    variables : sequence of Number or Category
+    moments : Moments
+        Pooled second moments of their columns.
+    rows : iterable of int
+        The parties' rows: a party with enough of them finds combinations of numbers itself.
+    """
+    if not tells_combinations(moments.n, moments.d):
+        return []
+    numbers = {j for j, one in enumerate(variables) if isinstance(one, Number)}
+    reported = any(tells_combinations(own, len(numbers)) for own in rows)
+    said = []
+    for j, others in determined(variables, moments):
+        linear = numbers.issuperset([j, *others])
+        if not (linear and reported):
+            names = [variables[i].name for i in others]
+            said.append(combination_text(variables[j].name, names, linear=linear))
+    return said
 
 
 def _stacked(graph: CausalGraph) -> FloatArray:

@@ -497,6 +497,15 @@ def test_doubtful_edges_are_named_in_the_first_line(moments_run):
     assert "in doubt" not in payload_of(sure)["verdict"]
 
 
+def test_the_first_line_says_where_nothing_tests_the_fit():
+    """A graph that connects all pairs implies no independence."""
+    states = np.random.default_rng(0).integers(0, 2, 300)
+    table = pd.DataFrame({"a": states, "b": states}).astype(str)
+    run = simulate("fedges", [table[:150], table[150:]])
+    assert len(run.fit_check().independencies) == 0
+    assert payload_of(run)["verdict"].startswith("Whether the graph fits the rows is not known; ")
+
+
 def test_agreement_of_the_parties_is_not_called_confidence():
     rng = np.random.default_rng(0)
     a = rng.choice(["n", "y"], 400)

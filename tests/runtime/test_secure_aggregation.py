@@ -119,8 +119,15 @@ def test_fedges_finds_the_graph_and_the_tables_of_plain_sums(options, tables):
     assert set(masked.parties.values()) == {0}
 
 
+# Shares of 125 rows are added up in steps that make a little more of them than 125.
+HUNDREDS = [
+    table.assign(x0=np.where(table["x0"] > 0, "high", "low"))[:size]
+    for table, size in zip(TABLES, (42, 42, 41), strict=False)
+]
+
 FEDPC = [
     ({}, TABLES),
+    ({}, HUNDREDS),
     ({"target": "d"}, [table.assign(z=1.0 * (table["a"] > "0")) for table in WITH_NUMBERS]),
     ({"learner": "trees", "components": 2}, TABLES),
 ]

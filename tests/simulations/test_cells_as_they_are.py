@@ -58,35 +58,79 @@ def test_codes_of_missing_numbers_are_missing_on_request(tmp_path, method):
         simulate("moments", holed, epsilon=1.0, missing_texts="-999")
 
 
+KEEPING = [("fedges", {}), ("fedpc", {}), ("moments", {"text_columns": "keep"})]
+
+
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC])
-@pytest.mark.parametrize("method", ["fedges", "fedpc"])
-def test_codes_keep_their_spelling(tmp_path, method, quoting):
+@pytest.mark.parametrize(("method", "options"), KEEPING)
+def test_codes_keep_their_spelling(tmp_path, method, options, quoting):
     frames = [categories(k) for k in range(3)]
     for frame in frames:
         frame["dx"] = np.where(frame["s"] == 0, "250.0", np.where(frame["t"], "250.00", "401.1"))
     for code in (None, "V58.1"):
         if code:
             frames[1].loc[:4, "dx"] = code
-        one = agreement_of(method, frames)
-        other = agreement_of(method, written(frames, tmp_path, quoting=quoting))
+        one = agreement_of(method, frames, **options)
+        other = agreement_of(method, written(frames, tmp_path, quoting=quoting), **options)
         assert states_of(one) == states_of(other)
         assert set(states_of(one)["dx"]) == {"250.0", "250.00", "401.1", *filter(None, [code])}
 
 
-@pytest.mark.parametrize("method", ["fedges", "fedpc"])
-def test_a_column_that_is_declared_a_category_is_one_at_all_parties(tmp_path, method):
+@pytest.mark.parametrize(("method", "options"), KEEPING)
+def test_a_column_that_is_declared_a_category_is_one_at_all_parties(tmp_path, method, options):
     frames = [categories(k) for k in range(3)]
     for frame in frames:
         frame["dx"] = np.where(frame["s"] == 0, "07", "12")
     frames[1].loc[:4, "dx"] = "V58.1"
     paths = written(frames, tmp_path)
     with pytest.raises(DataError, match=r"'dx'.*but numbers.*in the option categories"):
-        agreement_of(method, paths)
-    found = agreement_of(method, paths, categories="dx")
+        agreement_of(method, paths, **options)
+    found = agreement_of(method, paths, categories="dx", **options)
     assert set(states_of(found)["dx"]) == {"07", "12", "V58.1"}
-    assert simulate(method, paths, categories="dx").total_rows == 900
+    assert simulate(method, paths, categories="dx", **options).total_rows == 900
     with pytest.raises(ConfigError, match="'dx' is in categories and in numbers"):
-        agreement_of(method, paths, categories="dx", numbers="dx")
+        agreement_of(method, paths, categories="dx", numbers="dx", **options)
+
+
+#: Methods that take categories beside numbers, with the options for it.
+MIXED = [
+    ("moments", {"text_columns": "keep"}),
+    ("fedges", {"score": "conditional-gaussian"}),
+    ("fedpc", {}),
+]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize(("method", "options"), MIXED)
+def test_declared_columns_are_there_and_hold_what_is_declared(method, options, secure):
+    frames = [categories(k).assign(x=np.random.default_rng(k).normal(size=300)) for k in range(3)]
+    options = {**options, "secure_aggregation": secure}
+    for option in ("categories", "numbers"):
+        with pytest.raises(ConfigError, match=f"'{option}'.*column 'dx', which no party has"):
+            agreement_of(method, frames, **{option: "dx"}, **options)
+    with pytest.raises(ConfigError, match="column 'tt', which no party has: write 't', or"):
+        agreement_of(method, frames, categories="tt", **options)
+    # A column that one party has, which is left out; and ids, of which no party reports.
+    frames[0]["dx"] = "a"
+    ids = [one.assign(row_id=np.arange(300)) for one in frames]
+    found = agreement_of(
+        method,
+        ids,
+        categories="dx, row_id",
+        unshared_columns="drop",
+        missing_values="drop",
+        **options,
+    )
+    assert "dx" in found.dropped
+    words = [one[["s", "x"]].assign(t=np.where(one["t"], "some", "all")) for one in frames]
+    with pytest.raises(DataError, match=r"'t': holds text or categories, and the option numbers"):
+        agreement_of(method, words, numbers="t", **options)
+    texts = [one.assign(x=one["x"].astype(str)) for one in words]
+    for one in texts:
+        one.loc[7, "x"] = "n.d."
+    how_many = "correct the values" if secure else "1 of its values is no number: correct it"
+    with pytest.raises(DataError, match=f"have 1 problem:.*\n.*'x': holds text.*{how_many}"):
+        agreement_of(method, texts, numbers="x", **options)
 
 
 CATEGORICAL = [

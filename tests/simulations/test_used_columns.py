@@ -6,7 +6,7 @@ import pytest
 
 from flwr_causal.data.read import pieces
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.errors import DataError
+from flwr_causal.errors import DataError, FederationError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
@@ -161,3 +161,33 @@ def test_an_interrupted_run_asks_for_the_same_columns(tmp_path):
     resumed = simulate("notears-admm", given, output_dir=tmp_path, resume=True, **options)
     assert isinstance(resumed, Run)
     same(resumed, undisturbed)
+
+
+@pytest.mark.parametrize("method", ["moments", "notears-admm", "fedges", "fedpc"])
+@pytest.mark.parametrize("kind", ["copy", "constant"])
+def test_columns_that_are_left_out_of_secure_sums_are_asked_for_once(method, kind):
+    """Copies are known before the totals of the rows, and constants of states."""
+    parts, options = [_in_words(one) for one in tables()], {**METHODS[method], **DROP}
+    if method in ("moments", "notears-admm"):
+        parts = tables()
+        if kind == "constant":
+            pytest.skip("known from the totals alone")
+    options |= {"secure_aggregation": True, "constant_columns": "drop", "duplicate_columns": "drop"}
+    options.pop("discretize", None)
+    extra = [
+        one.assign(k=one["a"] if kind == "copy" else np.where(np.arange(60) > 50, None, "one"))
+        for one in parts
+    ]
+    found = agreement_of(method, extra, **options)
+    assert found.n == agreement_of(method, parts, **options).n
+    assert set(found.dropped) == {"k"}
+
+
+@pytest.mark.parametrize("method", ["moments", "lingam", "notears-admm"])
+def test_gaps_of_a_constant_that_only_totals_show_are_an_error_of_the_party(method):
+    options = {**METHODS[method], **DROP, "constant_columns": "drop", "secure_aggregation": True}
+    whole = [one.assign(k=2.0) for one in tables()]
+    same(simulate(method, whole, **options), simulate(method, tables(), **options))
+    gaps = [one.assign(k=np.where(np.arange(60) > 50, np.nan, 2.0)) for one in tables()]
+    with pytest.raises(FederationError, match=r"party 0: .*column 'k': it is not used"):
+        simulate(method, gaps, **options)

@@ -292,6 +292,30 @@ def listed():
     return [[part.strip() for part in line.split("...")] for line in lines]
 
 
+SERIES_OF_SUMS = [
+    pd.DataFrame(np.random.default_rng(k).exponential(size=(90, 2)), columns=["a", "b"]).assign(
+        c=lambda t: t.a + t.b
+    )
+    for k in range(3)
+]
+
+
+@pytest.mark.parametrize("method", ["moments", "lingam"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"order": 1}, {"model": "additive"}, {"solver": "ges"}, {"solver": "class", "order": 1}],
+)
+def test_pooled_sums_show_combinations_where_parties_say_nothing(method, options):
+    """With secure sums no party reports them."""
+    if method == "lingam" and options.keys() - {"order"}:
+        pytest.skip("options of moments")
+    for secure in (False, True):
+        run = simulate(method, SERIES_OF_SUMS, secure_aggregation=secure, **options)
+        said = [text for text in run.warnings if "Leave one of them out" in text]
+        assert len(said) == 1
+        assert "'c' is a linear combination of 'a', 'b'" in said[0]
+
+
 def test_tiers_silence_doubts_about_directions():
     ages = simulate("fedges", survey(), knowledge=Knowledge(tiers=[["age"], ["income", "school"]]))
     assert not any("tiers" in text for text in ages.warnings)

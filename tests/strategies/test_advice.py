@@ -138,6 +138,17 @@ def test_methods_on_numbers(method, options):
     assert [error for text in texts for error in refused(method, options, text)] == []
 
 
+@pytest.mark.parametrize("options", [{}, {"model": "curved"}], ids=str)
+def test_numbers_and_categories(options):
+    options = {"text_columns": "keep", **options}
+    tables = [numbers(seed, 200).join(categories(seed, 200), rsuffix="_state") for seed in range(3)]
+    other = tables[0].assign(b=tables[0]["b"].to_numpy()[::-1], d=-tables[0]["d"])
+    other["age"] += np.random.default_rng(1).normal(size=200) * 20
+    texts = said("moments", tables, options) + said("moments", [other, *tables[1:]], options)
+    assert any("Single parties decide" in text for text in texts)
+    assert [error for text in texts for error in refused("moments", options, text)] == []
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_errors_of_tables(method):
     """What each method says of tables that it cannot use."""

@@ -130,6 +130,24 @@ def test_shares_that_a_short_training_misses_are_named():
     assert any("'g'" in text for text in run.warnings) == (missed > 0.05)
 
 
+@pytest.mark.parametrize("learner", ["trees", "spn", "class-conditional", "einsum"])
+def test_a_class_that_is_a_group_of_its_own_has_its_shares(learner):
+    """With weights by counts a class that all parties hold is in no group with other columns."""
+    if learner == "einsum":
+        pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    target = np.where(rng.random(300) < 0.6, "yes", "no")
+    words = np.where(rng.random(300) < 0.8, target, "none")
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": words, "target": target})
+    parties = [frame[["a", "target"]], frame[["b", "target"]]]
+    run = simulate("fedpc", parties, training="one-pass", weights="counts", learner=learner)
+    assert any("the most frequent one" in text for text in run.warnings)
+    shares = run.model.predict_proba(frame[:1])[0]
+    np.testing.assert_allclose(
+        shares, [np.mean(target == "no"), np.mean(target == "yes")], atol=0.05
+    )
+
+
 def test_weights_by_counts_say_what_they_lose():
     rng = np.random.default_rng(0)
     target = np.where(rng.random(300) < 0.6, "yes", "no")

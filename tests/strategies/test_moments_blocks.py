@@ -10,6 +10,7 @@ from worlds_of_blocks import curved_table, mixed_table
 from flwr_causal import Knowledge, simulate
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.second_moments import impossible_products
+from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search
 from flwr_causal.strategies.moments import LEAST_EFFECT
 
@@ -135,8 +136,37 @@ def test_the_error_of_text_names_the_page():
 
 
 def test_a_category_of_one_state_is_named():
-    with pytest.raises(DataError, match="'v1'"):
+    with pytest.raises(DataError, match=r"'v1': constant.*constant_columns='drop'$"):
         found(dealt(TABLE.assign(v1="x")))
+
+
+def test_states_are_limited_and_no_option_is_proposed_that_there_is_not():
+    many = TABLE.assign(many=[f"s{k % 70}" for k in range(len(TABLE))])
+    remedy = "join values that belong together, or drop it$"
+    with pytest.raises(DataError, match=rf"'many': 70 different values.*; {remedy}"):
+        found(dealt(many))
+    thirds = [many[many.index % 3 == k].iloc[:500] for k in range(3)]
+    with pytest.raises(DataError, match=rf"70 different values in all.*; {remedy}"):
+        found(
+            [
+                one[one["many"].str[-1].isin(list(digits))]
+                for one, digits in zip(thirds, ("0123", "4567", "89"), strict=True)
+            ]
+        )
+
+
+@pytest.mark.parametrize(("model", "columns"), [("linear", 12), ("curved", 16)])
+def test_few_rows_are_counted_against_the_columns_of_blocks(model, columns):
+    def warned(rows):
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame(rng.normal(size=(rows, 3)), columns=list("abc"))
+        table["c"] = [f"s{k % 11}" for k in range(rows)]
+        warnings = found(dealt(table), model=model).warnings
+        return [text for text in warnings if "All parties together have" in text]
+
+    assert warned(columns + 15) == []
+    (text,) = warned(12)
+    assert f"12 rows for {columns} columns of values and states" in text
 
 
 SETUP = SimpleNamespace(
@@ -192,6 +222,26 @@ def test_a_copy_of_a_category_in_numbers_is_no_error():
         graph.adjacency[graph.names.index("copy")].sum()
         + graph.adjacency[:, graph.names.index("copy")].sum()
     )
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("options", [{}, {"model": "curved"}], ids=str)
+def test_columns_that_others_determine_are_named(options, secure):
+    number = TABLE.select_dtypes("number").columns[0]
+    coded = (TABLE["v1"] == TABLE["v1"].iloc[0]).astype(int)
+    table = TABLE.assign(coded=coded, twice=2 * TABLE[number])
+    warnings = found(dealt(table), secure_aggregation=secure, **options).warnings
+    said = [text for text in warnings if "Leave one of them out" in text]
+    assert ["'coded' is a function of 'v1'" in text for text in said].count(True) == 1
+    assert [f"'twice' is a multiple of {number!r}" in text for text in said].count(True) == 1
+    assert len(said) == 2
+
+
+def test_weights_have_no_sign_in_words_and_pictures():
+    run = found(dealt(TABLE))
+    assert run.unsigned
+    assert payload_of(run)["graph"]["unsigned"]
+    assert not simulate("moments", dealt(TABLE.select_dtypes("number"))).unsigned
 
 
 def test_frames_and_files_give_one_graph(tmp_path):

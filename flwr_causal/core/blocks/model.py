@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 
 # A contrast is not estimated if the columns of the adjustment set explain all but this share of it.
 COLLINEAR = 1e-8
+
+
+#: What linear systems and Bayesian networks have beside effects.
+OF_OTHERS = frozenset(
+    ("do", "predict", "predict_proba", "sample", "conditional", "contrast", "log_likelihood")
+)
 
 
 class _Asked(NamedTuple):
@@ -72,6 +78,16 @@ class BlockModel:
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise an AttributeError; of what other models have it says what is here instead."""
+        if name in OF_OTHERS:
+            raise AttributeError(
+                f"a {self.KIND} has no {name!r}: second moments of categories give no distribution "
+                "of them. total_effect and possible_effects compare states; fedges with "
+                "score='conditional-gaussian' gives a network of the same columns, which samples"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         categories = sum(isinstance(one, Category) for one in self.variables)
@@ -217,9 +233,10 @@ class BlockModel:
         weights, coefficients = solved.T
         names = tuple(self.names[k] for k in adjusted)
         if np.abs(among @ weights - wanted).max() > COLLINEAR * np.abs(wanted).max():
+            known = f", or is determined by {', '.join(names)}" if names else ""
             raise DataError(
-                f"{self.names[i]} does not vary in these rows between the two states, or is "
-                f"determined by {', '.join(names) or 'nothing'}: no effect of it can be estimated"
+                f"{self.names[i]} does not vary in these rows between the two states{known}: no "
+                "effect of it can be estimated"
             )
         rows = round(float(informing_rows(self.moments, regressors, int(columns[j][0]))[0]))
         degrees = rows - int(rank) - 1
@@ -258,9 +275,12 @@ def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:
         return np.array([1.0 / cause.scale])
     else:
         try:
-            own = cause.columns(np.array([float(state), float(reference)]))
+            values = np.array([float(state), float(reference)])
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{cause.name!r} is a number: {error}") from error
+        if not np.isfinite(values).all():
+            raise ConfigError(f"{cause.name!r} is a number: give two finite values")
+        own = cause.columns(values)
     return np.asarray(own[0] - own[1])
 
 

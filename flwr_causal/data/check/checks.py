@@ -371,6 +371,11 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                 "choose a method for numbers and categories (docs/choose.md)"
             )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
+    elif name in split_names(policy.numbers):
+        for party in texts:
+            problem = f"holds {WORDS[filled[party].kind]}, and the option numbers names it"
+            remedy = "correct the values that are no numbers, or leave it out of the option"
+            found.add(party, name, problem, _strays(filled[party]) or remedy)
     else:
         first = filled[texts[0]].kind
         for party in texts:
@@ -462,6 +467,9 @@ def _check_states(
         Gets the states, or the column among the continuous ones, or a problem.
     """
     filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
+    numbers = name in split_names(policy.numbers)
+    if numbers and not all(column.is_number for column in filled.values()):
+        return  # found before
     if not _is_one_kind(name, filled, found):
         return
     if not filled and policy.keeps_missing:
@@ -495,14 +503,14 @@ def _check_states(
             limit = f"not whole and more than {MOST_FRACTIONS}, so that they are no categories"
         problem = f"{number}, {limit}"
         problem += f" (too many at {some_parties(others)} too)" if others else ""
-        if name in split_names(policy.numbers):
+        if numbers:
             problem = "it is declared as numbers, which this method takes as intervals only"
-        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions)
+        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions, policy)
         found.add(party, name, problem, _strays(filled[party]) or remedy)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
         problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"
-        found.add(None, name, problem, _remedy(numeric, len(states), False))
+        found.add(None, name, problem, _remedy(numeric, len(states), False, policy))
     else:
         found.states[name] = states
         numeric = all(column.kind == "numeric" for column in filled.values())
@@ -543,7 +551,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     return not odd and not (booleans and numbers) and not (texts and apart)
 
 
-def _remedy(numeric: bool, count: int, fractions: bool) -> str:
+def _remedy(numeric: bool, count: int, fractions: bool, policy: Policy) -> str:
     ways = []
     if numeric:
         ways.append(
@@ -553,7 +561,7 @@ def _remedy(numeric: bool, count: int, fractions: bool) -> str:
         )
     else:
         ways.append("join values that belong together")
-    if count <= MAX_STATES and not fractions:
+    if count <= MAX_STATES and not (fractions or policy.has_blocks):
         ways.append("raise max_states")
     return f"{', '.join(ways)}, or drop it"
 
@@ -574,10 +582,9 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
     if policy.constant_columns == "drop":
         found.dropped[name] = "constant over all parties"
     else:
-        remedy = (
-            "remove it, leave such columns out with constant_columns='drop', or keep them as "
-            "isolated nodes with 'keep'"
-        )
+        remedy = "remove it, leave such columns out with constant_columns='drop'"
+        if not policy.has_blocks:
+            remedy += ", or keep them as isolated nodes with constant_columns='keep'"
         found.add(None, name, "constant, one state in all rows", remedy)
 
 

@@ -159,6 +159,10 @@ def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], In
         # As they are: whole numbers beyond 2^53 are not all float64 numbers.
         codes, plain = pd.factorize(column.to_numpy())
         return plain, codes.astype(np.int64)
+    if kind == "numeric" and pd.api.types.is_integer_dtype(column.dtype):
+        # Whole numbers some of which may be missing.
+        codes, whole = pd.factorize(column.array)
+        return np.asarray(whole.tolist()), codes.astype(np.int64)
     if kind == "numeric":
         numbers = as_numbers(column)
         codes, plain = pd.factorize(np.where(np.isfinite(numbers), numbers, np.nan))

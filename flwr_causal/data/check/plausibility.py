@@ -78,8 +78,8 @@ class Expected:
     raw_units : bool, default False
         Whether the units of the columns matter to the method.
     columns : int, default 0
-        Numbers for each column that are fitted to the rows: 1, or 1 + p with p lags; 0 where few
-        rows do no harm.
+        Numbers for each column that are fitted to the rows: 1, or 1 + p with p lags, or the
+        functions of a number; 0 where few rows do no harm.
     own_fits : bool, default False
         Whether each party's rows are fitted by themselves.
     densities : bool, default False
@@ -208,14 +208,18 @@ def few_rows(agreement: Agreement, expected: Expected) -> list[str]:
     """Warn where there are no more rows than numbers that are fitted to each column."""
     if expected.own_fits and agreement.total is not None:
         return []
-    fitted = len(agreement.names) * expected.columns
+    # A category of k states is k - 1 columns.
+    states = agreement.states or [()] * len(agreement.names)
+    fitted = sum(len(own) - 1 if own else expected.columns for own in states)
+    fitted *= expected.columns > 0
     rows = max(agreement.rows.values()) if expected.own_fits else agreement.n
     if rows > fitted:
         return []
     whose = "The largest party has" if expected.own_fits else "All parties together have"
     of_lags = " with their lags" if expected.columns > 1 else ""
+    what = " of values and states" if agreement.states else of_lags
     return [
-        f"{whose} {rows} rows for {fitted} columns{of_lags}: so few rows fit any graph, and its "
+        f"{whose} {rows} rows for {fitted} columns{what}: so few rows fit any graph, and its "
         "edges mean little. Add rows, or leave columns out."
     ]
 
@@ -342,9 +346,10 @@ def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> l
     return [combination_text(names[own[-1]], [names[k] for k in own[:-1]]) for own in among]
 
 
-def combination_text(name: str, others: Sequence[str]) -> str:
-    """Return the warning of a column that is a linear combination of others."""
+def combination_text(name: str, others: Sequence[str], *, linear: bool = True) -> str:
+    """Return the warning of a column that others determine; numbers as a linear combination."""
     way = "a multiple" if len(others) == 1 else "a linear combination"
+    way = way if linear else "a function"
     return (
         f"Column {name!r} is {way} of {some(map(repr, others))} in all rows: the effects of such "
         "columns cannot be distinguished, and edges among them mean nothing. Leave one of them out."

@@ -104,6 +104,14 @@ class Policy:
         return self.missing_values in ("keep", "em")
 
     @property
+    def has_blocks(self) -> bool:
+        """Whether a category is as many columns of numbers as it has states, less one.
+
+        Then numbers are never states, constants cannot be kept, and ``max_states`` is no option.
+        """
+        return self.number_states == 1
+
+    @property
     def reading(self) -> Reading:
         """How tables are read.
 

@@ -11,6 +11,7 @@ from pandas import CategoricalDtype, PeriodDtype
 from pandas.api.types import (
     is_datetime64_any_dtype,
     is_float_dtype,
+    is_integer_dtype,
     is_object_dtype,
     is_string_dtype,
 )
@@ -91,8 +92,9 @@ def problem_of_ids(column: pd.Series) -> str:
             "digits are lost (by a spreadsheet, or since an id is missing): take the ids from "
             "their source again, as whole numbers or text, one in each row"
         )
-    # An infinite number is no id either.
-    missing = int((column.isna() | column.isin([np.inf, -np.inf])).sum())
+    # An infinite number is no id either; pyarrow cannot look for one among whole numbers.
+    infinite = False if is_integer_dtype(column.dtype) else column.isin([np.inf, -np.inf])
+    missing = int((column.isna() | infinite).sum())
     if missing:
         return (
             f"column {name!r} of ids has {missing} missing: give every row an id, or leave such "

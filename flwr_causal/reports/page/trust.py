@@ -84,15 +84,16 @@ def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
 def _fit_in_words(run: RunRecord) -> list[str]:
     """Return whether the graph fits the rows, where that is known."""
     fit = fit_of(run)
+    unknown = ["whether the graph fits the rows is not known"] * (run.status == "completed")
     if fit is None:
-        return ["whether the graph fits the rows is not known"] if run.status == "completed" else []
+        return unknown
     tested = len(fit.independencies)
     whole = "" if fit.p_value is None else f"p = {fit.p_value:.2g} for the graph as a whole"
     failed = f"{len(fit.rejected)} of {tested} implied independencies fail" if tested else ""
     evidence = ", ".join(part for part in (failed, whole) if part)
     if len(fit.rejected) or (fit.p_value is not None and fit.p_value < LEVEL):
         return [f"the graph does not fit the rows: {evidence}"]
-    return [f"no test speaks against the graph's fit: {evidence}"] if evidence else []
+    return [f"no test speaks against the graph's fit: {evidence}"] if evidence else unknown
 
 
 def _doubts_in_words(run: RunRecord) -> list[str]:

@@ -64,6 +64,16 @@ def test_large_numbers_are_told_apart(first):
     np.testing.assert_array_equal(hashes, texts)
 
 
+@pytest.mark.parametrize("dtype", ["Int64", "UInt64", "int64[pyarrow]"])
+def test_large_numbers_of_nullable_types_are_told_apart(dtype):
+    plain = pd.Series([2**53 + k for k in (1, 2, 3)], name="row_id")
+    ids = plain.astype(dtype)
+    assert problem_of_ids(ids) == ""
+    assert kind_of_ids(ids) == "numbers"
+    np.testing.assert_array_equal(hashed_ids(ids, SECRET), hashed_ids(plain, SECRET))
+    assert "1 missing" in problem_of_ids(pd.concat([ids, pd.Series([pd.NA], dtype=dtype)]))
+
+
 @pytest.mark.parametrize("dtype", [object, "category", "string"])
 def test_blanks_around_ids_are_no_part_of_them(dtype):
     padded = plain_ids(pd.Series([" P1", "P2  ", "P 3"], name="row_id", dtype=dtype))

@@ -53,6 +53,7 @@ from flwr_causal.core.circuits.learners.head import (
 )
 from flwr_causal.core.circuits.learners.options import TreesOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
+    ROUNDING,
     SentArray,
     SummedArray,
     SummingStep,
@@ -438,7 +439,8 @@ class TreeProducts(SummingStep):
         cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
     ) -> Iterator[str]:
         """Yield whether a component counts more rows than there are."""
-        if (sums["counts"] > np.minimum(sums["counts"][:, :1], rows)).any():
+        most = np.minimum(sums["counts"][:, :1], rows)
+        if (sums["counts"] > (1.0 + ROUNDING) * most).any():
             yield f"a component counts more rows than there are, the party reported {rows}"
 
     def components(self, counts: FloatArray, cells: FloatArray) -> Trees:

@@ -18,16 +18,15 @@ from flwr_causal.clients.privacy import (
     numbers,
 )
 from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.missing import MomentEstimate, SeenSums, expected_sums, seen_sums
 from flwr_causal.core.linear.folds import stretches
-from flwr_causal.core.linear.missing import Estimate, SeenSums, expected_sums, seen_sums
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.missing import EXPECTED, SEEN
-from flwr_causal.protocol.moments import CONTRACT, SUMS
+from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 from flwr_causal.protocol.second_moments import blocks_of
 
@@ -161,7 +160,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         FederationError
             If the estimate is none: its second moments are not positive definite.
         """
-        estimate = Estimate(asked["mean"], asked["second"])
+        estimate = MomentEstimate(asked["mean"], asked["second"])
         least = np.linalg.eigvalsh(estimate.second)[0]
         if not (least > 0 and np.array_equal(estimate.second, estimate.second.T)):
             raise FederationError("The second moments that the server sent are none of any rows.")

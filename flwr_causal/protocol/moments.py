@@ -10,8 +10,7 @@ from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
-from flwr_causal.protocol.missing import EXPECTED, SEEN
+from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PrivatePartyOptions,
@@ -25,6 +24,7 @@ from flwr_causal.protocol.second_moments import (
     largest_block_products,
     largest_leveled_products,
     num_block_columns,
+    other_sums,
     other_variances,
 )
 from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
@@ -93,6 +93,60 @@ SUMS = Exchange(
     when="once, without epsilon and missing_values='em'; parties hold the same columns",
     same_parties=True,
     contradiction=_contradiction,
+)
+
+
+SEEN = Exchange(
+    "seen",
+    "sums over the rows in which two cells are seen, for the first estimate",
+    returns=(
+        Disclosure(
+            "counts",
+            "at [i, j] the rows in which the columns i and j are seen, over n_k",
+            ("w", "w"),
+            "probability",
+            "mean",
+        ),
+        Disclosure(
+            "sums",
+            "at [i, j] the sum of the column i over these rows, over n_k; numbers are centred and "
+            "scaled, and a category has a column for each state but one",
+            ("w", "w"),
+            "finite",
+            "mean",
+        ),
+        Disclosure(
+            "products",
+            "at [i, j] the sum of products of the columns i and j over these rows, over n_k",
+            ("w", "w"),
+            "finite",
+            "mean",
+        ),
+    ),
+    when="once, missing_values='em'",
+    same_parties=True,
+    contradiction=other_sums,
+)
+
+EXPECTED = Exchange(
+    "expected",
+    "second moments of the parties' rows, with missing cells as expected from the seen ones",
+    sends=(
+        Sent("mean", "estimated means of the columns", ("w",), exact=True),
+        Sent("second", "estimated central second moments of the columns", ("w", "w"), exact=True),
+    ),
+    returns=(
+        Disclosure(
+            "expected",
+            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by the estimate; rows without a "
+            "seen cell are left out",
+            ("s", "s"),
+            "second-moments",
+            "mean",
+        ),
+    ),
+    when="3 to 12 times, at most 30, missing_values='em'",
+    same_parties=True,
 )
 
 

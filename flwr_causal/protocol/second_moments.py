@@ -224,3 +224,33 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     if known.resampled:
         return ""
     return wrong_squares(np.array([*squares.values()]), [*squares], known, standardized=True)
+
+
+def other_sums(arrays: Arrays, known: ReplyContext) -> str:
+    """Return whether the diagonals differ from what the party reported, in words; "" if not."""
+    if known.resampled or not known.report.has_sums:
+        return ""
+    setup, report = known.setup, known.report
+    share = min(known.sizes["n"] / report.rows, 1.0)
+    columns = {column.name: column for column in report.columns}
+    blocks = blocks_of(setup)
+    for block, places in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
+        if not isinstance(block, Number):
+            continue
+        name, first = block.name, places[0]
+        rows = squares = 0.0
+        if name in columns:
+            column = columns[name]
+            rows = report.rows_with(column) / report.rows
+            mean = (column.mean - block.mean) / block.scale
+            squares = column.squares / report.rows / block.scale**2 + rows * mean**2
+        found = [float(arrays[part][first, first]) for part in ("counts", "products")]
+        # Of a secure sum that lacks parties what was reported of all is an upper bound.
+        for value, expected in zip(found, (rows, squares), strict=True):
+            excess = share * value - expected
+            if (excess if share < 1 else abs(excess)) > RELATIVE * (expected + 1e-6):
+                return (
+                    f"the sums of the column '{name}' are not those that the party reported in the "
+                    "schema exchange; its table may have changed since"
+                )
+    return ""

@@ -1,4 +1,4 @@
-"""Second moments of rows with missing cells, see :mod:`core.linear.missing`."""
+"""Second moments of rows with missing cells, see :mod:`core.blocks.missing`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.linear.missing import (
+from flwr_causal.core.blocks.missing import (
     MOST_STEPS,
     TOLERANCE,
-    Estimate,
+    MomentEstimate,
     SeenSums,
     accelerated,
     change,
@@ -19,7 +19,7 @@ from flwr_causal.core.linear.missing import (
 )
 from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.missing import EXPECTED, SEEN
+from flwr_causal.protocol.moments import EXPECTED, SEEN
 from flwr_causal.runtime.algorithm import Ask
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 NAMED_PAIRS = 3
 
 
-class Expected(NamedTuple):
+class EstimatedMoments(NamedTuple):
     """Second moments of all parties' rows, with missing cells.
 
     Parameters
     ----------
-    estimate : Estimate
+    estimate : MomentEstimate
         Of the centred and scaled columns.
     together : ndarray of shape (d, d)
         At [i, j] the rows in which i and j are seen.
@@ -49,7 +49,7 @@ class Expected(NamedTuple):
     warnings : tuple of str
     """
 
-    estimate: Estimate
+    estimate: MomentEstimate
     together: FloatArray
     num_rows: int
     steps: int
@@ -65,8 +65,8 @@ class Expected(NamedTuple):
 
 def expected_moments(
     agreement: Agreement, blocks: Sequence[Variable]
-) -> Generator[Step, Any, Expected]:
-    """Estimate the second moments by expectation-maximisation, an exchange a step.
+) -> Generator[Step, Any, EstimatedMoments]:
+    """MomentEstimate the second moments by expectation-maximisation, an exchange a step.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def expected_moments(
             "the columns of the rows with missing cells have no correlations: leave out columns "
             "that hardly vary, or rows with missing_values='drop'"
         )
-    steps: list[tuple[Estimate, Estimate]] = []
+    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     while len(steps) < MOST_STEPS:
         replies = yield Ask(EXPECTED, estimate._asdict())
         led = stepped(replies["expected"])
@@ -97,7 +97,7 @@ def expected_moments(
             break
         estimate = accelerated(steps)
     last = change(*steps[-1])
-    return Expected(
+    return EstimatedMoments(
         led,
         seen.counts,
         round(n * float(replies["expected"][0, 0])),

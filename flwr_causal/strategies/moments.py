@@ -44,8 +44,7 @@ from flwr_causal.data.check.plausibility import few_rows
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.missing import EXPECTED, SEEN
-from flwr_causal.protocol.moments import CONTRACT, SUMS, takes_blocks
+from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS, takes_blocks
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
@@ -179,7 +178,7 @@ class Moments(
     ----------
     missing_values : {"fail", "drop", "em"}, default "fail"
         "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
-        over the sums of all parties (``core.linear.missing``), an exchange a step. It is for linear
+        over the sums of all parties (``core.blocks.missing``), an exchange a step. It is for linear
         effects among rows without time.
     unshared_columns : {"fail", "drop", "keep"}, default "fail"
         With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
@@ -631,6 +630,7 @@ class Moments(
             agreement.mean,
             agreement.variance,
             functions_of(self.model),
+            agreement.values,
         )
 
     def _of_incomplete_rows(self, agreement: Agreement, masks: EdgeMasks) -> Training:

@@ -4,6 +4,7 @@ import json
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -607,8 +608,12 @@ def test_another_packages_private_method_shows_neither_rows_nor_their_number():
 def test_a_report_with_numbers_is_not_that_of_a_private_run():
     (context,) = [LocalGrid(app_of(TABLES), 4).context(2)]
     secure.offer_key(context.state, running=False)
-    assert secure.own_report(context, lambda: "exact", False) == "exact"
-    assert secure.own_report(context, lambda: "released", True) == "released"
+    exact, released = (
+        SimpleNamespace(context=context, private=private, table=lambda: TABLES[2])
+        for private in (False, True)
+    )
+    assert secure.own_report(exact, lambda: "exact") == "exact"
+    assert secure.own_report(released, lambda: "released") == "released"
 
 
 def test_a_party_that_knows_the_others_counts_on_their_noise():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal import ConfigError, DataError, Run, simulate
-from flwr_causal.core.linear.missing import MOST_STEPS
+from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.strategies import Moments
 
 NAMES = list("abcdef")
@@ -225,7 +225,7 @@ def test_a_party_may_lack_a_category():
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
 def test_intervals_cover_the_effects(share):
-    # Other worlds and seeds: see core.linear.missing.informing_rows.
+    # Other worlds and seeds: see core.blocks.missing.informing_rows.
     covered = []
     truth = np.linalg.inv(np.eye(6) - WEIGHTS)
     for seed in range(100, 180):

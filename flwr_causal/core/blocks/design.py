@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.discrete.discrete import as_discrete, named_columns
+from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
 from flwr_causal.core.nonlinear.basis import SIZE, raw_basis
 from flwr_causal.errors import ConfigError, DataError
 
@@ -78,10 +78,18 @@ class Category:
     name : str
     states : tuple of str
         Two or more; the last one has no column.
+    values : {"", "bool", "int", "float", "str"}
+        What the states are in the tables; empty where they are of several types.
     """
 
     name: str
     states: tuple[str, ...]
+    values: str = ""
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The values that the states stand for, in the types of the tables."""
+        return labels_of(self.states, self.values)
 
     @property
     def width(self) -> int:
@@ -112,6 +120,7 @@ def variables_of(
     mean: FloatArray,
     variance: FloatArray,
     functions: int = 1,
+    values: Sequence[str] = (),
 ) -> tuple[Variable, ...]:
     """Return the variables of columns that parties have agreed on.
 
@@ -124,9 +133,11 @@ def variables_of(
         Of the rows of all parties; of categories they are not read.
     functions : int, default 1
         Of each number.
+    values : sequence of str, default ()
+        What the states are in the tables, see :class:`Category`.
     """
     return tuple(
-        Category(name, own)
+        Category(name, own, values[j] if values else "")
         if own
         else Number(name, float(mean[j]), float(np.sqrt(variance[j])), functions)
         for j, (name, own) in enumerate(zip(names, states, strict=True))

@@ -1,4 +1,4 @@
-"""Total effects among numbers and categories, from the second moments of their blocks of columns.
+"""Numbers and categories: effects, samples and predictions from the moments of their blocks.
 
 An effect is a contrast of coefficients: the columns of the effect are regressed by least squares on
 those of the cause and of an adjustment set. Of a category as effect the columns are indicators, so
@@ -8,37 +8,40 @@ that the regression is a linear probability model, and the effect a difference o
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from flwr_causal.core.blocks import fit_check, network
 from flwr_causal.core.blocks.design import Category, Number, column_names
-from flwr_causal.core.discrete.discrete import state_name
+from flwr_causal.core.discrete.discrete import labelled, plain_label, state_name
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
+from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of
 from flwr_causal.core.linear.effects import in_order
-from flwr_causal.core.linear.missing import informing_rows
 from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.regression import informing_rows
 from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import pandas as pd
+    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.graphs.doubt import EdgeTest
+    from flwr_causal.core.graphs.fit_check import FitCheck
 
 # A contrast is not estimated if the columns of the adjustment set explain all but this share of it.
 COLLINEAR = 1e-8
-
-
-#: What linear systems and Bayesian networks have beside effects.
-OF_OTHERS = frozenset(
-    ("do", "predict", "predict_proba", "sample", "conditional", "contrast", "log_likelihood")
-)
 
 
 class _Asked(NamedTuple):
@@ -59,6 +62,8 @@ class BlockModel:
         Of the rows of all parties; the columns of a variable lie side by side.
     marks : ndarray of bool, shape (d, d)
         The class, see :mod:`core.graphs.equivalence`.
+    fixed : mapping of str to object
+        Variables that an intervention has set, and to what: see :meth:`do`.
 
     Raises
     ------
@@ -72,22 +77,13 @@ class BlockModel:
     variables: tuple[Variable, ...]
     moments: Moments
     marks: BoolArray
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raise an AttributeError; of what other models have it says what is here instead."""
-        if name in OF_OTHERS:
-            raise AttributeError(
-                f"a {self.KIND} has no {name!r}: second moments of categories give no distribution "
-                "of them. total_effect and possible_effects compare states; fedges with "
-                "score='conditional-gaussian' gives a network of the same columns, which samples"
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         categories = sum(isinstance(one, Category) for one in self.variables)
@@ -98,6 +94,139 @@ class BlockModel:
     def names(self) -> tuple[str, ...]:
         """Names of the d variables."""
         return tuple(one.name for one in self.variables)
+
+    @cached_property
+    def dag(self) -> BoolArray:
+        """A DAG of the class, shape (d, d); distributions are those of its conditional ones."""
+        member = consistent_extension(self.marks)
+        assert member is not None
+        return member
+
+    def sample(self, n: int, seed: int | None = None) -> pd.DataFrame:
+        """Draw n independent rows; the same seed gives the same rows.
+
+        Given its causes a number is normally distributed about a linear function of their columns,
+        and a category has the probabilities of linear discriminant analysis
+        (:mod:`core.blocks.conditionals`). Values are of the tables' types.
+        """
+        if n < 0:
+            raise ConfigError(f"the number of rows is {n}: it must not be negative")
+        fixed = {self.names.index(name): value for name, value in self._codes().items()}
+        rng = np.random.default_rng(seed)
+        return network.sampled(self.variables, self.moments, self.dag, fixed, n, rng)
+
+    def log_likelihood(self, frame: pd.DataFrame) -> FloatArray:
+        """Return the natural logarithm of the density of each row, shape (n,).
+
+        Of categories it is that of their probabilities.
+
+        Raises
+        ------
+        DataError
+            If a column or a value is missing, or a value is none of its variable's states.
+        ConfigError
+            After an intervention, which leaves no density.
+        """
+        self._require_rows("a density")
+        return network.log_densities(self.variables, self.moments, self.dag, frame)
+
+    def predict_proba(self, frame: pd.DataFrame, target: str) -> FloatArray:
+        """Return the probability of each state of a category given the rest of each row.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Columns are found by name. Missing columns and missing values are left out; a column of
+            the target is not read.
+        target : str
+
+        Returns
+        -------
+        ndarray of shape (n, states of the target)
+
+        Raises
+        ------
+        DataError
+            If the target is unknown or a number, or a value is none of its variable's states.
+        ConfigError
+            After an intervention.
+        """
+        j = self._place(target)
+        if not isinstance(self.variables[j], Category):
+            raise DataError(f"{target!r} is a number: predict returns its mean")
+        self._require_rows("a prediction")
+        logs = network.predicted(self.variables, self.moments, self.dag, frame, j)
+        return np.asarray(np.exp(logs))
+
+    def predict(self, frame: pd.DataFrame, target: str) -> NDArray[Any]:
+        """Return the most probable state, or the mean of a number, given the rest of each row.
+
+        Parameters and errors are those of :meth:`predict_proba`; the target may be a number.
+        """
+        j = self._place(target)
+        variable = self.variables[j]
+        self._require_rows("a prediction")
+        found = network.predicted(self.variables, self.moments, self.dag, frame, j)
+        if isinstance(variable, Category):
+            return labelled(variable.labels, first_largest(found, axis=1))
+        return np.asarray(found[:, 0])
+
+    def do(self, values: Mapping[str, Any]) -> BlockModel:
+        """Return the model under an intervention that sets variables to values or states.
+
+        Returns
+        -------
+        BlockModel
+            :meth:`sample` draws what happens: what is set has no causes. There are no effects,
+            densities, predictions and tests, which are of the rows.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown.
+        ConfigError
+            If a value is not possible, or the class leaves open whether a variable that is set
+            causes another one: see :meth:`possible_effects`.
+        """
+        fixed = {**self.fixed, **values}
+        targets = [self._place(name) for name in fixed]
+        marks = adjustment.after_intervention(self.marks, targets, self.names)
+        assert marks is not None
+        after = replace(self, marks=marks, fixed=fixed)
+        after._codes()
+        return after
+
+    def fit_check(self, rows: Any = None) -> FitCheck:
+        """Test the independencies that the graph implies, by likelihood ratios of the blocks.
+
+        Parameters
+        ----------
+        rows : DataFrame, optional
+            Rows to which the model was not fitted: their mean log density is added. The tests are
+            on the moments of the rows that it was fitted to.
+
+        Raises
+        ------
+        DataError
+            As :meth:`log_likelihood`.
+        ConfigError
+            After an intervention.
+        """
+        self._require_rows("a fit check")
+        widths = [one.width for one in self.variables]
+        found = fit_check.check(self.names, widths, self.moments, self.dag)
+        if rows is None:
+            return found
+        mean = float(self.log_likelihood(rows).mean())
+        by = "the rows that were given"
+        return replace(found, held_out_log_likelihood=mean, held_out_by=by)
+
+    def edge_tests(self) -> list[EdgeTest]:
+        """Test each edge given the other parents of its effect; empty after an intervention."""
+        if self.fixed:
+            return []
+        widths = [one.width for one in self.variables]
+        return fit_check.edge_tests(self.names, widths, self.moments, self.dag)
 
     def total_effect(
         self,
@@ -140,6 +269,7 @@ class BlockModel:
         DataError
             If a variable is unknown, rows are too few, or the adjustment set determines the cause.
         """
+        self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
         asked = self._asked(i, j, state, reference, outcome)
         if not adjustment.is_possible_cause(self.marks, i, j):
@@ -165,6 +295,7 @@ class BlockModel:
         come first, of as many the smaller effect. Parameters and errors are those of
         :meth:`total_effect`.
         """
+        self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
         return self._possible(i, j, self._asked(i, j, state, reference, outcome), level)
 
@@ -179,6 +310,7 @@ class BlockModel:
             "variables": [asdict(one) for one in self.variables],
             "moments": self.moments.to_plain(),
             "marks": self.marks.tolist(),
+            "fixed": {name: plain_label(value) for name, value in self.fixed.items()},
         }
         with writing(path, "model") as file:
             file.write_text(json.dumps(content), encoding="utf-8")
@@ -195,15 +327,40 @@ class BlockModel:
         content = read_record(path, cls.KIND, cls.FORM)
         try:
             variables = tuple(
-                Category(one["name"], tuple(one["states"])) if "states" in one else Number(**one)
+                Category(**{**one, "states": tuple(one["states"])})
+                if "states" in one
+                else Number(**one)
                 for one in content["variables"]
             )
             moments = Moments.from_plain(**content["moments"])
-            return cls(variables, moments, np.array(content["marks"], dtype=np.bool_))
+            marks = np.array(content["marks"], dtype=np.bool_)
+            return cls(variables, moments, marks, content.get("fixed", {}))
         except DAMAGE as error:
             raise DataError(
                 f"{path} holds a damaged {cls.KIND} ({error}): save it again"
             ) from error
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise DataError(f"unknown variable {name!r}; known are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def _codes(self) -> dict[str, Any]:
+        """Return what is set: numbers, and the numbers of states; a ConfigError if not possible."""
+        found: dict[str, Any] = {}
+        for name, value in self.fixed.items():
+            variable = self.variables[self._place(name)]
+            if isinstance(variable, Category):
+                found[name] = _code(variable, value)
+            else:
+                found[name] = _finite(variable, [value])[0]
+        return found
+
+    def _require_rows(self, what: str) -> None:
+        if self.fixed:
+            raise ConfigError(
+                f"after an intervention there is not {what}: sample draws what happens"
+            )
 
     def _possible(self, i: int, j: int, asked: _Asked, level: float) -> list[Effect]:
         """Return an effect for each set of parents that the cause has in a DAG of the class."""
@@ -274,14 +431,19 @@ def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:
             )
         return np.array([1.0 / cause.scale])
     else:
-        try:
-            values = np.array([float(state), float(reference)])
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{cause.name!r} is a number: {error}") from error
-        if not np.isfinite(values).all():
-            raise ConfigError(f"{cause.name!r} is a number: give two finite values")
-        own = cause.columns(values)
+        own = cause.columns(_finite(cause, [state, reference]))
     return np.asarray(own[0] - own[1])
+
+
+def _finite(variable: Number, given: Sequence[Any]) -> FloatArray:
+    """Return values of a number; a ConfigError if one is none."""
+    try:
+        values = np.array([float(value) for value in given])
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{variable.name!r} is a number: {error}") from error
+    if not np.isfinite(values).all():
+        raise ConfigError(f"{variable.name!r} is a number: give finite values")
+    return values
 
 
 def _reading(effect: Variable, outcome: Any) -> FloatArray:

@@ -23,10 +23,9 @@ import numpy as np
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.linear.missing import informing_rows
 from flwr_causal.core.linear.moments import Moments, by_variable
 from flwr_causal.core.linear.parties import clustered_error, party_scores
-from flwr_causal.core.linear.regression import least_squares, regress
+from flwr_causal.core.linear.regression import informing_rows, least_squares, regress
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

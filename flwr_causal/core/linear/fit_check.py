@@ -23,9 +23,8 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
-from flwr_causal.core.linear.missing import informing_rows
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
-from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.linear.regression import informing_rows, regress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

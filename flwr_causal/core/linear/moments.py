@@ -44,7 +44,7 @@ class Moments:
     names
         Names of the variables in column order.
     together
-        ``(d, d)``, where cells are missing (:mod:`core.linear.missing`): at ``[i, j]`` the rows in
+        ``(d, d)``, where cells are missing (:mod:`core.blocks.missing`): at ``[i, j]`` the rows in
         which i and j are seen; ``n`` is then their mean over all pairs. None: all rows.
 
     Raises

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from flwr_causal.core.linear.missing import (
+from flwr_causal.core.blocks.missing import (
     TOLERANCE,
-    Estimate,
+    MomentEstimate,
     accelerated,
     change,
     depends_on,
     expected_sums,
     first_estimate,
-    informing_rows,
     seen_sums,
     stepped,
 )
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.regression import informing_rows
 
 D = 5
 MIXING = np.array(
@@ -32,7 +32,7 @@ MIXING = np.array(
         [0.0, 0.0, 0.0, 0.0, 0.8],
     ]
 )
-ESTIMATE = Estimate(np.array([0.3, -0.2, 0.0, 1.0, 0.1]), MIXING.T @ MIXING)
+ESTIMATE = MomentEstimate(np.array([0.3, -0.2, 0.0, 1.0, 0.1]), MIXING.T @ MIXING)
 
 
 def rows_with_gaps(n, share, seed=0):
@@ -115,7 +115,7 @@ def test_the_estimate_is_of_maximum_likelihood():
     for _ in range(40):
         mean = found.mean + 1e-3 * rng.normal(size=D)
         push = np.eye(D) + 1e-3 * rng.normal(size=(D, D))
-        assert log_likelihood(rows, Estimate(mean, push @ found.second @ push.T)) < best
+        assert log_likelihood(rows, MomentEstimate(mean, push @ found.second @ push.T)) < best
 
 
 def test_two_columns_of_which_one_has_gaps_have_a_closed_form():
@@ -142,11 +142,11 @@ def test_acceleration_leads_to_the_same_estimate_in_fewer_steps(share):
 
 
 def test_an_acceleration_that_leads_to_no_moments_is_not_taken():
-    usual = Estimate(np.zeros(2), np.eye(2))
-    near = Estimate(np.zeros(2), np.array([[1.0, 0.9], [0.9, 1.0]]))
-    nearer = Estimate(np.zeros(2), np.array([[1.0, 0.95], [0.95, 1.0]]))
+    usual = MomentEstimate(np.zeros(2), np.eye(2))
+    near = MomentEstimate(np.zeros(2), np.array([[1.0, 0.9], [0.9, 1.0]]))
+    nearer = MomentEstimate(np.zeros(2), np.array([[1.0, 0.95], [0.95, 1.0]]))
     # The moves .9 and .89 would be continued to a correlation far above 1.
-    found = accelerated([(usual, near), (Estimate(usual.mean, near.second - 0.84), nearer)])
+    found = accelerated([(usual, near), (MomentEstimate(usual.mean, near.second - 0.84), nearer)])
     assert np.linalg.eigvalsh(found.second)[0] > 0
 
 

@@ -1,0 +1,108 @@
+"""Whether rows of numbers and categories agree with a graph, from the moments of their blocks.
+
+In a causal order each variable is independent, given its parents, of every variable before it that
+is no parent. Each statement is tested by the likelihood ratio of two regressions of its block of
+columns, with and without the other block (Wilks). Columns of categories are not normal, but in
+large samples the ratio has the same distribution where their residual covariances are alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.graphs.doubt import EdgeTest
+from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
+from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.linear.order_search import log_pivots
+from flwr_causal.core.linear.regression import informing_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.linear.moments import Moments
+
+
+class _Blocks:
+    """The moments by variable."""
+
+    def __init__(self, moments: Moments, widths: Sequence[int]) -> None:
+        self.moments, self.columns = moments, columns_of(widths)
+        self.correlations = moments.correlations
+
+    def of(self, variables: Sequence[int] | IntArray) -> IntArray:
+        """Return the columns of variables side by side."""
+        none = np.empty(0, dtype=np.intp)
+        return np.concatenate([none, *[self.columns[k] for k in variables]])
+
+    def likelihood_ratio(
+        self, first: int, second: int, given: Sequence[int] | IntArray
+    ) -> tuple[float, int, int]:
+        """Return the ratio of whether one variable depends on another, its degrees, and the rows.
+
+        The degrees are 0 where the rows are too few.
+        """
+        before, own = self.of(given), self.columns[second]
+        with_first = np.concatenate([before, self.columns[first]])
+        logs = [
+            log_pivots(self.correlations, np.concatenate([others, own]))[len(others) :].sum()
+            for others in (before, with_first)
+        ]
+        regressors = np.concatenate([self.columns[first], before])
+        rows = round(float(informing_rows(self.moments, regressors, int(own[0]))[0]))
+        # Bartlett's factor, see Anderson (2003), section 8.5.
+        factor = rows - 1 - len(with_first) + (len(self.columns[first]) - len(own) - 1) / 2
+        degrees = len(own) * len(self.columns[first])
+        return max(factor * float(logs[0] - logs[1]), 0.0), degrees if factor >= 1 else 0, rows
+
+
+def check(
+    names: Sequence[str], widths: Sequence[int], moments: Moments, dag: BoolArray
+) -> FitCheck:
+    """Test the independencies that a DAG implies.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The d variables.
+    widths : sequence of int
+        Of their blocks.
+    moments : Moments
+        Of all columns.
+    dag : ndarray of bool, shape (d, d)
+    """
+    from scipy.special import chdtrc
+
+    blocks, order = _Blocks(moments, widths), [int(k) for k in topological_order(dag)]
+    tests, absent = [], 0
+    for place, j in enumerate(order):
+        parents = np.flatnonzero(dag[:, j])
+        given = tuple(names[k] for k in parents.tolist())
+        for i in order[:place]:
+            if dag[i, j]:
+                continue
+            absent += 1
+            statistic, degrees, rows = blocks.likelihood_ratio(i, j, parents)
+            if degrees:
+                # A mean of the squared canonical correlations, by their geometric mean.
+                strength = float(np.sqrt(-np.expm1(-statistic / rows / min(widths[i], widths[j]))))
+                p_value = float(chdtrc(degrees, statistic))
+                tests.append(PairTest(names[i], names[j], given, strength, statistic, p_value))
+    nothing = tests_table([]).drop(columns="given")
+    return FitCheck(tests_table(tests), nothing, absent - len(tests))
+
+
+def edge_tests(
+    names: Sequence[str], widths: Sequence[int], moments: Moments, dag: BoolArray
+) -> list[EdgeTest]:
+    """Test each edge given the other parents of its effect; parameters as in :func:`check`."""
+    blocks, found = _Blocks(moments, widths), []
+    for i, j in np.argwhere(dag).tolist():
+        others = np.flatnonzero(dag[:, j])
+        statistic, degrees, rows = blocks.likelihood_ratio(i, j, others[others != i])
+        if degrees:
+            found.append(EdgeTest(names[i], names[j], statistic, degrees, rows))
+    return found

@@ -368,7 +368,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
             why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
             remedy = (
                 f"convert it to numbers{why}, leave such columns out with text_columns='drop', or "
-                "choose a method for numbers and categories (docs/choose.md)"
+                "take them as categories: moments with 'keep', fedges, fedpc (docs/choose.md)"
             )
             found.add(party, name, problem, _strays(filled[party]) or remedy)
     elif name in split_names(policy.numbers):

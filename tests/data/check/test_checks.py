@@ -236,7 +236,7 @@ def test_text_columns():
     line = single_problem({"A": A, "B": B})
     assert line.startswith("parties 'A', 'B', column 't': not numeric, it holds text")
     assert "text_columns='drop'" in line
-    assert line.endswith("numbers and categories (docs/choose.md)")
+    assert line.endswith("moments with 'keep', fedges, fedpc (docs/choose.md)")
     for how, names in (("drop", "abc"), ("keep", "abct")):
         policy = Policy(text_columns=how)
         agreement = agree(reports({"A": A, "B": B}, policy), policy)

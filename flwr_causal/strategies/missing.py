@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.blocks.missing import (
+    FEWEST_TOGETHER,
     MOST_STEPS,
     TOLERANCE,
     MomentEstimate,
     SeenSums,
     accelerated,
     change,
+    completed,
     depends_on,
+    few_together,
     first_estimate,
     stepped,
 )
+from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.moments import EXPECTED, SEEN
@@ -25,7 +29,7 @@ from flwr_causal.runtime.algorithm import Ask
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
@@ -46,6 +50,8 @@ class EstimatedMoments(NamedTuple):
     num_rows : int
         Of which a cell is seen.
     steps : int
+    few_together : ndarray of bool, shape (variables, variables)
+        The pairs of which too few rows have both: no edge between them is looked for.
     warnings : tuple of str
     """
 
@@ -53,6 +59,7 @@ class EstimatedMoments(NamedTuple):
     together: FloatArray
     num_rows: int
     steps: int
+    few_together: BoolArray
     warnings: tuple[str, ...]
 
     @property
@@ -66,7 +73,7 @@ class EstimatedMoments(NamedTuple):
 def expected_moments(
     agreement: Agreement, blocks: Sequence[Variable]
 ) -> Generator[Step, Any, EstimatedMoments]:
-    """MomentEstimate the second moments by expectation-maximisation, an exchange a step.
+    """Estimate the second moments by expectation-maximisation, an exchange a step.
 
     Parameters
     ----------
@@ -91,18 +98,20 @@ def expected_moments(
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     while len(steps) < MOST_STEPS:
         replies = yield Ask(EXPECTED, estimate._asdict())
-        led = stepped(replies["expected"])
+        led = completed(stepped(replies["expected"]), seen)
         steps.append((estimate, led))
         if change(estimate, led) < TOLERANCE:
             break
         estimate = accelerated(steps)
-    last = change(*steps[-1])
+    last, few = change(*steps[-1]), few_together(seen)
+    firsts = [columns[0] for columns in columns_of([block.width for block in blocks])]
     return EstimatedMoments(
         led,
         seen.counts,
         round(n * float(replies["expected"][0, 0])),
         len(steps),
-        (*_not_converged(last), *_never_together(seen, blocks), *_depending(seen, blocks)),
+        few[np.ix_(firsts, firsts)],
+        (*_not_converged(last), *_few_together(few, blocks), *_depending(seen, blocks)),
     )
 
 
@@ -122,14 +131,14 @@ def _named(pairs: IntArray, blocks: Sequence[Variable]) -> list[tuple[str, str]]
     return list(dict.fromkeys((names[i], names[j]) for i, j in pairs if names[i] != names[j]))
 
 
-def _never_together(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
-    pairs = _named(np.argwhere(np.triu(seen.counts <= 0, 1)), blocks)
+def _few_together(few: BoolArray, blocks: Sequence[Variable]) -> list[str]:
+    pairs = _named(np.argwhere(np.triu(few)), blocks)
     if not pairs:
         return []
     listed = some([f"{one!r} and {other!r}" for one, other in pairs], NAMED_PAIRS)
     return [
-        f"No row has both columns of {len(pairs)} pairs, {listed}: whether there is an edge "
-        "between them follows from the other columns alone."
+        f"Too few rows, fewer than {FEWEST_TOGETHER}, have both columns of {len(pairs)} pairs: "
+        f"{listed}. No edge between them is looked for."
     ]
 
 

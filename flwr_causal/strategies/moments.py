@@ -638,6 +638,8 @@ class Moments(
         blocks = self.blocks(agreement)
         found = yield from expected_moments(agreement, blocks)
         mean, second = found.estimate
+        allowed = masks.allowed & ~found.few_together | masks.required
+        masks = masks._replace(allowed=allowed)
         own = replace(agreement, total=found.effective_rows)
         if self.takes_blocks:
             row = np.concatenate([[1.0], mean])

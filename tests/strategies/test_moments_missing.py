@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flwr_causal import ConfigError, DataError, Run, simulate
+from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
 from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.strategies import Moments
 
@@ -114,11 +114,22 @@ def test_parties_may_lack_columns():
         Moments(unshared_columns="keep")
 
 
-def test_pairs_that_nobody_has_together_are_named():
+def test_pairs_that_few_rows_have_together_get_no_edge():
     table = complete(600, seed=4)
+    table["b"] = table["b"].where(np.arange(600) % 60 == 0)  # in 10 rows
     tables = [table[:300].drop(columns="a"), table[300:].drop(columns="f")]
     found = simulate("moments", tables, **EM, unshared_columns="keep")
-    assert any("'f' and 'a'" in warning and "No row" in warning for warning in found.warnings)
+    (said,) = [warning for warning in found.warnings if "Too few rows" in warning]
+    assert "of 6 pairs" in said  # b with all others, and a with f
+    assert not {"b"} & {name for edge in edges(found) for name in edge}
+    required = simulate(
+        "moments",
+        tables,
+        **EM,
+        unshared_columns="keep",
+        knowledge=Knowledge(required=[("a", "b")]),
+    )
+    assert ("a", "b") in edges(required)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +152,10 @@ def test_what_it_is_not_for_is_refused(option, value):
 def test_what_cannot_be_estimated_is_an_error():
     table = TABLE.copy()
     table["f"] = np.nan
-    with pytest.raises(DataError, match="'f'"):
+    with pytest.raises(DataError, match="'f': no value at all"):
         simulate("moments", parties(table), **EM)
+    found = simulate("moments", parties(table), **EM, constant_columns="drop")
+    assert found.graph.names == tuple("abcde")
     table = TABLE.copy()
     table.loc[3, "b"] = np.inf
     with pytest.raises(DataError, match=r"'b'.*infinite"):

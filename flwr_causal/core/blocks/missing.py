@@ -38,6 +38,9 @@ CHUNK = 4096
 #: Least eigenvalue of the first estimate's correlations. With .002 the steps diverged where parties
 #: lack a fifth of the columns (d = 20, 3,000 rows).
 LEAST_EIGENVALUE = 0.02
+#: Fewer rows that have two columns, or half of the mean over all pairs, show no edge between them:
+#: a partial correlation of .5 among 20 variables pays for an edge from about 40 rows on.
+FEWEST_TOGETHER = 30
 #: An estimate stands once no moment, in units of the columns, changes by more in a step.
 TOLERANCE = 1e-3
 #: Most steps, and how many of them the acceleration looks back.
@@ -86,27 +89,46 @@ def seen_sums(rows: FloatArray) -> SeenSums:
     return SeenSums(marks.T @ marks, filled.T @ marks, filled.T @ filled)
 
 
+def few_together(seen: SeenSums) -> BoolArray:
+    """Return which pairs of columns fewer than :data:`FEWEST_TOGETHER` rows have, (d, d)."""
+    found = seen.counts < min(FEWEST_TOGETHER, seen.counts.mean() / 2)
+    np.fill_diagonal(found, val=False)
+    return np.asarray(found)
+
+
 def first_estimate(seen: SeenSums) -> MomentEstimate:
     """Return the estimate with which the steps begin.
 
-    Correlations are those of the rows in which both cells are seen. Pairs that no row has together
-    get those of two columns that are independent given all others, which leave the least trace of
-    an edge between them (Dempster 1972). Eigenvalues below :data:`LEAST_EIGENVALUE` are raised.
+    Correlations are those of the rows in which both cells are seen. Pairs that few rows have
+    together get those of two columns that are independent given all others, which leave the least
+    trace of an edge between them (Dempster 1972). Eigenvalues below :data:`LEAST_EIGENVALUE` are
+    raised.
 
     Parameters
     ----------
     seen : SeenSums
-        Over the rows of all parties, or divided by their number; each column is seen in some row
-        and varies.
+        Over the rows of all parties; each column is seen in some row and varies.
     """
-    known = seen.counts > 0
+    known = ~few_together(seen)
     mean, second = pairwise(seen.products, seen.sums, np.where(known, seen.counts, 1.0))
     scale = np.sqrt(np.diagonal(second))
     correlations = np.clip(np.where(known, second / np.outer(scale, scale), 0.0), -1.0, 1.0)
     raised = least_eigenvalue(correlations, LEAST_EIGENVALUE)
     own = np.sqrt(np.diagonal(raised))
-    completed = _completed(raised / np.outer(own, own), known)
-    return MomentEstimate(mean, completed * np.outer(scale, scale))
+    found = _completed(raised / np.outer(own, own), known)
+    return MomentEstimate(mean, found * np.outer(scale, scale))
+
+
+def completed(estimate: MomentEstimate, seen: SeenSums) -> MomentEstimate:
+    """Return an estimate with the covariances of pairs that no row has as in the first estimate.
+
+    The likelihood does not depend on them.
+    """
+    if (seen.counts > 0).all():
+        return estimate
+    scale = np.sqrt(np.diagonal(estimate.second))
+    found = _completed(estimate.second / np.outer(scale, scale), seen.counts > 0)
+    return MomentEstimate(estimate.mean, found * np.outer(scale, scale))
 
 
 def _completed(correlations: FloatArray, known: BoolArray) -> FloatArray:

@@ -598,12 +598,16 @@ def _check_constant(
     found: Findings,
 ) -> None:
     """Find columns with one value over all parties; warn of those with one at some party."""
-    constant = [
+    filled = [
         party
         for party, column in holders.items()
-        if column.distinct_one and reports[party].has_rows
+        if reports[party].has_rows and not reports[party].is_empty(column)
     ]
-    filled = [party for party in holders if reports[party].has_rows]
+    if not filled and policy.keeps_missing and policy.constant_columns == "fail":
+        found.add(None, name, "no value at all, every one is missing", "remove it")
+    if not filled and policy.keeps_missing and policy.constant_columns == "drop":
+        found.dropped[name] = "no value at any party"
+    constant = [party for party in filled if holders[party].distinct_one]
     if not constant or policy.constant_columns == "keep":
         return
     if len(constant) < len(filled):

@@ -536,8 +536,9 @@ def _without_values(reports: Mapping[str, TableReport], held: Mapping[str, Holde
     if not where:
         return []
     return [
-        f"Some columns have no value in any row of a party: {some(where)}. That all values are "
-        "missing counts as a property of its rows. Remove the column from this party's table."
+        f"Some columns have no value in any row of a party: {some(where)}. With "
+        "missing_values='keep' that counts as a property of its rows: remove the column from this "
+        "party's table. 'em' takes it as a column that the party lacks."
     ]
 
 

@@ -13,8 +13,10 @@ from flwr_causal.core.blocks.missing import (
     MomentEstimate,
     accelerated,
     change,
+    completed,
     depends_on,
     expected_sums,
+    few_together,
     first_estimate,
     seen_sums,
     stepped,
@@ -154,16 +156,23 @@ def test_pairs_that_no_row_has_together_are_independent_given_the_others():
     rows = rows_with_gaps(600, 0.0)
     rows[:300, 0] = np.nan
     rows[300:, 3] = np.nan
-    found = first_estimate(seen_sums(rows))
+    seen = seen_sums(rows)
+    assert np.argwhere(few_together(seen)).tolist() == [[0, 3], [3, 0]]
+    found = first_estimate(seen)
     assert np.linalg.eigvalsh(found.second)[0] > 0
-    precision = np.linalg.inv(found.second)
-    scale = np.sqrt(np.diagonal(precision))
-    partial = precision / np.outer(scale, scale)
-    assert abs(partial[0, 3]) < 1e-3
+    # Other values of this covariance are as likely: after a step it is set again.
+    moved = found.second.copy()
+    moved[0, 3] = moved[3, 0] = found.second[0, 3] + 0.05
+    again = completed(MomentEstimate(found.mean, moved), seen)
+    for estimate in (found, again):
+        precision = np.linalg.inv(estimate.second)
+        scale = np.sqrt(np.diagonal(precision))
+        assert abs(precision[0, 3] / (scale[0] * scale[3])) < 1e-3
     known = ~np.isnan(rows[:, [1, 2]]).any(axis=1)
     of_rows = np.corrcoef(rows[known][:, [1, 2]].T)[0, 1]
     deviations = np.sqrt(np.diagonal(found.second))
     assert found.second[1, 2] / (deviations[1] * deviations[2]) == pytest.approx(of_rows, abs=0.02)
+    assert completed(again, seen_sums(rows_with_gaps(50, 0.1))) is again
 
 
 def test_rows_inform_about_effects_by_what_they_lack():

@@ -310,7 +310,7 @@ def test_numbers_as_text_in_two_spellings(one, other):
 def test_a_column_without_a_value_at_one_party():
     given = categories()
     given["south"]["ill"] = None
-    only_of_states(given, "'ill' (at party 'south')", "Remove the column")
+    only_of_states(given, "'ill' (at party 'south')", "remove the column")
 
 
 @pytest.mark.parametrize("spelling", ["YES", "yes ", " Yes", "y es"])

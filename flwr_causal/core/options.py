@@ -13,6 +13,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 OptionsT = TypeVar("OptionsT")
+#: Whether a type takes floats, and what says whether a value is of each alternative.
+_Form: TypeAlias = "tuple[bool, list[Callable[[Any], bool]]]"
 
 #: The largest whole number that travels to the parties.
 LARGEST = 2**63 - 1
@@ -77,10 +80,18 @@ def check_types(options: Any) -> None:
         Naming the option, its value and its type.
     """
     called = public_names(type(options))
-    for name, wanted in option_types(type(options)).items():
-        value = checked(called.get(name, name), getattr(options, name), wanted)
-        # Also of frozen ones, which are checked as they are made.
-        object.__setattr__(options, name, value)
+    for name, wanted, form in _forms_of(type(options)):  # type: ignore[arg-type]
+        given = getattr(options, name)
+        value = _fitted(called.get(name, name), given, wanted, form)
+        if value is not given:
+            # Also of frozen ones, which are checked as they are made.
+            object.__setattr__(options, name, value)
+
+
+@cache
+def _forms_of(owner: type) -> list[tuple[str, Any, _Form]]:
+    """Return the name, the type and its form of every option: types take long to compare."""
+    return [(name, wanted, _form(wanted)) for name, wanted in option_types(owner).items()]
 
 
 class Bounds(NamedTuple):
@@ -140,8 +151,9 @@ def check_bounds(options: Any) -> None:
     called = public_names(type(options))
     for name, bounds in _bounds_of(type(options)):  # type: ignore[arg-type]
         value = getattr(options, name)
-        if isinstance(value, int | float):
-            require(bounds.hold(value), called.get(name, name), value, str(bounds))
+        # The words of bounds take longer than the check.
+        if isinstance(value, int | float) and not bounds.hold(value):
+            raise refusal(called.get(name, name), value, str(bounds))
 
 
 @cache
@@ -156,9 +168,13 @@ def _bounds_of(owner: type) -> list[tuple[str, Bounds]]:
 
 def checked(name: str, value: Any, wanted: Any) -> Any:
     """Return a value as an option's type, or raise a ConfigError that names the option."""
+    return _fitted(name, value, wanted, _form(wanted))
+
+
+def _fitted(name: str, value: Any, wanted: Any, form: _Form) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    takes_floats, fits = _form(wanted)
+    takes_floats, fits = form
     if takes_floats and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) <= sys.float_info.max else math.inf
     for fit in fits:
@@ -172,7 +188,7 @@ def _alternatives(wanted: Any) -> tuple[Any, ...]:
 
 
 @cache
-def _form(wanted: Any) -> tuple[bool, list[Callable[[Any], bool]]]:
+def _form(wanted: Any) -> _Form:
     """Return whether a type takes floats, and what says whether a value is of each alternative.
 
     Types whose alternatives or choices stand in another order are equal, and have one entry.

@@ -131,7 +131,7 @@ def test_declared_columns_need_categories():
 
 
 def test_the_error_of_text_names_the_page():
-    with pytest.raises(DataError, match="numbers and categories"):
+    with pytest.raises(DataError, match=r"as categories: moments with 'keep'.*docs/choose\.md"):
         simulate("moments", dealt(TABLE))
 
 

@@ -427,7 +427,7 @@ def _check_values(
             if count and policy.missing_values != "drop" and not allowed:
                 remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
                 if word == "missing":
-                    remedy += "; moments uses them, with 'em' (docs/how_to/missing_values.md)"
+                    remedy += "; moments uses them, with 'em'"
                 found.add(party, name, f"{word} value", remedy, count)
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"

@@ -218,6 +218,9 @@ def test_a_sum_that_lacks_parties_is_that_of_the_others_rows():
         vectors = [layout.encoded({"x": np.zeros((1, 2))}, n) for n in (1, rows - 1)]
         with pytest.raises(SumError, match="do not cancel"):
             layout.decoded(added(vectors, layout.size), 2)
+    for rows in (2, 899):
+        vectors = [layout.encoded({"x": np.zeros((1, 2))}, n) for n in (1, rows - 1)]
+        assert layout.decoded(added(vectors, layout.size), 2)[1] == rows
 
 
 def test_no_total_overflows():
@@ -242,6 +245,11 @@ def test_no_total_overflows():
 def test_what_is_no_sum_is_refused(returned, reason):
     with pytest.raises(SumError, match=reason):
         WordLayout.of(exchange(returned), {"d": 2}, Agreed())
+
+
+def test_a_size_that_does_not_follow_from_what_is_sent_is_refused():
+    with pytest.raises(SumError, match=r"the size 'd' of 'x' does not follow .* 'sums'"):
+        WordLayout.of(MEAN, {}, Agreed())
 
 
 floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e60, max_value=1e60)
@@ -382,6 +390,30 @@ def test_totals_of_a_constant_column_have_no_variance_and_false_ones_are_refused
             totals.report_of(broken, ("a",), 1, within=False)
 
 
+def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means():
+    tables, _ = federated_linear(3, 60, 3, seed=2)
+    # As far from 0 as the parties' means are from each other.
+    tables = [table * [1, 2, 3] + 1e6 * k / 3 for k, table in enumerate(tables)]
+    names = tuple(tables[0].columns)
+    reports = [describe(table, sums=True) for table in tables]
+    vectors = [totals.vector_of(report, names, within=True) for report in reports]
+    total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=True)
+    squares = sum(((table - table.mean()) ** 2).sum() for table in tables)
+    np.testing.assert_allclose([one.squares for one in total.columns], squares, rtol=1e-8)
+
+
+def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
+    tables, _ = federated_linear(3, 60, 3, seed=2)
+    names = tuple(tables[0].columns)
+    reports = [describe(table, sums=True) for table in (tables[0][[*names[:2]]], *tables[1:])]
+    vectors = [totals.vector_of(report, names, within=False) for report in reports]
+    total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=False)
+    rows = [table[names[2]] for table in tables[1:]]
+    lacking = total.columns[2]
+    assert (total.rows, lacking.missing) == (60, len(tables[0]))
+    np.testing.assert_allclose(lacking.mean, np.concatenate(rows).mean(), rtol=1e-14)
+
+
 @pytest.mark.parametrize("held", [0, -1, 8])
 def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
     sums = [Fraction(k) for k in (7, held, 3, 9)]
@@ -396,3 +428,10 @@ def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="all parties together have"):
         totals.report_of(total, ("a",), 1, within=False)
+
+
+@pytest.mark.parametrize("rows", [1, 10**12])
+def test_totals_of_the_fewest_and_of_the_most_rows_are_accepted(rows):
+    sums = [Fraction(k) for k in (rows, 1, 3, 9)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    assert totals.report_of(total, ("a",), 1, within=False).rows == rows

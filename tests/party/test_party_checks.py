@@ -3,12 +3,13 @@
 import json
 import os
 import stat
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from flwr.app import RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from flwr_causal.core.privacy.calibration import rho_of
 from flwr_causal.data.check.policy import Policy
@@ -24,7 +25,13 @@ from flwr_causal.party import door
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
-from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
+from flwr_causal.party.record import (
+    PartyRecord,
+    RecordError,
+    epsilon_spent,
+    exchanges_since,
+    left,
+)
 from flwr_causal.party.releases import ReleaseFile, losses_kept
 from flwr_causal.protocol.options import PrivatePartyOptions, Setting
 from flwr_causal.protocol.terms import RunTerms
@@ -383,3 +390,66 @@ def test_a_changed_record_counts_for_nothing(tmp_path, rule, change):
         with pytest.raises(DataError, match="was changed: line 2"):
             door.check_budget(about)
     assert record.path.read_bytes() == before
+
+
+def test_a_line_says_of_a_reply_what_left_and_its_digest():
+    def line(values, **arrays):
+        own = {name: Array(np.array(one)) for name, one in arrays.items()}
+        return left(RecordDict({"a": ArrayRecord(own), "v": ConfigRecord(values)}))
+
+    found = line({"names": "x,y", "rows": 3}, sums=[1.0, 2.0])
+    assert found["values"] == ["names", "rows"]
+    assert line({"rows": 3, "names": "x,y"}, sums=[1.0, 2.0]) == found
+    others = (
+        line({"names": "x,z", "rows": 3}, sums=[1.0, 2.0]),
+        line({"names": "x,y", "row": 3}, sums=[1.0, 2.0]),
+        line({"names": "x,y", "rows": 3}, sums=[1.0, 3.0]),
+        line({"names": "x,y", "rows": 3}, sum=[1.0, 2.0]),
+    )
+    assert len({one["digest"] for one in (found, *others)}) == 5
+
+
+def test_a_record_that_cannot_be_opened_or_read_is_an_error(tmp_path):
+    there = PartyRecord(tmp_path / "record.jsonl")
+    assert there.lines() == []
+    there.try_to_open()
+    assert there.lines() == []
+    with pytest.raises(RecordError, match="cannot be written"):
+        PartyRecord(tmp_path).try_to_open()
+    with pytest.raises(DataError, match="cannot be read"):
+        PartyRecord(tmp_path).lines()
+
+
+def test_a_day_has_the_replies_of_its_hours_and_nothing_else():
+    now = datetime.now(UTC)
+
+    def line(hours, event="sent", exchange="sums"):
+        return {
+            "time": (now - timedelta(hours=hours)).isoformat(),
+            "event": event,
+            "exchange": exchange,
+        }
+
+    lines = [line(0), line(23.9), line(24.1), line(0, "refused"), line(0, "failed")]
+    assert exchanges_since([*lines, line(0, exchange="schema")], 24) == 2
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "{", '{"time": "2026-01-01"}', '{"time": "x"}', "{}"])
+def test_a_line_that_is_none_is_named(tmp_path, text):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    record.append({"event": "sent"})
+    record.path.write_text(record.path.read_text() + text + "\n")
+    for read in (record.lines, record.unchanged_lines):
+        with pytest.raises(DataError, match="line 2 is none of this program's"):
+            read()
+
+
+def test_nothing_is_added_behind_a_line_without_an_end(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    record.append({"event": "sent"})
+    whole = record.path.read_text()
+    for damaged in (whole.rstrip("\n"), whole.rstrip("\n") + " "):
+        record.path.write_text(damaged)
+        with pytest.raises(RecordError, match="its last line is damaged"):
+            record.append({"event": "sent"})
+        assert record.path.read_text() == damaged

@@ -16,6 +16,7 @@ from scipy import stats
 
 from flwr_causal.data.check.agreement import pool
 from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import Disclosure, Exchange
@@ -400,6 +401,26 @@ def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means
     total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=True)
     squares = sum(((table - table.mean()) ** 2).sum() for table in tables)
     np.testing.assert_allclose([one.squares for one in total.columns], squares, rtol=1e-8)
+
+
+def test_squares_within_a_party_are_those_from_the_mean_that_its_remainder_gives():
+    # 0.5, 1.5 and 2.5 less 0.5: the mean is 1.5.
+    column = ColumnReport("a", "numeric", missing=0, mean=0.5, remainder=3.0, squares=5.0)
+    vector = totals.vector_of(TableReport(3, 0, (column,), has_sums=True), ("a",), within=True)
+    (found,) = totals.report_of(vector, ("a",), 1, within=True).columns
+    assert (found.mean, found.remainder, found.squares) == (1.5, 0.0, 2.0)
+
+
+@pytest.mark.parametrize(("digits", "squares"), [(-28, 0), (28, 0), (29, 29), (-29, None)])
+def test_squares_of_less_than_the_last_digits_are_none(digits, squares):
+    sums = [Fraction(7), Fraction(7), Fraction(0), Fraction(digits, 2**exact.FRACTION_BITS)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    if squares is None:
+        with pytest.raises(SumError, match="cannot be those of 7 rows"):
+            totals.report_of(total, ("a",), 1, within=False)
+        return
+    (found,) = totals.report_of(total, ("a",), 1, within=False).columns
+    assert found.squares == squares * 2.0**-exact.FRACTION_BITS
 
 
 def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():

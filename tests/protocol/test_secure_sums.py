@@ -297,10 +297,11 @@ words_of_vectors = st.lists(
 @example([np.array([2**64 - 1, 1, 0, 0], np.uint64)], [np.array([5, 0, 0, 0], np.uint64)], 0)
 def test_single_words_are_added_by_themselves_and_wide_ones_as_one_number(plus, minus, single):
     total = WordSum(Size(single, 4 - single))
+    # In pieces of one word and three.
     for vector in plus:
-        total.add(vector)
+        total.add(vector[:1])
+        total.add(vector[1:], 1)
     for vector in minus:
-        # In pieces of one word and three.
         total.subtract(vector[:1])
         total.subtract(vector[1:], 1)
     found = total.total()

@@ -343,3 +343,33 @@ def test_an_agreement_without_keys_needs_a_proper_name_too():
     for token in FORMS:
         reply = ask(grid, 2, {}, exchange="sums", method="moments", **{"setup-exchange": token})
         assert "FormError" in reply.error.reason
+
+
+def test_a_table_is_masked_anew_until_sums_are_computed_from_it():
+    (context, *_), setup = agreed()
+
+    def masked(about, nonce, setup=setup):
+        context.state.update(secure.masked_once(context, setup, about, nonce))
+
+    def multiplied(about, nonce, question):
+        context.state.update(secure.multiplied_once(context, setup, about, nonce, question))
+
+    with pytest.raises(AskedOtherwiseError, match="not that of the masked table"):
+        multiplied(b"plan", b"first", b"q")
+    masked(b"plan", b"first")
+    masked(b"plan", b"second")
+    with pytest.raises(AskedOtherwiseError, match="not that of the masked table"):
+        masked(b"other", b"second")
+    for about, nonce in ((b"other", b"second"), (b"plan", b"first")):
+        with pytest.raises(AskedOtherwiseError, match="not that of the masked table"):
+            multiplied(about, nonce, b"q")
+    for _ in range(2):
+        multiplied(b"plan", b"second", b"q")
+    with pytest.raises(AskedOtherwiseError, match="another question about its masked table"):
+        multiplied(b"plan", b"second", b"r")
+    with pytest.raises(AskedOtherwiseError, match="masks no second one in this agreement"):
+        masked(b"plan", b"second")
+    later = replace(setup, exchange=TOKEN[::-1])
+    masked(b"other", b"third", later)
+    with pytest.raises(AskedOtherwiseError, match="not that of the masked table"):
+        multiplied(b"other", b"third", b"q")

@@ -3,12 +3,13 @@
 import json
 import os
 import stat
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from flwr.app import RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from flwr_causal.core.privacy.calibration import rho_of
 from flwr_causal.data.check.policy import Policy
@@ -24,8 +25,16 @@ from flwr_causal.party import door
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
-from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
+from flwr_causal.party.record import (
+    PartyRecord,
+    RecordError,
+    epsilon_spent,
+    exchanges_since,
+    left,
+)
 from flwr_causal.party.releases import ReleaseFile, losses_kept
+from flwr_causal.protocol.options import PrivatePartyOptions, Setting
+from flwr_causal.protocol.terms import RunTerms
 
 
 def door_of(directory=None, guarded=True, **rules):
@@ -88,6 +97,117 @@ def test_the_fewest_rows_are_enough_and_one_less_is_refused():
     assert rule_of(own.check_used, 30, list) == ""
     assert rule_of(own.check_used, 29, list) == "least-rows"
     assert rule_of(own.check_used, None, list) == ""
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"least_rows": True}, "least-rows is True: give a whole number"),
+        ({"least_parties": 2.0}, r"least-parties is 2\.0: give a whole number"),
+        ({"most_exchanges_a_day": "3"}, "most-exchanges-a-day is '3': give a whole number"),
+        ({"least_rows": -1}, "least-rows is -1: give 0 or more"),
+        ({"secure_aggregation": 1}, "secure-aggregation: give true or false"),
+        *(({"epsilon": one}, "epsilon is") for one in (True, "1", -0.1, np.inf, np.nan)),
+        *(({"epsilon": 1, "delta": one}, "delta is") for one in (True, "1", 0, 1, np.nan)),
+        ({"delta": 1e-5}, "give both, or neither"),
+    ],
+)
+def test_a_rule_of_another_kind_is_an_error(rules, words):
+    with pytest.raises(ConfigError, match=words):
+        PartyPolicy(**rules)
+
+
+def test_the_bounds_of_rules_are_rules():
+    least = {"least_rows": 0, "least_parties": 0, "most_exchanges_a_day": 0, "epsilon": 0}
+    own = PartyPolicy(**least, delta=1e-9, secure_aggregation=True)
+    assert own.used_delta == 1e-9
+    assert PartyPolicy(epsilon=1.0).used_delta == 1e-5
+    assert [PartyPolicy(**one).counts for one in ({}, {"epsilon": 0.0})] == [False, True]
+    assert PartyPolicy(most_exchanges_a_day=0).counts
+    assert [ColumnRules(**{one: ("x",)}).shows_all for one in ("allowed", "never")] == [False] * 2
+
+
+@pytest.mark.parametrize("name", ["columns", "options"])
+def test_columns_and_options_are_tables(name):
+    with pytest.raises(ConfigError, match=r"write \[columns\] and \[options\]"):
+        PartyPolicy.from_dict({name: ["x"]})
+    assert PartyPolicy.from_dict({name: {}}) == PartyPolicy()
+
+
+def terms_of(method="moments", parties=3, secure=False, **options):
+    return RunTerms(method, options, parties, secure)
+
+
+@pytest.mark.parametrize(
+    ("rules", "kept", "broken", "rule"),
+    [
+        ({"methods": ("moments",)}, {}, {"method": "lingam"}, ""),
+        ({"secure_aggregation": True}, {"secure": True}, {}, ""),
+        ({"least_parties": 4}, {"parties": 4}, {}, ""),
+        ({"options": {"row-id": ["a"]}}, {"row_id": "a"}, {"row_id": "b"}, "options.row-id"),
+        ({"options": {"row-id": ["a"]}}, {"row_id": "a"}, {}, "options.row-id"),
+        (
+            {"options": {"moments": {"order": {"least": 2, "most": 3}}}},
+            {"order": 2},
+            {"order": 1},
+            "options.order",
+        ),
+        ({"options": {"lingam": {"order": 1}}}, {}, {"method": "lingam"}, "options.order"),
+        ({"epsilon": 1.0}, {"epsilon": 9.0, "delta": 1e-5}, {}, ""),
+        ({"epsilon": 1.0}, {"epsilon": 9.0}, {"epsilon": -1.0}, ""),
+        ({"epsilon": 1.0}, {"epsilon": 9.0}, {"epsilon": 9.0, "delta": 1.1e-5}, "delta"),
+    ],
+)
+def test_what_a_run_asks_is_judged_by_each_rule(rules, kept, broken, rule):
+    own = PartyPolicy(**rules)
+    assert rule_of(own.check, terms_of(**kept)) == ""
+    rule = rule or next(iter(rules)).replace("_", "-")
+    assert rule_of(own.check, terms_of(**broken)) == rule
+
+
+def test_a_message_keeps_to_its_terms():
+    options = PrivatePartyOptions(epsilon=1.0, delta=1e-5)
+
+    def kept(policy, masked=False, method="moments", **terms):
+        return rule_of(policy.check_kept, terms_of(**terms), method, options, masked=masked)
+
+    assert kept(PartyPolicy()) == ""
+    assert kept(PartyPolicy(), method="lingam") == "methods"
+    assert kept(PartyPolicy(secure_aggregation=True), masked=True) == ""
+    assert kept(PartyPolicy(secure_aggregation=True)) == "secure-aggregation"
+    assert kept(PartyPolicy(epsilon=9.0), epsilon=1.0) == ""
+    for other in ({}, {"epsilon": 2.0}, {"epsilon": 1.0, "delta": 1e-6}):
+        assert kept(PartyPolicy(epsilon=9.0), **other) == "epsilon"
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ"
+
+
+@pytest.mark.parametrize(
+    ("setting", "stated", "plain", "limited", "signed"),
+    [
+        (Setting("order", 1), {"order": 1}, "", "", ""),
+        (Setting("order", 2), {"order": 1}, "", "options.order", "askers"),
+        (Setting("order", 0), {"order": 1}, "", "options.order", "askers"),
+        (Setting("order", 9), {"order": 9}, "", "options.order", ""),
+        (Setting("order", 9, judged=False), {"order": 9}, "", "", ""),
+        (Setting("order", 9), {}, "", "options.order", ""),
+        (Setting("order", 1), {}, "", "", ""),
+        (Setting("order", 1, always=True), {}, *["options.order"] * 3),
+        (Setting("order", 0, always=True), {}, "", "", ""),
+        (Setting("order", 1, always=True), {"order": 1}, "", "", ""),
+        (Setting("order", 2, always=True), {"order": 1}, *["options.order"] * 3),
+    ],
+)
+def test_a_setting_is_judged_and_is_the_stated_one(setting, stated, plain, limited, signed):
+    """By a policy without rules, by one that limits the option, and by one that asks who signed."""
+    limit = {"order": {"most": 3}}
+    policies = PartyPolicy(), PartyPolicy(options=limit), PartyPolicy(askers=(KEY,))
+    found = [rule_of(own.check_settings, terms_of(**stated), [setting]) for own in policies]
+    assert found == [plain, limited, signed]
+    # One that may stay as it is is no reason to leave out those behind it.
+    both = [Setting("seed", 1), Setting("order", 9, always=True)]
+    assert rule_of(policies[0].check_settings, terms_of(seed=2), both) == "options.order"
 
 
 def test_identifiers_are_refused_at_guarded_nodes_unless_they_are_known():
@@ -270,3 +390,66 @@ def test_a_changed_record_counts_for_nothing(tmp_path, rule, change):
         with pytest.raises(DataError, match="was changed: line 2"):
             door.check_budget(about)
     assert record.path.read_bytes() == before
+
+
+def test_a_line_says_of_a_reply_what_left_and_its_digest():
+    def line(values, **arrays):
+        own = {name: Array(np.array(one)) for name, one in arrays.items()}
+        return left(RecordDict({"a": ArrayRecord(own), "v": ConfigRecord(values)}))
+
+    found = line({"names": "x,y", "rows": 3}, sums=[1.0, 2.0])
+    assert found["values"] == ["names", "rows"]
+    assert line({"rows": 3, "names": "x,y"}, sums=[1.0, 2.0]) == found
+    others = (
+        line({"names": "x,z", "rows": 3}, sums=[1.0, 2.0]),
+        line({"names": "x,y", "row": 3}, sums=[1.0, 2.0]),
+        line({"names": "x,y", "rows": 3}, sums=[1.0, 3.0]),
+        line({"names": "x,y", "rows": 3}, sum=[1.0, 2.0]),
+    )
+    assert len({one["digest"] for one in (found, *others)}) == 5
+
+
+def test_a_record_that_cannot_be_opened_or_read_is_an_error(tmp_path):
+    there = PartyRecord(tmp_path / "record.jsonl")
+    assert there.lines() == []
+    there.try_to_open()
+    assert there.lines() == []
+    with pytest.raises(RecordError, match="cannot be written"):
+        PartyRecord(tmp_path).try_to_open()
+    with pytest.raises(DataError, match="cannot be read"):
+        PartyRecord(tmp_path).lines()
+
+
+def test_a_day_has_the_replies_of_its_hours_and_nothing_else():
+    now = datetime.now(UTC)
+
+    def line(hours, event="sent", exchange="sums"):
+        return {
+            "time": (now - timedelta(hours=hours)).isoformat(),
+            "event": event,
+            "exchange": exchange,
+        }
+
+    lines = [line(0), line(23.9), line(24.1), line(0, "refused"), line(0, "failed")]
+    assert exchanges_since([*lines, line(0, exchange="schema")], 24) == 2
+
+
+@pytest.mark.parametrize("text", ["[1]", "3", "{", '{"time": "2026-01-01"}', '{"time": "x"}', "{}"])
+def test_a_line_that_is_none_is_named(tmp_path, text):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    record.append({"event": "sent"})
+    record.path.write_text(record.path.read_text() + text + "\n")
+    for read in (record.lines, record.unchanged_lines):
+        with pytest.raises(DataError, match="line 2 is none of this program's"):
+            read()
+
+
+def test_nothing_is_added_behind_a_line_without_an_end(tmp_path):
+    record = PartyRecord(tmp_path / "record.jsonl")
+    record.append({"event": "sent"})
+    whole = record.path.read_text()
+    for damaged in (whole.rstrip("\n"), whole.rstrip("\n") + " "):
+        record.path.write_text(damaged)
+        with pytest.raises(RecordError, match="its last line is damaged"):
+            record.append({"event": "sent"})
+        assert record.path.read_text() == damaged

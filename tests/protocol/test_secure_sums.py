@@ -16,6 +16,7 @@ from scipy import stats
 
 from flwr_causal.data.check.agreement import pool
 from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.exchange import Disclosure, Exchange
@@ -218,6 +219,9 @@ def test_a_sum_that_lacks_parties_is_that_of_the_others_rows():
         vectors = [layout.encoded({"x": np.zeros((1, 2))}, n) for n in (1, rows - 1)]
         with pytest.raises(SumError, match="do not cancel"):
             layout.decoded(added(vectors, layout.size), 2)
+    for rows in (2, 899):
+        vectors = [layout.encoded({"x": np.zeros((1, 2))}, n) for n in (1, rows - 1)]
+        assert layout.decoded(added(vectors, layout.size), 2)[1] == rows
 
 
 def test_no_total_overflows():
@@ -242,6 +246,11 @@ def test_no_total_overflows():
 def test_what_is_no_sum_is_refused(returned, reason):
     with pytest.raises(SumError, match=reason):
         WordLayout.of(exchange(returned), {"d": 2}, Agreed())
+
+
+def test_a_size_that_does_not_follow_from_what_is_sent_is_refused():
+    with pytest.raises(SumError, match=r"the size 'd' of 'x' does not follow .* 'sums'"):
+        WordLayout.of(MEAN, {}, Agreed())
 
 
 floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e60, max_value=1e60)
@@ -288,10 +297,11 @@ words_of_vectors = st.lists(
 @example([np.array([2**64 - 1, 1, 0, 0], np.uint64)], [np.array([5, 0, 0, 0], np.uint64)], 0)
 def test_single_words_are_added_by_themselves_and_wide_ones_as_one_number(plus, minus, single):
     total = WordSum(Size(single, 4 - single))
+    # In pieces of one word and three.
     for vector in plus:
-        total.add(vector)
+        total.add(vector[:1])
+        total.add(vector[1:], 1)
     for vector in minus:
-        # In pieces of one word and three.
         total.subtract(vector[:1])
         total.subtract(vector[1:], 1)
     found = total.total()
@@ -382,6 +392,50 @@ def test_totals_of_a_constant_column_have_no_variance_and_false_ones_are_refused
             totals.report_of(broken, ("a",), 1, within=False)
 
 
+def test_squares_within_parties_are_those_of_the_deviations_from_their_own_means():
+    tables, _ = federated_linear(3, 60, 3, seed=2)
+    # As far from 0 as the parties' means are from each other.
+    tables = [table * [1, 2, 3] + 1e6 * k / 3 for k, table in enumerate(tables)]
+    names = tuple(tables[0].columns)
+    reports = [describe(table, sums=True) for table in tables]
+    vectors = [totals.vector_of(report, names, within=True) for report in reports]
+    total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=True)
+    squares = sum(((table - table.mean()) ** 2).sum() for table in tables)
+    np.testing.assert_allclose([one.squares for one in total.columns], squares, rtol=1e-8)
+
+
+def test_squares_within_a_party_are_those_from_the_mean_that_its_remainder_gives():
+    # 0.5, 1.5 and 2.5 less 0.5: the mean is 1.5.
+    column = ColumnReport("a", "numeric", missing=0, mean=0.5, remainder=3.0, squares=5.0)
+    vector = totals.vector_of(TableReport(3, 0, (column,), has_sums=True), ("a",), within=True)
+    (found,) = totals.report_of(vector, ("a",), 1, within=True).columns
+    assert (found.mean, found.remainder, found.squares) == (1.5, 0.0, 2.0)
+
+
+@pytest.mark.parametrize(("digits", "squares"), [(-28, 0), (28, 0), (29, 29), (-29, None)])
+def test_squares_of_less_than_the_last_digits_are_none(digits, squares):
+    sums = [Fraction(7), Fraction(7), Fraction(0), Fraction(digits, 2**exact.FRACTION_BITS)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    if squares is None:
+        with pytest.raises(SumError, match="cannot be those of 7 rows"):
+            totals.report_of(total, ("a",), 1, within=False)
+        return
+    (found,) = totals.report_of(total, ("a",), 1, within=False).columns
+    assert found.squares == squares * 2.0**-exact.FRACTION_BITS
+
+
+def test_a_party_adds_nothing_to_the_totals_of_a_column_that_it_lacks():
+    tables, _ = federated_linear(3, 60, 3, seed=2)
+    names = tuple(tables[0].columns)
+    reports = [describe(table, sums=True) for table in (tables[0][[*names[:2]]], *tables[1:])]
+    vectors = [totals.vector_of(report, names, within=False) for report in reports]
+    total = totals.report_of(added(vectors, totals.size(names)), names, 3, within=False)
+    rows = [table[names[2]] for table in tables[1:]]
+    lacking = total.columns[2]
+    assert (total.rows, lacking.missing) == (60, len(tables[0]))
+    np.testing.assert_allclose(lacking.mean, np.concatenate(rows).mean(), rtol=1e-14)
+
+
 @pytest.mark.parametrize("held", [0, -1, 8])
 def test_totals_of_a_column_in_no_row_or_in_more_than_all_are_refused(held):
     sums = [Fraction(k) for k in (7, held, 3, 9)]
@@ -396,3 +450,10 @@ def test_totals_of_no_rows_or_of_more_than_parties_have_are_refused(rows):
     total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
     with pytest.raises(SumError, match="all parties together have"):
         totals.report_of(total, ("a",), 1, within=False)
+
+
+@pytest.mark.parametrize("rows", [1, 10**12])
+def test_totals_of_the_fewest_and_of_the_most_rows_are_accepted(rows):
+    sums = [Fraction(k) for k in (rows, 1, 3, 9)]
+    total = np.concatenate([np.ones(2, dtype=np.uint64), exact.encoded(sums)])
+    assert totals.report_of(total, ("a",), 1, within=False).rows == rows

@@ -1,5 +1,7 @@
 """Columns of any unit: secure sums give what plain ones give, or both name the unit."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +21,11 @@ def outcome(method, tables, **options):
         return str(error)
 
 
+@cache
+def in_units_of_one(method):
+    return simulate(method, TABLES, **METHODS[method]).graph.weights
+
+
 def check(method, exponent):
     tables = [table * 10.0**exponent for table in TABLES]
     plain = outcome(method, tables)
@@ -31,9 +38,8 @@ def check(method, exponent):
             assert "values so large that sums overflow" in found
             assert "give the column a larger unit" in found
     if -46 < exponent <= 20:
-        expected = simulate(method, TABLES, **METHODS[method]).graph.weights
         np.testing.assert_allclose(secure, plain, rtol=0, atol=1e-8)
-        np.testing.assert_allclose(plain, expected, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(plain, in_units_of_one(method), rtol=0, atol=1e-6)
     else:
         assert isinstance(plain, str)
         assert isinstance(secure, str)
@@ -48,7 +54,8 @@ def test_secure_sums_are_plain_sums_in_any_unit_or_both_name_it(method, exponent
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_so_they_are_in_every_unit(method):
-    for exponent in range(-300, 301):
+    # Every power near the limits, and some far from them.
+    for exponent in (*range(-300, -60, 6), *range(-60, 30), *range(30, 301, 6)):
         check(method, exponent)
 
 

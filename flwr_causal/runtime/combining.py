@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 # Of fewer replies none can be told to be the false one.
 LEAST_FOR_MEDIAN = 3
+# Flower reads each array by np.load, and that its header by ast, in which two threads of CPython
+# 3.11 now and then end with "AST constructor recursion depth mismatch".
+_AVERAGING = RLock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,8 @@ class SingleReplies:
             return _as_declared(method, exchange, number, arrivals)
         messages = [reply.message for reply in arrivals if reply.message is not None]
         _check_norm_bits(number, arrivals)
-        means, _ = self.strategy.aggregate_train(number, messages)
+        with _AVERAGING:
+            means, _ = self.strategy.aggregate_train(number, messages)
         if means is None:
             raise FederationError(
                 f"Exchange {number}: the replies of {len(arrivals)} parties could not be "

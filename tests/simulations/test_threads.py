@@ -3,10 +3,12 @@
 import logging
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from flwr.serverapp.strategy import FedAvg
 from method_modes import MODES
 
 from flwr_causal import simulate
@@ -50,6 +52,26 @@ def test_runs_in_threads_find_what_they_find_alone(hasty):
     for name, result in together:
         assert result == alone[name], name
     assert (FLOWER_LOGGER.level, blas_threads()) == before
+
+
+def test_flower_averages_for_one_thread_at_a_time(monkeypatch, hasty):
+    # It reads arrays by ast, which CPython 3.11 cannot do in two threads at once.
+    usual, active, most = FedAvg.aggregate_train, [], []
+
+    def watched(self, *given):
+        active.append(self)
+        most.append(len(active))
+        try:
+            time.sleep(0.01)
+            return usual(self, *given)
+        finally:
+            active.pop()
+
+    monkeypatch.setattr(FedAvg, "aggregate_train", watched)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(found, ["moments"] * 16))
+    assert len(most) == 16
+    assert max(most) == 1
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -163,7 +163,8 @@ def dimensions(setup: Setup) -> dict[str, int]:
         return private_dimensions(setup)
     m = d * (1 + order)
     if setup.policy.missing_values == "em":
-        return {"m": m, "w": num_block_columns(setup), "s": 1 + num_block_columns(setup)}
+        w = num_block_columns(setup)
+        return {"m": m, "w": w, "s": 1 + w}
     if options.additive:
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
     if setup.states:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.data.check.report import States
     from flwr_causal.protocol.exchange import ReplyContext
     from flwr_causal.protocol.options import LinearPartyOptions
     from flwr_causal.protocol.setup import Setup
@@ -143,6 +142,8 @@ def wrong_squares(
     places = [setup.names.index(name) for name in names]
     agreed_mean, agreed_variance = setup.mean[places], setup.variance[places]
     mean = np.array([column.mean for column in reported])
+    # Missing cells add nothing.
+    held = np.array([report.rows_with(column) for column in reported]) / report.rows
     expected = np.array([column.squares for column in reported]) / report.rows
     shift = np.array([column.remainder for column in reported]) / report.rows
     # A sum of n equal numbers may be wrong by n roundings.
@@ -152,7 +153,7 @@ def wrong_squares(
         expected = expected - shift**2
     else:
         offset = mean - agreed_mean
-        expected = expected + 2 * offset * shift + offset**2
+        expected = expected + 2 * offset * shift + held * offset**2
         rounding = rounding + (error * agreed_mean) ** 2
     scale = agreed_variance if standardized else np.ones(len(mean))
     expected, rounding = expected / scale, rounding / scale
@@ -172,18 +173,15 @@ def wrong_squares(
 
 
 def blocks_of(setup: Setup) -> tuple[Variable, ...]:
-    """Return the variables of an agreement as blocks of columns; without states of one column."""
+    """Return the variables of an agreement as blocks of columns."""
     functions = functions_of(setup.options.model)
-    return variables_of(setup.names, _states(setup), setup.mean, setup.variance, functions)
-
-
-def _states(setup: Setup) -> States:
-    return setup.states or ((),) * len(setup.names)
+    return variables_of(setup.names, setup.states, setup.mean, setup.variance, functions)
 
 
 def num_block_columns(setup: Setup) -> int:
     """Return the number of columns of all blocks, which follows from the states."""
-    return sum(widths_of(_states(setup), functions_of(setup.options.model)))
+    states = setup.states or ((),) * len(setup.names)
+    return sum(widths_of(states, functions_of(setup.options.model)))
 
 
 def largest_block_products(setup: Setup) -> FloatArray:
@@ -227,30 +225,34 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
 
 
 def other_sums(arrays: Arrays, known: ReplyContext) -> str:
-    """Return whether the diagonals differ from what the party reported, in words; "" if not."""
-    if known.resampled or not known.report.has_sums:
+    """Return whether sums over seen cells differ from what the party reported.
+
+    Parameters
+    ----------
+    arrays : dict
+        ``counts`` and ``products`` of shape (s, s), in units of n.
+    known : ReplyContext
+        Of resampled rows nothing is compared.
+
+    Returns
+    -------
+    str
+        The first column that differs, in words; "" if none does.
+    """
+    report, blocks = known.report, blocks_of(known.setup)
+    if known.resampled or not report.has_sums:
         return ""
-    setup, report = known.setup, known.report
-    share = min(known.sizes["n"] / report.rows, 1.0)
     columns = {column.name: column for column in report.columns}
-    blocks = blocks_of(setup)
+    share = min(known.sizes["n"] / report.rows, 1.0)
+    squares: dict[str, float] = {}
     for block, places in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
         if not isinstance(block, Number):
             continue
         name, first = block.name, places[0]
-        rows = squares = 0.0
+        held = report.rows_with(columns[name]) / report.rows if name in columns else 0.0
+        excess = share * float(arrays["counts"][first, first]) - held
+        if (excess if share < 1 else abs(excess)) > RELATIVE * held:
+            return f"the column '{name}' has values in other rows than the party reported"
         if name in columns:
-            column = columns[name]
-            rows = report.rows_with(column) / report.rows
-            mean = (column.mean - block.mean) / block.scale
-            squares = column.squares / report.rows / block.scale**2 + rows * mean**2
-        found = [float(arrays[part][first, first]) for part in ("counts", "products")]
-        # Of a secure sum that lacks parties what was reported of all is an upper bound.
-        for value, expected in zip(found, (rows, squares), strict=True):
-            excess = share * value - expected
-            if (excess if share < 1 else abs(excess)) > RELATIVE * (expected + 1e-6):
-                return (
-                    f"the sums of the column '{name}' are not those that the party reported in the "
-                    "schema exchange; its table may have changed since"
-                )
-    return ""
+            squares[name] = float(arrays["products"][first, first])
+    return wrong_squares(np.array([*squares.values()]), [*squares], known, standardized=True)

@@ -623,10 +623,10 @@ class Moments(
         )
 
     def blocks(self, agreement: Agreement) -> tuple[Variable, ...]:
-        """Return the variables as blocks of columns; without categories and functions of one."""
+        """Return the variables as blocks of columns."""
         return variables_of(
             agreement.names,
-            agreement.states or ((),) * len(agreement.names),
+            agreement.states,
             agreement.mean,
             agreement.variance,
             functions_of(self.model),

@@ -8,6 +8,7 @@ import pytest
 from worlds_of_blocks import curved_table, mixed_table
 
 from flwr_causal import Knowledge, simulate
+from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
@@ -187,10 +188,9 @@ def replied(**changes):
         i, j = map(int, place[1:])
         moments[i, j] = moments[j, i] = value
     x = 2 + 2 * rows[:, 1]
-    column = SimpleNamespace(
-        name="x", mean=x.mean(), squares=((x - x.mean()) ** 2).sum(), remainder=0.0
-    )
-    report = SimpleNamespace(has_sums=True, rows=4, columns=[column])
+    squares = ((x - x.mean()) ** 2).sum()
+    column = ColumnReport("x", "numeric", mean=x.mean(), squares=squares)
+    report = TableReport(4, 0, (column,), has_sums=True)
     known = SimpleNamespace(setup=SETUP, report=report, sizes={"n": 4}, resampled=False)
     return impossible_products({"moments": moments[None]}, known)
 

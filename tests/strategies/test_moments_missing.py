@@ -1,6 +1,7 @@
 """Moments of rows with missing cells: ``missing_values="em"``."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,8 @@ import pytest
 
 from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
 from flwr_causal.core.blocks.missing import MOST_STEPS
+from flwr_causal.data.check.report import ColumnReport, TableReport
+from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.strategies import Moments
 
 NAMES = list("abcdef")
@@ -233,6 +236,40 @@ def test_a_party_may_lack_a_category():
     np.testing.assert_array_equal(
         found.graph.adjacency[np.ix_(order, order)], of_complete.graph.adjacency
     )
+
+
+def compared(count=0.75, product=None, rows=4):
+    """What the door says of the sums of a party with one missing cell of four, or of changed ones.
+
+    The column has the mean 2 and the variance 4 at all parties.
+    """
+    seen = np.array([1.0, 5.0, 9.0])
+    z = (seen - 2) / 2
+    products = (z**2).sum() / 4 if product is None else product
+    squares = ((seen - seen.mean()) ** 2).sum()
+    column = ColumnReport("x", "numeric", missing=1, mean=seen.mean(), squares=squares)
+    report = TableReport(4, 0, (column,), has_sums=True)
+    setup = SimpleNamespace(
+        names=("x", "y"),
+        states=(),
+        mean=np.array([2.0, 0.0]),
+        variance=np.array([4.0, 1.0]),
+        options=SimpleNamespace(model="linear", center="global"),
+        targets=(),
+    )
+    known = SimpleNamespace(setup=setup, report=report, sizes={"n": rows}, resampled=False)
+    # The party lacks the column y.
+    arrays = {"counts": np.diag([count, 0.0]), "products": np.diag([products, 0.0])}
+    return other_sums(arrays, known)
+
+
+def test_sums_that_are_not_those_of_the_report_are_refused():
+    assert compared() == ""
+    assert "'x' has values in other rows" in compared(count=0.5)
+    assert "mean square of the column 'x'" in compared(product=1.0)
+    # Of a sum that lacks parties less is possible, and no more.
+    assert compared(count=1.0, rows=3, product=1.0) == ""
+    assert "'x'" in compared(count=1.2, rows=3)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from scipy.special import log_softmax
 
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.linear.regression import regress, solved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Rows that are added to each state, spread over the configurations of the cause.
 PRIOR_ROWS = 1.0
-# Directions of columns with less of the variance than this are left out.
-COLLINEAR = 1e-10
 
 
 class BlockConditional(NamedTuple):
@@ -86,11 +85,9 @@ def conditional(
 
 
 def _regression(moments: Moments, others: IntArray, own: int) -> BlockConditional:
-    second, mean = moments.second, moments.mean
-    weights = _solved(second[np.ix_(others, others)], second[others, own])
-    left = float(second[own, own] - second[others, own] @ weights)
-    offset = mean[own] - mean[others] @ weights
-    return BlockConditional(np.array([offset]), weights[:, None], float(np.sqrt(max(left, 0.0))))
+    weights, left = regress(moments.second, others, own)
+    offset = moments.mean[own] - moments.mean[others] @ weights
+    return BlockConditional(np.array([offset]), weights[:, None], float(np.sqrt(left)))
 
 
 def _discriminant(moments: Moments, others: IntArray, own: IntArray) -> BlockConditional:
@@ -98,7 +95,7 @@ def _discriminant(moments: Moments, others: IntArray, own: IntArray) -> BlockCon
     means = moments.mean[others][:, None] + cross / shares
     among = moments.second[np.ix_(others, others)]
     within = among - (cross / shares) @ cross.T
-    weights = _solved(within, means)
+    weights = solved(within, means)
     return BlockConditional(np.log(shares) - 0.5 * (means * weights).sum(axis=0), weights, 0.0)
 
 
@@ -118,12 +115,3 @@ def _states(moments: Moments, others: IntArray, own: IntArray) -> tuple[FloatArr
     shares = np.maximum(shares, 0.0) + PRIOR_ROWS / moments.n / len(shares)
     cross = moments.second[np.ix_(others, own)]
     return shares / shares.sum(), np.column_stack([cross, -cross.sum(axis=1)])
-
-
-def _solved(among: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve with moments among columns, whatever their units and also if some are dependent."""
-    scale = np.sqrt(np.maximum(np.diagonal(among), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    across = scale if right.ndim == 1 else scale[:, None]
-    found = np.linalg.lstsq(among / np.outer(scale, scale), right / across, rcond=COLLINEAR)[0]
-    return np.asarray(found / across)

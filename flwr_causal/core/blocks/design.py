@@ -128,7 +128,7 @@ def variables_of(
     ----------
     names : sequence of str
     states : sequence of tuple of str
-        Of each column; empty for numbers.
+        Of each column, empty for numbers; or () where all are numbers.
     mean, variance : ndarray of shape (d,)
         Of the rows of all parties; of categories they are not read.
     functions : int, default 1
@@ -136,6 +136,7 @@ def variables_of(
     values : sequence of str, default ()
         What the states are in the tables, see :class:`Category`.
     """
+    states = states or ((),) * len(names)
     return tuple(
         Category(name, own, values[j] if values else "")
         if own

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
-from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
+from flwr_causal.core.graphs.fit_check import check_order
 from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.linear.order_search import log_pivots
 from flwr_causal.core.linear.regression import informing_rows
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.graphs.fit_check import FitCheck, Tested
     from flwr_causal.core.linear.moments import Moments
 
 
@@ -76,23 +76,17 @@ def check(
     """
     from scipy.special import chdtrc
 
-    blocks, order = _Blocks(moments, widths), [int(k) for k in topological_order(dag)]
-    tests, absent = [], 0
-    for place, j in enumerate(order):
-        parents = np.flatnonzero(dag[:, j])
-        given = tuple(names[k] for k in parents.tolist())
-        for i in order[:place]:
-            if dag[i, j]:
-                continue
-            absent += 1
-            statistic, degrees, rows = blocks.likelihood_ratio(i, j, parents)
-            if degrees:
-                # A mean of the squared canonical correlations, by their geometric mean.
-                strength = float(np.sqrt(-np.expm1(-statistic / rows / min(widths[i], widths[j]))))
-                p_value = float(chdtrc(degrees, statistic))
-                tests.append(PairTest(names[i], names[j], given, strength, statistic, p_value))
-    nothing = tests_table([]).drop(columns="given")
-    return FitCheck(tests_table(tests), nothing, absent - len(tests))
+    blocks = _Blocks(moments, widths)
+
+    def test(i: int, j: int, given: IntArray) -> Tested | None:
+        statistic, degrees, rows = blocks.likelihood_ratio(i, j, given)
+        if not degrees:
+            return None
+        # A mean of the squared canonical correlations, by their geometric mean.
+        strength = float(np.sqrt(-np.expm1(-statistic / rows / min(widths[i], widths[j]))))
+        return strength, statistic, float(chdtrc(degrees, statistic))
+
+    return check_order(names, dag, test)
 
 
 def edge_tests(

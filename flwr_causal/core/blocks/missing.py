@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from flwr_causal.core.limits import least_eigenvalue
-from flwr_causal.core.linear.moments import pairwise
+from flwr_causal.core.linear.moments import from_upper, mean_and_second, pairwise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,8 +210,7 @@ def _expected(rows: FloatArray, count: int, mean: FloatArray, precision: FloatAr
 
 def stepped(products: FloatArray) -> MomentEstimate:
     """Return the estimate after a step, from the sums of :func:`expected_sums` over all parties."""
-    mean = products[0, 1:] / products[0, 0]
-    return MomentEstimate(mean, products[1:, 1:] / products[0, 0] - np.outer(mean, mean))
+    return MomentEstimate(*mean_and_second(products))
 
 
 def change(before: MomentEstimate, after: MomentEstimate) -> float:
@@ -256,9 +255,7 @@ def _flat(estimate: MomentEstimate) -> FloatArray:
 
 
 def _unflat(values: FloatArray, d: int) -> MomentEstimate:
-    above = np.zeros((d, d))
-    above[np.triu_indices(d)] = values[d:]
-    return MomentEstimate(values[:d], above + np.triu(above, 1).T)
+    return MomentEstimate(values[:d], from_upper(values[d:], d))
 
 
 def depends_on(seen: SeenSums) -> IntArray:

@@ -20,7 +20,7 @@ from flwr_causal.core.discrete.discrete import labelled, plain_label, state_name
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.graphs.graph import frozen_booleans, pair_of
+from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.effects import in_order
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.regression import informing_rows
@@ -111,9 +111,8 @@ class BlockModel:
         """
         if n < 0:
             raise ConfigError(f"the number of rows is {n}: it must not be negative")
-        fixed = {self.names.index(name): value for name, value in self._codes().items()}
         rng = np.random.default_rng(seed)
-        return network.sampled(self.variables, self.moments, self.dag, fixed, n, rng)
+        return network.sampled(self.variables, self.moments, self.dag, self._codes(), n, rng)
 
     def log_likelihood(self, frame: pd.DataFrame) -> FloatArray:
         """Return the natural logarithm of the density of each row, shape (n,).
@@ -151,7 +150,7 @@ class BlockModel:
         ConfigError
             After an intervention.
         """
-        j = self._place(target)
+        j = place_of(self.names, target)
         if not isinstance(self.variables[j], Category):
             raise DataError(f"{target!r} is a number: predict returns its mean")
         self._require_rows("a prediction")
@@ -163,7 +162,7 @@ class BlockModel:
 
         Parameters and errors are those of :meth:`predict_proba`; the target may be a number.
         """
-        j = self._place(target)
+        j = place_of(self.names, target)
         variable = self.variables[j]
         self._require_rows("a prediction")
         found = network.predicted(self.variables, self.moments, self.dag, frame, j)
@@ -189,7 +188,7 @@ class BlockModel:
             causes another one: see :meth:`possible_effects`.
         """
         fixed = {**self.fixed, **values}
-        targets = [self._place(name) for name in fixed]
+        targets = [place_of(self.names, name) for name in fixed]
         marks = adjustment.after_intervention(self.marks, targets, self.names)
         assert marks is not None
         after = replace(self, marks=marks, fixed=fixed)
@@ -213,20 +212,14 @@ class BlockModel:
             After an intervention.
         """
         self._require_rows("a fit check")
-        widths = [one.width for one in self.variables]
-        found = fit_check.check(self.names, widths, self.moments, self.dag)
-        if rows is None:
-            return found
-        mean = float(self.log_likelihood(rows).mean())
-        by = "the rows that were given"
-        return replace(found, held_out_log_likelihood=mean, held_out_by=by)
+        found = fit_check.check(self.names, self._widths, self.moments, self.dag)
+        return found if rows is None else found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty after an intervention."""
         if self.fixed:
             return []
-        widths = [one.width for one in self.variables]
-        return fit_check.edge_tests(self.names, widths, self.moments, self.dag)
+        return fit_check.edge_tests(self.names, self._widths, self.moments, self.dag)
 
     def total_effect(
         self,
@@ -340,20 +333,21 @@ class BlockModel:
                 f"{path} holds a damaged {cls.KIND} ({error}): save it again"
             ) from error
 
-    def _place(self, name: str) -> int:
-        if name not in self.names:
-            raise DataError(f"unknown variable {name!r}; known are {', '.join(self.names)}")
-        return self.names.index(name)
+    @property
+    def _widths(self) -> list[int]:
+        """How many columns each variable has."""
+        return [one.width for one in self.variables]
 
-    def _codes(self) -> dict[str, Any]:
+    def _codes(self) -> dict[int, Any]:
         """Return what is set: numbers, and the numbers of states; a ConfigError if not possible."""
-        found: dict[str, Any] = {}
+        found: dict[int, Any] = {}
         for name, value in self.fixed.items():
-            variable = self.variables[self._place(name)]
+            j = place_of(self.names, name)
+            variable = self.variables[j]
             if isinstance(variable, Category):
-                found[name] = _code(variable, value)
+                found[j] = _code(variable, value)
             else:
-                found[name] = _finite(variable, [value])[0]
+                found[j] = _finite(variable, [value])[0]
         return found
 
     def _require_rows(self, what: str) -> None:
@@ -377,7 +371,7 @@ class BlockModel:
     ) -> Effect:
         """Return the contrast of a regression on the cause and the adjustment set."""
         change, outcome_of = asked
-        columns = columns_of([one.width for one in self.variables])
+        columns = columns_of(self._widths)
         regressors = np.concatenate([columns[i], *[columns[k] for k in adjusted]])
         second = self.moments.second
         among = second[np.ix_(regressors, regressors)]

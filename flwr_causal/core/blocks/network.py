@@ -8,12 +8,13 @@ import numpy as np
 
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.design import Category
-from flwr_causal.core.discrete.discrete import known_codes, labelled
+from flwr_causal.core.discrete.discrete import known_codes, labelled, seen_patterns
+from flwr_causal.core.discrete.probabilities import drawn_states
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -55,9 +56,7 @@ def sampled(
         own = conditional(variables, moments, given, j)
         columns = _columns(variables, values, given, num_rows)
         if isinstance(variable, Category):
-            cumulative = np.cumsum(np.exp(own.log_probabilities(columns)), axis=1)
-            cumulative /= cumulative[:, -1:]
-            values[j] = (rng.random((num_rows, 1)) >= cumulative).sum(axis=1)
+            values[j] = drawn_states(own.log_probabilities(columns), rng)
         else:
             drawn = own.mean(columns) + own.deviation * rng.standard_normal(num_rows)
             values[j] = variable.mean + variable.scale * drawn
@@ -88,10 +87,8 @@ def log_densities(
     of_all = dict(enumerate(values))
     for j, variable in enumerate(variables):
         given = np.flatnonzero(dag[:, j])
-        own, columns = (
-            conditional(variables, moments, given, j),
-            _columns(variables, of_all, given, n),
-        )
+        own = conditional(variables, moments, given, j)
+        columns = _columns(variables, of_all, given, n)
         if isinstance(variable, Category):
             total += own.log_probabilities(columns)[np.arange(n), values[j]]
             continue
@@ -121,7 +118,7 @@ def predicted(
     blanket[target] = False
     variable = variables[target]
     found = np.empty((seen.shape[1], len(variable.states) if isinstance(variable, Category) else 1))
-    for known, rows in _patterns(seen):
+    for known, rows in seen_patterns(seen):
         given = np.flatnonzero(blanket if known[blanket].all() else known)
         own = conditional(variables, moments, given, target)
         part = {int(k): values[k][rows] for k in given}
@@ -183,13 +180,6 @@ def rows_of(
         seen[j] = ~np.isnan(numbers)
         values[j] = np.where(seen[j], numbers, 0.0)
     return values, seen
-
-
-def _patterns(seen: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
-    """Yield which variables are seen, with the rows in which it is these."""
-    patterns, which = np.unique(seen, axis=1, return_inverse=True)
-    for place, pattern in enumerate(patterns.T):
-        yield pattern, np.flatnonzero(which.ravel() == place)
 
 
 def _columns(

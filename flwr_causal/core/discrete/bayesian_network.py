@@ -32,6 +32,7 @@ from flwr_causal.core.discrete.discrete import (
     label_names,
     labelled,
     plain_label,
+    seen_patterns,
     state_name,
 )
 from flwr_causal.core.discrete.probabilities import (
@@ -54,7 +55,13 @@ from flwr_causal.core.graphs.adjustment import (
 )
 from flwr_causal.core.graphs.effect import NO_EFFECT, estimated
 from flwr_causal.core.graphs.equivalence import cpdag
-from flwr_causal.core.graphs.graph import CausalGraph, distinct_names, frozen_booleans, pair_of
+from flwr_causal.core.graphs.graph import (
+    CausalGraph,
+    distinct_names,
+    frozen_booleans,
+    pair_of,
+    place_of,
+)
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
@@ -242,8 +249,7 @@ class BayesianNetwork:
         codes, seen = known_codes(frame, self.names, self.state_names, self.cuts, but=y)
         result = np.empty((codes.shape[1], len(self.states[y])))
         prior = self._joint([y])
-        for pattern in np.unique(seen, axis=1).T:
-            rows = np.flatnonzero((seen == pattern[:, None]).all(axis=0))
+        for pattern, rows in seen_patterns(seen):
             for part in np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE)):
                 evidence = {int(v): codes[v, part] for v in np.flatnonzero(pattern)}
                 result[part] = self._posterior(y, evidence, len(part), prior)
@@ -591,9 +597,7 @@ class BayesianNetwork:
             given = DiscreteTable(self.names, self.state_names, codes, weights)
             found = fit_check.check(self.names, self.parents, partial(_tabulated, given))
             densities = self.log_likelihood(given)
-            mean = float(np.average(densities, weights=weights))
-            by = "the rows that were given"
-            return replace(found, held_out_log_likelihood=mean, held_out_by=by)
+            return found.with_rows(float(np.average(densities, weights=weights)))
         counts = self.counts
         if counts is None:
             raise ConfigError(
@@ -646,9 +650,7 @@ class BayesianNetwork:
         )
 
     def _index(self, name: str) -> int:
-        if name not in self.names:
-            raise DataError(f"unknown variable {name!r}; known are {', '.join(self.names)}")
-        return self.names.index(name)
+        return place_of(self.names, name)
 
     def _codes(self, values: Mapping[str, Any]) -> dict[int, int]:
         """Return the indices of states by the indices of their variables."""

@@ -22,7 +22,7 @@ from flwr_causal.core.words import is_utf8
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -221,6 +221,12 @@ def known_codes(
             part = pd.DataFrame({name: column[seen[j]]})
             codes[j, seen[j]] = as_discrete(part, [name], [states[j]], cuts).codes[0]
     return codes, seen
+
+
+def seen_patterns(seen: BoolArray) -> Iterator[tuple[BoolArray, IntArray]]:
+    """Yield which variables are seen, (d,), with the rows in which they are, of ``seen`` (d, n)."""
+    for pattern in np.unique(seen, axis=1).T:
+        yield pattern, np.flatnonzero((seen == pattern[:, None]).all(axis=0))
 
 
 def codes_of(

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
-from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
+from flwr_causal.core.graphs.fit_check import check_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.fit_check import FitCheck, Tested
 
 #: A test needs so many rows for each cell of its table.
 ROWS_A_CELL = 5
@@ -50,26 +50,20 @@ def check(
     edges: BoolArray = np.zeros((len(names), len(names)), dtype=bool)
     for child, own in enumerate(parents):
         edges[list(own), child] = True
-    order = topological_order(edges)
-    tests, absent = [], 0
-    for place, j in enumerate(order):
-        given = tuple(names[k] for k in parents[j])
-        for i in order[:place]:
-            if edges[i, j]:
-                continue
-            absent += 1
-            table = counts([*parents[j], i, j])
-            if table is None or table.sum() < ROWS_A_CELL * table.size:
-                continue
-            statistic, degrees = likelihood_ratio(table)
-            if degrees:
-                # The smaller number of states bounds the ratio, as in Cramér's V without strata.
-                largest = table.sum() * (min(table.shape[-2:]) - 1)
-                strength = float(np.sqrt(min(statistic / largest, 1.0)))
-                p_value = _p_value(statistic, degrees)
-                tests.append(PairTest(names[i], names[j], given, strength, statistic, p_value))
-    nothing = tests_table([]).drop(columns="given")
-    return FitCheck(tests_table(tests), nothing, absent - len(tests))
+
+    def test(i: int, j: int, given: IntArray) -> Tested | None:
+        table = counts([*given.tolist(), i, j])
+        if table is None or table.sum() < ROWS_A_CELL * table.size:
+            return None
+        statistic, degrees = likelihood_ratio(table)
+        if not degrees:
+            return None
+        # The smaller number of states bounds the ratio, as in Cramér's V without strata.
+        largest = table.sum() * (min(table.shape[-2:]) - 1)
+        strength = float(np.sqrt(min(statistic / largest, 1.0)))
+        return strength, statistic, _p_value(statistic, degrees)
+
+    return check_order(names, edges, test)
 
 
 def edge_tests(

@@ -17,7 +17,7 @@ from scipy.special import logsumexp
 
 from flwr_causal.core.discrete.discrete import codes_of, label_names, labelled, plain_label
 from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
-from flwr_causal.core.discrete.probabilities import check_parents, parent_matrix
+from flwr_causal.core.discrete.probabilities import check_parents, drawn_states, parent_matrix
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.saved import DAMAGE, read_record, writing
@@ -165,9 +165,7 @@ class MixedNetwork:
         )
         for j in topological_order(parent_matrix(self.parents)):
             if self.states[j]:
-                cumulative = np.cumsum(np.exp(self._log_probabilities(j, table)), axis=1)
-                cumulative /= cumulative[:, -1:]
-                table.codes[j] = (rng.random((num_rows, 1)) >= cumulative).sum(axis=1)
+                table.codes[j] = drawn_states(self._log_probabilities(j, table), rng)
             else:
                 mean, deviation = self._regression(j, table)
                 table.values[j] = mean + deviation * rng.normal(size=num_rows)

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 ROW_TOLERANCE = 1e-9
 
 
+def drawn_states(log_probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw a state for each row, (n,), from the logarithms of their probabilities, (n, k).
+
+    The cumulative probabilities end in exactly 1, and random numbers are below it: no state of
+    probability 0 is drawn.
+    """
+    cumulative = np.cumsum(np.exp(log_probabilities), axis=1)
+    cumulative /= cumulative[:, -1:]
+    below = rng.random((len(cumulative), 1)) >= cumulative
+    return np.asarray(below.sum(axis=1))
+
+
 def family_counts(table: DiscreteTable, child: int, parents: Sequence[int]) -> IntArray:
     """Count the rows with each state of a variable and each configuration of its parents.
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from flwr_causal.core.graphs.acyclicity import topological_order
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 #: A test rejects below this corrected p-value, in the words of a report.
 LEVEL = 0.05
@@ -94,6 +96,11 @@ class FitCheck:
         """The rows of ``residuals`` whose corrected p-value is below 0.05."""
         return self.residuals[self.residuals["corrected"] < LEVEL]
 
+    def with_rows(self, log_likelihood: float) -> FitCheck:
+        """Return the check with the mean log density of rows that were given."""
+        by = "the rows that were given"
+        return replace(self, held_out_log_likelihood=log_likelihood, held_out_by=by)
+
     def summary(self) -> str:
         """Return the check in one line."""
         said = []
@@ -127,6 +134,43 @@ class FitCheck:
 
     def __repr__(self) -> str:
         return f"<FitCheck: {self.summary()}>"
+
+
+#: Of a test the estimate, the statistic and the p-value.
+Tested: TypeAlias = tuple[float, float, float]
+
+
+def check_order(
+    names: Sequence[str],
+    edges: BoolArray,
+    test: Callable[[int, int, IntArray], Tested | None],
+) -> FitCheck:
+    """Test that each variable is independent, given its parents, of what comes before it.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The d variables.
+    edges : ndarray of bool, shape (d, d)
+        A DAG.
+    test : callable
+        ``(i, j, parents) -> test`` of the independence of i and j given the parents of j; None
+        where it cannot be tested.
+    """
+    order = topological_order(edges)
+    tests, absent = [], 0
+    for place, j in enumerate(order):
+        parents = np.flatnonzero(edges[:, j])
+        given = tuple(names[k] for k in parents.tolist())
+        for i in order[:place]:
+            if edges[i, j]:
+                continue
+            absent += 1
+            tested = test(i, j, parents)
+            if tested is not None:
+                tests.append(PairTest(names[i], names[j], given, *tested))
+    nothing = tests_table([]).drop(columns="given")
+    return FitCheck(tests_table(tests), nothing, absent - len(tests))
 
 
 def holm(p_values: FloatArray) -> FloatArray:

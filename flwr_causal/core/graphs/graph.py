@@ -1054,6 +1054,13 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
     return result
 
 
+def place_of(names: Sequence[str], name: str) -> int:
+    """Return the index of a variable; a DataError if it is unknown."""
+    if name not in names:
+        raise DataError(f"unknown variable {name!r}; known are {', '.join(names)}")
+    return names.index(name)
+
+
 def pair_of(
     names: Sequence[str], cause: str, effect: str, *, same: bool = False
 ) -> tuple[int, int]:
@@ -1066,12 +1073,10 @@ def pair_of(
     ConfigError
         If they are the same.
     """
-    for name in (cause, effect):
-        if name not in names:
-            raise DataError(f"unknown variable {name!r}; known are {', '.join(names)}")
+    places = place_of(names, cause), place_of(names, effect)
     if cause == effect and not same:
         raise ConfigError(f"cause and effect are both {cause!r}: give two variables")
-    return names.index(cause), names.index(effect)
+    return places
 
 
 def _frozen_numbers(

@@ -25,13 +25,13 @@ from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.linear.moments import Moments, by_variable
 from flwr_causal.core.linear.parties import clustered_error, party_scores
-from flwr_causal.core.linear.regression import informing_rows, least_squares, regress
+from flwr_causal.core.linear.regression import informing_rows, least_squares, regress, solved
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
 
 #: Moments of each party's rows; none where they are unknown or not wanted.
 Parties: TypeAlias = "Sequence[Moments]"
@@ -89,7 +89,8 @@ def by_regression(
     if parties:
         scores = party_scores(parties, moments.mean, regressors, effect, coefficients)
         contrast = np.eye(len(regressors))[0]
-        terms = scores @ _solved(moments, regressors, contrast) / moments.n
+        among = moments.second[np.ix_(regressors, regressors)]
+        terms = scores @ solved(among, contrast) / moments.n
         error = clustered_error(terms, moments.n, len(regressors))
         return estimated(float(coefficients[0]), error, level, len(parties) - 1, names)
     error = float(np.sqrt(residual / (degrees * own)))
@@ -250,7 +251,7 @@ def along_paths(
     for j in np.flatnonzero((edges & (gradient != 0)).any(axis=0)):
         parents, part = np.flatnonzero(edges[:, j]), own[j]
         degrees = _degrees_of_freedom(part, part.n, len(parents), int(j))
-        change = _solved(part, parents, gradient[parents, j])
+        change = solved(part.second[np.ix_(parents, parents)], gradient[parents, j])
         coefficients, residual = regress(part.second, parents, int(j))
         variance += residual * float(gradient[parents, j] @ change) / degrees
         if parties:
@@ -263,14 +264,6 @@ def along_paths(
         error = clustered_error(terms, own[0].n, most)
         return estimated(value, error, level, len(parties) - 1)
     return estimated(value, float(np.sqrt(variance)), level, least)
-
-
-def _solved(moments: Moments, columns: IntArray, right: FloatArray) -> FloatArray:
-    """Solve with the moments among some columns, whatever their units."""
-    among = moments.second[np.ix_(columns, columns)]
-    scale = np.sqrt(np.diagonal(among))
-    solved = np.linalg.lstsq(among / np.outer(scale, scale), right / scale, rcond=1e-12)[0]
-    return np.asarray(solved / scale, dtype=np.float64)
 
 
 def _degrees_of_freedom(moments: Moments, rows: int, num_regressors: int, effect: int) -> int:

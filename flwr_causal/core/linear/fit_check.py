@@ -15,7 +15,6 @@ Anderson, T. W. (2003). An introduction to multivariate statistical analysis. Se
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +23,7 @@ from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
-from flwr_causal.core.linear.regression import informing_rows, regress
+from flwr_causal.core.linear.regression import informing_rows, regress, solved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,9 +79,7 @@ def on_rows(rows: Moments, edges: BoolArray, log_densities: FloatArray) -> FitCh
     log_densities
         Of each row, in nats.
     """
-    mean = float(log_densities.mean())
-    by = "the rows that were given"
-    return replace(check(rows, edges), held_out_log_likelihood=mean, held_out_by=by)
+    return check(rows, edges).with_rows(float(log_densities.mean()))
 
 
 def edge_tests(moments: Moments | Sequence[Moments], edges: BoolArray) -> list[EdgeTest]:
@@ -97,9 +94,10 @@ def edge_tests(moments: Moments | Sequence[Moments], edges: BoolArray) -> list[E
     for j, part in enumerate(by_variable(moments, edges.shape[1])):
         parents = np.flatnonzero(edges[:, j])
         for i in parents:
-            tested = _added(part, j, parents[parents != i], np.array([i]))[0]
+            others, own = parents[parents != i], np.array([i])
+            tested = _added(part, j, others, own)[0]
             if np.isfinite(tested[0]):
-                rows = _rows_for(part, int(i), parents[parents != i], j)
+                rows = int(_rows_for(part, own, others, j)[0])
                 ratio = -rows * float(np.log1p(-min(tested[0] ** 2, 1 - COLLINEAR_SHARE)))
                 found.append(EdgeTest(part.names[i], part.names[j], ratio, 1, rows))
     return found
@@ -144,31 +142,25 @@ def _added(part: Moments, child: int, parents: IntArray, others: IntArray) -> Fl
     if not np.isfinite(second[np.ix_([child, *parents], [child, *parents])]).all():
         return result
     with_parents = second[np.ix_(parents, columns)]
-    coefficients = _solved(second[np.ix_(parents, parents)], with_parents)
+    coefficients = solved(second[np.ix_(parents, parents)], with_parents)
     variances = second[columns, columns]
     left = variances - (coefficients * with_parents).sum(axis=0)
     left = np.where(left > COLLINEAR_SHARE * variances, left, np.nan)
     shared = second[child, others] - coefficients[:, 0] @ with_parents[:, 1:]
     result[:, 0] = np.clip(shared / np.sqrt(left[0] * left[1:]), -1.0, 1.0)
-    rows = np.array([_rows_for(part, int(i), parents, child) for i in others], dtype=np.int64)
-    degrees = rows - len(parents) - 2
+    degrees = _rows_for(part, others, parents, child) - len(parents) - 2
     result[:, 1], result[:, 2] = _t_test(result[:, 0], degrees)
     result[degrees < 1] = np.nan
     return result
 
 
-def _rows_for(part: Moments, added: int, parents: IntArray, child: int) -> int:
-    """Return how many rows inform about a further regressor of a variable beside its parents."""
-    regressors = np.array([added, *parents], dtype=np.intp)
-    return round(float(informing_rows(part, regressors, child)[0]))
-
-
-def _solved(among: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve with moments among columns, whatever their units and also if some are dependent."""
-    scale = np.sqrt(np.diagonal(among))
-    scale = np.where(scale > 0, scale, 1.0)[:, None]
-    found = np.linalg.lstsq(among / (scale * scale.T), right / scale, rcond=1e-12)[0]
-    return np.asarray(found / scale)
+def _rows_for(part: Moments, others: IntArray, parents: IntArray, child: int) -> IntArray:
+    """Return how many rows inform about each of some further regressors of a child, (k,)."""
+    if part.together is None:
+        return np.full(len(others), part.n)
+    regressors = [np.array([i, *parents], dtype=np.intp) for i in others]
+    rows = [informing_rows(part, own, child)[0] for own in regressors]
+    return np.rint(rows).astype(np.int64)
 
 
 def _t_test(correlation: FloatArray, degrees: IntArray | int) -> tuple[FloatArray, FloatArray]:
@@ -202,11 +194,11 @@ def _residual_tests(part: Moments, edges: BoolArray, before: BoolArray) -> Itera
         parents = families[j][1:]
         with_parents = second[np.ix_(parents, families[i])] @ contrasts[i]
         covariance = contrasts[j] @ second[np.ix_(families[j], families[i])] @ contrasts[i]
-        rows = _rows_for(part, int(i), np.array(parents, dtype=np.intp), int(j))
-        degrees = rows - len(families[i]) - len(parents) - 1
+        rows = _rows_for(part, np.array([i]), parents, int(j))
+        degrees = int(rows[0]) - len(families[i]) - len(parents) - 1
         if degrees < 1 or not np.isfinite([covariance, *with_parents, spread[j]]).all():
             continue
-        explained = with_parents @ _solved(second[np.ix_(parents, parents)], with_parents[:, None])
+        explained = with_parents @ solved(second[np.ix_(parents, parents)], with_parents[:, None])
         left = float(spread[i] - explained[0])
         if min(left / second[i, i], spread[j] / second[j, j]) > COLLINEAR_SHARE:
             partial = np.clip(covariance / np.sqrt(left * spread[j]), -1.0, 1.0)

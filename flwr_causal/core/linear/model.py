@@ -14,7 +14,7 @@ import numpy as np
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import undirected_part
-from flwr_causal.core.graphs.graph import CausalGraph, pair_of
+from flwr_causal.core.graphs.graph import CausalGraph, pair_of, place_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.regression import least_squares, regress
@@ -211,9 +211,7 @@ class LinearModel(LinearSystem):
         DataError
             If the target is unknown or a parent is missing.
         """
-        if target not in self.names:
-            raise DataError(f"unknown variable {target!r}; known are {', '.join(self.names)}")
-        j = self.names.index(target)
+        j = place_of(self.names, target)
         slopes, level = self.weights[:, j], self.intercepts[j]
         if self.marks is not None and undirected_part(self.marks)[:, j].any():
             mean, parents = self.mean(), np.flatnonzero(self.marks[:, j])

@@ -7,6 +7,7 @@ compute the moments of its pooled rows (Ng & Zhang 2022, section 4).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,8 +141,7 @@ class Moments:
         names
             Names of the d columns.
         """
-        share, mean = products[0, 0], products[0, 1:] / products[0, 0]
-        return cls(n, mean, products[1:, 1:] / share - np.outer(mean, mean), tuple(names))
+        return cls(n, *mean_and_second(products), tuple(names))
 
     @classmethod
     def from_plain(
@@ -153,10 +153,9 @@ class Moments:
         together: list[list[float]] | None = None,
     ) -> Moments:
         """Return the moments that :meth:`to_plain` wrote."""
-        above = np.zeros((len(names), len(names)))
-        above[np.triu_indices(len(names))] = np.array(second, dtype=np.float64)
         rows = None if together is None else np.array(together, dtype=np.float64)
-        return cls(n, np.array(mean), np.triu(above) + np.triu(above, 1).T, tuple(names), rows)
+        whole = from_upper(np.array(second, dtype=np.float64), len(names))
+        return cls(n, np.array(mean), whole, tuple(names), rows)
 
     def to_plain(self) -> dict[str, Any]:
         """Return values for JSON: of ``second`` the upper triangle by rows, None where unknown."""
@@ -184,6 +183,11 @@ class Moments:
         """``(d, d)`` correlations; variables that are constant have none, and variance 0."""
         scale = np.sqrt(np.where(self.variances > 0, self.variances, 1.0))
         return np.asarray(self.second / np.outer(scale, scale))
+
+    @cached_property
+    def left_open(self) -> FloatArray:
+        """``(d,)`` variances of each variable given all others."""
+        return np.asarray(1.0 / np.diagonal(np.linalg.inv(self.second)))
 
     @property
     def mean_variance(self) -> float:
@@ -242,6 +246,25 @@ class Moments:
         self.require_varying()
         scale = np.sqrt(self.variances)
         return self.scaled(scale), scale
+
+
+def mean_and_second(products: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return means ``(d,)`` and central second moments ``(d, d)`` of rows x.
+
+    Parameters
+    ----------
+    products
+        ``(1 + d, 1 + d)`` of the rows [1, x], summed and divided by any number above 0.
+    """
+    share, mean = products[0, 0], products[0, 1:] / products[0, 0]
+    return mean, products[1:, 1:] / share - np.outer(mean, mean)
+
+
+def from_upper(values: FloatArray, size: int) -> FloatArray:
+    """Return the symmetric matrix of a size whose upper triangle has these values, row by row."""
+    above = np.zeros((size, size))
+    above[np.triu_indices(size)] = values
+    return np.triu(above) + np.triu(above, 1).T
 
 
 def merge(parts: Iterable[Moments]) -> Moments:

@@ -117,6 +117,23 @@ def explained_shares(second: FloatArray) -> FloatArray:
     return np.asarray(1.0 - 1.0 / np.maximum(np.diagonal(inverse), 1.0))
 
 
+def solved(among: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve with second moments among columns, whatever their units and also if some are dependent.
+
+    Parameters
+    ----------
+    among
+        ``(k, k)``.
+    right
+        ``(k,)`` or ``(k, m)``.
+    """
+    scale = np.sqrt(np.diagonal(among))
+    scale = np.where(scale > 0, scale, 1.0)
+    across = scale if right.ndim == 1 else scale[:, None]
+    found = np.linalg.lstsq(among / np.outer(scale, scale), right / across, rcond=1e-12)[0]
+    return np.asarray(found / across)
+
+
 def informing_rows(moments: Moments, regressors: IntArray, child: int) -> FloatArray:
     """Return how many rows inform about each coefficient of a regression, shape (k,).
 
@@ -140,7 +157,7 @@ def informing_rows(moments: Moments, regressors: IntArray, child: int) -> FloatA
         return np.full(len(regressors), float(moments.n))
     together = moments.together
     coefficients, residual = regress(moments.second, regressors, child)
-    left_open = 1.0 / np.diagonal(np.linalg.inv(moments.second))
+    left_open = moments.left_open
     told = 1.0 - left_open[child] / residual
     seen, alone = together[regressors, child], np.diagonal(together)[regressors]
     rows = seen + told * (alone - seen)

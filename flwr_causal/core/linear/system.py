@@ -11,7 +11,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
-from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_of
+from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.moments import Moments, by_variable, distinct
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
@@ -271,13 +271,10 @@ def intervened(
     DataError
         If a variable is unknown, or a value is not a finite number.
     """
-    unknown = [name for name in values if name not in system.names]
-    if unknown:
-        raise DataError(f"unknown variable {unknown[0]!r}; known are {', '.join(system.names)}")
+    targets = [place_of(system.names, name) for name in values]
     for name, value in values.items():
         if not isinstance(value, Real) or not np.isfinite(float(value)):
             raise DataError(f"{name} is set to {value!r}: expected a finite number")
-    targets = [system.names.index(name) for name in values]
     copies = [np.array(own) for own in (*weights, system.intercepts, system.noise_variances)]
     for own in copies:
         own[..., targets] = 0.0

@@ -208,17 +208,14 @@ def prepare_columns(
     found: list[FloatArray | IntArray | Codes] = []
     for name, agreed, column in zip(names, states, find_columns(frame, names), strict=True):
         rows = column if kept.all() else column[kept]
-        missing = rows.isna().to_numpy(dtype=np.bool_)
-        if not (as_missing and missing.any()):
-            found.append(_coded(name, rows, agreed) if agreed else _complete_numbers(name, rows))
-        elif agreed:
-            codes = np.full(len(rows), -1, dtype=np.int64)
-            codes[~missing] = _coded(name, rows[~missing], agreed)
-            found.append(codes)
-        else:
-            numbers = np.full(len(rows), np.nan)
-            numbers[~missing] = _complete_numbers(name, rows[~missing])
-            found.append(numbers)
+        lacking = rows.isna().to_numpy(dtype=np.bool_) if as_missing else None
+        seen = rows if lacking is None else rows[~lacking]
+        own = _coded(name, seen, agreed) if agreed else _complete_numbers(name, seen)
+        if lacking is not None and lacking.any():
+            whole = np.full(len(rows), -1) if agreed else np.full(len(rows), np.nan)
+            whole[~lacking] = own
+            own = whole
+        found.append(own)
     return found
 
 

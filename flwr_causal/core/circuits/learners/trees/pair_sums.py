@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from flwr_causal.core.linear.moments import from_upper
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -139,9 +140,7 @@ class StateLayout:
         ndarray, shape (total, total)
             The block of a variable with itself is diagonal and holds the counts of its states.
         """
-        products = np.zeros((self.width, self.width))
-        products[np.triu_indices(self.width)] = packed
-        products = np.triu(products) + np.triu(products, 1).T
+        products = from_upper(packed, self.width)
         return self.state_counts(self.state_counts(products).T)
 
     def packed_pairs(self, counts: FloatArray) -> FloatArray:

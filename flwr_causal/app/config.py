@@ -10,7 +10,6 @@ file with them, without a run; so does ``python -m flwr_causal.app.config``.
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 import tomllib
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flwr_causal.app import methods
 from flwr_causal.core.options import checked, option_types, public_names, require
+from flwr_causal.core.words import nearest
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
 from flwr_causal.errors import CausalError, ConfigError
@@ -329,8 +329,8 @@ def _nearest(key: str, method: str) -> str | None:
         known |= {key: key for key in own}
     if "." not in key:
         known = {key.rpartition(".")[2]: key for key in options_by_key(method)} | known
-    near = difflib.get_close_matches(key, known, n=1)
-    return known[near[0]] if near else None
+    near = nearest(key, known)
+    return known[near] if near else None
 
 
 def _keys_of_sections() -> tuple[str, ...]:

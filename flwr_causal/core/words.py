@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ def some(entries: Iterable[str], most: int = LISTED) -> str:
     listed = list(entries)
     rest = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the name that is most like one, at least so much from 0 to 1; "" if none is."""
+    return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")
 
 
 def is_utf8(text: str) -> bool:

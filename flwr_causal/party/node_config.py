@@ -7,11 +7,11 @@ table never counts as not written.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flwr_causal.core.names import as_seen, is_invisible
+from flwr_causal.core.words import nearest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.release import RELEASES
@@ -228,9 +228,9 @@ def check_keys(
 
 def _without(key: str, known: Collection[str]) -> str:
     """Return that there is no such key, and which one may be meant."""
-    near = get_close_matches(key.strip().lower().replace("_", "-"), known, n=1)
+    near = nearest(key.strip().lower().replace("_", "-"), known)
     text = f"there is no key '{key}'"
-    return f"{text} (did you mean '{near[0]}'?)" if near else f"{text} among {', '.join(known)}"
+    return f"{text} (did you mean '{near}'?)" if near else f"{text} among {', '.join(known)}"
 
 
 def _error(problems: Iterable[str]) -> ConfigError:

@@ -6,7 +6,6 @@ or anything else of the party's table; the party's own log has the details.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from dataclasses import dataclass, field, fields
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.names import as_seen
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
+from flwr_causal.core.words import nearest
 from flwr_causal.errors import ConfigError, PolicyError
 from flwr_causal.party.options import (
     METHODS_GROUP,
@@ -342,7 +342,7 @@ def _check_methods(methods: Sequence[str]) -> None:
     """
     own = options_by_method() if methods else {}
     for name in methods:
-        if _nearest(name.strip().lower(), own, 0.7) and not _declared(name):
+        if nearest(name.strip().lower(), own, 0.7) and not _declared(name):
             _check_known(name, own, "methods", "method")
 
 
@@ -378,14 +378,9 @@ def _declared(method: str) -> bool:
 def _check_known(name: str, known: Collection[str], where: str, what: str) -> None:
     if name in known:
         return
-    near = _nearest(name.strip().lower(), known)
+    near = nearest(name.strip().lower(), known)
     hint = f"; did you mean '{_kebab(near)}'?" if near else ""
     raise ConfigError(f"{where}: there is no {what} {_kebab(name)}{hint}")
-
-
-def _nearest(name: str, known: Collection[str], cutoff: float = 0.6) -> str:
-    """Return the name that is nearest to one; "" if none is near."""
-    return next(iter(difflib.get_close_matches(name, known, 1, cutoff)), "")
 
 
 def _check_rule(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import secrets
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ from flwr.supercore import log
 from flwr_causal.compat import own_run
 from flwr_causal.core.names import as_seen
 from flwr_causal.core.options import to_plain
+from flwr_causal.core.words import nearest
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
@@ -202,8 +202,8 @@ def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> 
     for option in ("categories", "numbers"):
         for name in split_names(getattr(method.policy, option)):
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"write {near[0]!r}" if near else "correct the name"
+                near = nearest(name, known)
+                hint = f"write {near!r}" if near else "correct the name"
                 raise ConfigError(
                     f"The option {option!r} names the column {name!r}, which no party has: {hint}, "
                     "or leave it out."

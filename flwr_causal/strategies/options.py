@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from flwr_causal.core.options import option_types, public_names, require, shown, within
+from flwr_causal.core.words import nearest
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
@@ -93,8 +93,8 @@ def check_names(strategy: type, given: Mapping[str, object]) -> None:
     known = {*option_types(strategy), *public_names(strategy).values()}
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
+            near = nearest(name, known)
+            hint = f" Did you mean '{near}'?" if near else ""
             hint = f" It is for {ELSEWHERE[name]}." if name in ELSEWHERE else hint
             raise ConfigError(
                 f"{strategy.__name__} has no option '{name}'.{hint} It has: "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.saved import writing
-from flwr_causal.core.words import some
+from flwr_causal.core.words import nearest, some
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -357,9 +356,9 @@ def in_words(knowledge: Knowledge) -> str:
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
     """Return the end of a message: the most similar known name, or else the known names."""
-    close = get_close_matches(name, known, n=1)
+    close = nearest(name, known)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {close!r}?"
     return f"; they have {some(known)}"
 
 

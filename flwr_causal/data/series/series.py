@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core.words import nearest
 from flwr_causal.data.check.columns import (
     all_columns,
     as_numbers,
@@ -375,8 +375,8 @@ def _check_roles(frame: pd.DataFrame, layout: SeriesLayout) -> None:
                 "rename all but one"
             )
         folded = {str(column).casefold(): column for column in frame.columns}
-        close = get_close_matches(name.casefold(), folded, n=1)
-        meant = f" (did you mean {folded[close[0]]!r}?)" if close else ""
+        close = nearest(name.casefold(), folded)
+        meant = f" (did you mean {folded[close]!r}?)" if close else ""
         raise DataError(
             f"{field}={name!r}: column {name!r} is missing in the table, which has "
             f"{', '.join(frame.columns)}{meant}: add or rename the column, or correct the option"

@@ -7,7 +7,6 @@ point; `runner` computes cells.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import hashlib
 import itertools
@@ -20,6 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
+from flwr_causal.core.words import nearest
 from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
 
@@ -384,5 +384,5 @@ def _figure(scenario: str, table: Mapping[str, Any]) -> Figure:
 
 
 def _nearest(name: str, known: Any) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean '{near[0]}'?" if near else f" Known: {', '.join(known)}."
+    near = nearest(name, known)
+    return f" Did you mean '{near}'?" if near else f" Known: {', '.join(known)}."

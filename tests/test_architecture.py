@@ -20,7 +20,7 @@ FLOORS = (
     "errors lazy",
     "core core.arrays core.compiled core.files core.limits core.names core.saved core.threads "
     "core.words",
-    "core.devices core.received core.ties",
+    "contract core.devices core.received core.ties",
     "core.options",
     "core.graphs core.privacy",
     "core.linear",

@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.data.resampling import Draw
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.records import Number
     from flwr_causal.protocol.setup import Setup
 

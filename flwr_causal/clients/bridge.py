@@ -50,10 +50,11 @@ if TYPE_CHECKING:
     from flwr.app import Array
 
     from flwr_causal.clients.mods import Mod
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.read.reading import Reading
     from flwr_causal.protocol.bundle import BundlePart
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
 
     Clients = type[CausalClient] | Mapping[str, type[CausalClient]]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from flwr.app import Array, ConfigRecord
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.products.plan import ProductPlan
 
 

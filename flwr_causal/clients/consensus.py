@@ -24,7 +24,7 @@ from flwr_causal.protocol import consensus
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.privacy.release import Released
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
 
 
 class LinearADMMClient(InterventionClient):

@@ -31,7 +31,7 @@ from flwr_causal.protocol.fedcausal import (
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.fedcausal import FedCausalPartyOptions
 
 #: Rows of a party whose evidence is computed in any case, where it has as many.

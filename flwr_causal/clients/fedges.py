@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.ges.greedy_search import GainSource
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.fedges import FedGESPartyOptions
     from flwr_causal.protocol.products.plan import ProductPlan
 

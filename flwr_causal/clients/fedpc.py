@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.learners.options import LearnerOptions
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.fedpc import FedPCPartyOptions
     from flwr_causal.protocol.products.plan import ProductPlan
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
 
 
 class LingamClient(SeriesClient):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.levels import Centering
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.moments import MomentsPartyOptions
 
 

@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 
     from flwr.app import Context, RecordDict
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.party.record import Line
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.setup import Setup
 

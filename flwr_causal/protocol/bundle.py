@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from flwr_causal.contract.exchange import Exchange, Sent
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.exchange import Exchange, ReplyContext, Sent
+from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.replies import Replies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from flwr_causal.contract.exchange import Disclosure, Shape
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Contract, Disclosure, Shape
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.replies import Summed
     from flwr_causal.protocol.setup import Setup
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.tables import DIGEST_BYTES
 from flwr_causal.protocol.secure.keys import KEY_BYTES

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PerceptronPartyOptions,

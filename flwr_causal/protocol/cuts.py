@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.contract import ReplyContext
 
 
 def _decreasing(arrays: Arrays, known: ReplyContext) -> str:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
+from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.limits import LARGEST, MOST_ENTRIES
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.options import REPORT
 from flwr_causal.protocol.schema import FACTS, MOST_COLUMNS, MOST_ROWS, REQUIRED
 from flwr_causal.protocol.secure.purposes import purpose_of
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape, Values
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent, Shape, Values
     from flwr_causal.protocol.options import SmallCounts
     from flwr_causal.protocol.schema import Fact, FactKind, Part
     from flwr_causal.protocol.secure.words import Size

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PerceptronPartyOptions,

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.discrete import contingency_tables, mixed_moments
 from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
     from flwr_causal.core.discrete.joint_states import Parts
     from flwr_causal.data.check.policy import Policy
-    from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.dependence import score_columns
 from flwr_causal.core.circuits.domain import Domain
@@ -22,8 +23,8 @@ from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.core.received import json_of
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
 from flwr_causal.protocol.options import PartyOptions, Setting, derived, seen_as
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, TrainingPlan
     from flwr_causal.data.check.policy import Policy
-    from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 _DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)

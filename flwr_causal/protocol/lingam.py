@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import SeriesPartyOptions
 from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 # The largest value of u exp(-u^2 / 2), and what rounding may add.

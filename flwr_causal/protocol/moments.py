@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PrivatePartyOptions,
@@ -31,7 +32,7 @@ from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 

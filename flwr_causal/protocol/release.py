@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.privacy.release import NUM_OCTAVES
 from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.bundle import MAIN
-from flwr_causal.protocol.exchange import Disclosure, Exchange, Sent
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.bundle import BundlePart
-    from flwr_causal.protocol.exchange import Contract
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PrivatePartyOptions
     from flwr_causal.protocol.setup import Setup
 

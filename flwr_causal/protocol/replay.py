@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Exchange, Sent
 from flwr_causal.core.received import arrays_of, json_of
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.exchange import Exchange, Sent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.core.linear.medians import median_shares, second_moment_shares
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.exchange import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Exchange
 
 
 class Summed(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.protocol.exchange import ReplyContext
+    from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.options import LinearPartyOptions
     from flwr_causal.protocol.setup import Setup
 

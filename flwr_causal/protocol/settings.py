@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from flwr.app import RecordDict
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.data.check.policy import Policy
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.setup import Setup
 

@@ -9,7 +9,8 @@ from flwr_causal.protocol.schema import FACTS, PARTS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent, Shape
+    from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape
+    from flwr_causal.protocol.contract import Contract
 
 
 def leaves(contract: Contract) -> str:

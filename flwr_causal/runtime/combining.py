@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.protocol.bundle import BundlePart
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival, Collected, Find
     from flwr_causal.runtime.method import Method
 

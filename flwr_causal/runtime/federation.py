@@ -14,7 +14,7 @@ from flwr.supercore import log
 from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.exchange import ReplyContext
+from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.secure.groups import name_of
 from flwr_causal.protocol.setup import PREFIX
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.setup import Setup
 
 # A party that failed in so many exchanges one after the other is not asked again: on real nodes

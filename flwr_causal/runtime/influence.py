@@ -20,10 +20,10 @@ from flwr_causal.runtime.server_work import server_work
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival
 
 # A party stands out above this distance. Measured on the papers' simulated data (26 settings of d,

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from flwr.serverapp.strategy import Strategy
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.runtime.federation import Arrival, Collected, Federation, Party, Returned
     from flwr_causal.runtime.method import Request
     from flwr_causal.runtime.outcome import Record

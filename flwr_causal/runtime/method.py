@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.records import Value
     from flwr_causal.protocol.replies import Replies

@@ -19,7 +19,7 @@ import numpy as np
 
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
-from flwr_causal.protocol.exchange import ReplyContext
+from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.replies import Replies, Summed
 from flwr_causal.protocol.secure import totals
 from flwr_causal.protocol.secure.groups import dealt
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.secure.neighbours import Circle
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.runtime.federation import Federation, Find

@@ -16,7 +16,7 @@ from flwr_causal.runtime.schema import ADAPTIVE_MOD, FIXED_MOD
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.protocol.exchange import Exchange
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.runtime.method import Method
 
 #: The wrappers that leave the clipping to a mod of the parties, and the mod.

@@ -47,9 +47,10 @@ from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, sett
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.fedcausal_evidence import Searched
     from flwr_causal.strategies.fedcausal_paper import FittedModel, Standing

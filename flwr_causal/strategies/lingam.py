@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
     from flwr_causal.strategies.base import Baselines, RunAlone
 

@@ -68,6 +68,7 @@ from flwr_causal.strategies.series import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
 
 

@@ -34,6 +34,7 @@ from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
 
 

@@ -21,7 +21,8 @@ from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flwr_causal.protocol.exchange import Contract, Disclosure
+    from flwr_causal.contract.exchange import Disclosure
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.reports.run import Run
     from flwr_causal.strategies import CausalStrategy
     from flwr_causal.testing.subject import Subject

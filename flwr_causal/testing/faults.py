@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.protocol.exchange import Disclosure, Exchange, Values
+    from flwr_causal.contract.exchange import Disclosure, Exchange, Values
 
     Arrays = dict[str, NDArray[Any]]
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from flwr.app import Message
     from flwr.serverapp import Grid
 
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.reports.run import Run
     from flwr_causal.testing.faults import Fault
     from flwr_causal.testing.subject import Result, Subject

@@ -11,7 +11,7 @@ from flwr_causal.app.methods import METHODS, build
 from flwr_causal.core.consensus import admm
 from flwr_causal.data.partition import split
 from flwr_causal.protocol import fedges, records
-from flwr_causal.protocol.exchange import RESERVED
+from flwr_causal.protocol.contract import RESERVED
 from flwr_causal.strategies import run
 
 D = 5

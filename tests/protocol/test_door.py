@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of_any
 
+from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.errors import ConfigError, FederationError
-from flwr_causal.protocol import Disclosure, Exchange, Sent, door, records
+from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, door, records
 from flwr_causal.protocol.door import RefusedError, accepted, outgoing, sizes_of
-from flwr_causal.protocol.exchange import WHOLE
 
 ROWS = 9
 SIZES = {"d": 3, "n": ROWS}
@@ -500,8 +500,9 @@ def test_the_reply_to_another_exchange_is_refused():
     with pytest.raises(RefusedError, match="answers exchange 3 instead of exchange 4"):
         receive(late)
     for name in ("num-examples", "round"):
+        exchange = Exchange("x", "", returns=(Disclosure(name, ""),))
         with pytest.raises(ConfigError, match="part of every reply"):
-            Disclosure(name, "")
+            Contract("mine", (exchange,))
 
 
 # Types, and buffers that contradict what is said of them.

@@ -14,12 +14,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.data.check.agreement import pool
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.exchange import Disclosure, Exchange
 from flwr_causal.protocol.secure import exact, keys, masks, totals
 from flwr_causal.protocol.secure.ring import SumError, WordLayout
 from flwr_causal.protocol.secure.words import Size, WordSum, added

@@ -14,6 +14,7 @@ import pytest
 from circuit_cases import MIXED, domain_of, random_circuit, random_elliptical
 from flwr.app import Array, ArrayRecord
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core import limits
 from flwr_causal.core.circuits.circuit import Circuit, packed, unpacked
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
@@ -26,7 +27,7 @@ from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import CausalError, DataError, FederationError
 from flwr_causal.protocol import bundle, door, records, replay, schema
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 
 HOSTILE = (20_000_000, -1, 2**63, 1e300, float("nan"), "x", None, [1, [2]])
 #: Far more than what the small forms here need, far less than what they state.

@@ -8,6 +8,7 @@ import pytest
 from method_modes import MIXED, NUMBERS, TARGETED
 
 from flwr_causal.clients import CausalClient, answers
+from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.core.discrete.contingency_tables import ContingencyCounts as Tables
 from flwr_causal.core.discrete.contingency_tables import sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.discrete import as_discrete
@@ -16,7 +17,7 @@ from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Ask, CausalStrategy, Result
 from flwr_causal.testing.subject import Spy

@@ -10,6 +10,7 @@ import pytest
 
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.clients.table_digest import digest
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
@@ -22,7 +23,7 @@ from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import BundlePart, Training, bundle_of, exchange_of, parts_of
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.strategies import Ask, CausalStrategy, Result

@@ -1,7 +1,7 @@
 """The numbers of an exchange as whole numbers modulo 2^64, in which masks are uniform.
 
 A float is a multiple of a step, which both sides compute from what the parties agreed on: a largest
-possible value (:attr:`flwr_causal.protocol.exchange.Disclosure.bound`), times the number of
+possible value (:attr:`flwr_causal.contract.exchange.Disclosure.bound`), times the number of
 parties, divided by 2^61. A party refuses to send more than twice that value, so that no total
 overflows. A float without a bound takes nine words, and its sum is exact. Counts are exact, too; as
 many share a word as it has room for, since none exceeds the rows of all parties. A vector begins
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.bundle import parts_of
-from flwr_causal.protocol.exchange import WHOLE
 from flwr_causal.protocol.secure import exact
 from flwr_causal.protocol.secure.words import Size
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.setup import Setup
 
 # Steps of all parties at their bounds together, and the most of all parties together.

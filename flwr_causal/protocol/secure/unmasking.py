@@ -24,8 +24,9 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.exchange import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.secure.keys import KEY_BYTES, sign_of
 from flwr_causal.protocol.secure.masks import mask_key, streams
 from flwr_causal.protocol.secure.purposes import purpose_of

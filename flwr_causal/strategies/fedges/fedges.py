@@ -68,13 +68,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
     from flwr_causal.strategies.fedges.searches import Standing

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.knowledge import Knowledge
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
     from flwr_causal.strategies.fedges.searches import Standing

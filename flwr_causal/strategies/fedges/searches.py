@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.exchange import Exchange
     from flwr_causal.protocol.replies import Replies
 
 

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.learners.training_by_sums import State
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.exchange import Contract, Exchange
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone
 

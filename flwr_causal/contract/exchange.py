@@ -1,31 +1,25 @@
-"""The contract between the server and the parties, written as data.
+"""What the server and the parties say to each other, written as data.
 
 An :class:`Exchange` is one request of the server and the replies of the parties. It declares
 everything that a party is sent and everything that leaves a party: name, meaning, shape, possible
-values, and how the server combines the replies. A :class:`Contract` holds the exchanges of one
-method. Both sides import it. From the declaration alone follow what may leave a party and what the
-server accepts (:mod:`flwr_causal.protocol.door`), how replies are combined
-(:mod:`flwr_causal.protocol.replies`) and the tables of docs/privacy.md
-(:mod:`flwr_causal.protocol.tables`).
+values, and how the server combines the replies. A contract
+(:class:`flwr_causal.protocol.contract.Contract`) holds the exchanges of one method. Both sides
+import it. From the declaration alone follow what may leave a party and what the server accepts
+(:mod:`flwr_causal.protocol.door`), how replies are combined (:mod:`flwr_causal.protocol.replies`)
+and the tables of docs/privacy.md (:mod:`flwr_causal.protocol.tables`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.options import FormError, PartyOptions, PrivatePartyOptions
-from flwr_causal.protocol.records import NUMBER, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.data.check.policy import Policy
-    from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.schema import Part
-    from flwr_causal.protocol.setup import Setup
 
 Size: TypeAlias = int | str
 Shape: TypeAlias = tuple[Size, ...]
@@ -46,8 +40,6 @@ Values: TypeAlias = Literal[
 ]
 Combine: TypeAlias = Literal["sum", "mean", "each"]
 
-#: The names of what every reply holds beside the arrays, see :mod:`flwr_causal.protocol.records`.
-RESERVED = (WEIGHT, NUMBER)
 #: Values that are whole numbers.
 WHOLE: tuple[Values, ...] = ("count", "whole", "index", "mark", "dag", "bytes", "ring")
 
@@ -158,7 +150,7 @@ class Disclosure:
     optional: bool = False
     below: str = ""
     cumulative: bool = False
-    bound: Callable[[Setup], FloatArray | float | None] | None = field(default=None, compare=False)
+    bound: Callable[[Any], FloatArray | float | None] | None = field(default=None, compare=False)
     dtype: str = ""
 
     def __post_init__(self) -> None:
@@ -167,42 +159,12 @@ class Disclosure:
                 f"The disclosure '{self.name}' is below '{self.below}', but it is declared as "
                 f"{self.values}: only an index and a dag have such a bound."
             )
-        if self.name in RESERVED:
-            raise ConfigError(
-                f"'{self.name}' is the name of a part of every reply: choose another."
-            )
         if "n" in self.shape and not self.rows:
             raise ConfigError(
                 f"The disclosure '{self.name}' has the number of rows in its shape {self.shape}: "
                 "raw rows never leave a party. Send sums over rows instead; where an entry for "
                 "each row is what the method needs, say in 'rows' of which rows."
             )
-
-
-@dataclass(frozen=True, eq=False)
-class ReplyContext:
-    """What the server knows when the reply of a party arrives.
-
-    Parameters
-    ----------
-    sizes : mapping of str to int
-        What the symbols in shapes stand for.
-    sent : mapping of str to ndarray, number or text
-        What the party was sent.
-    setup : Setup
-        What the parties agreed on.
-    report : TableReport
-        The party's report in the schema exchange.
-    resampled : bool, default False
-        Whether the reply is of a replicate, on rows that were resampled: their number is that of
-        the report, their means and variances are not.
-    """
-
-    sizes: Mapping[str, int]
-    sent: Mapping[str, Any]
-    setup: Setup
-    report: TableReport
-    resampled: bool = False
 
 
 @dataclass(frozen=True)
@@ -232,8 +194,9 @@ class Exchange:
         :mod:`flwr_causal.protocol.replay`.
     contradiction : callable, optional
         ``(arrays, known) -> str``: how a reply contradicts itself, the party's report or what the
-        party was sent (see :class:`ReplyContext`), in words; "" if it does not. A reply with a
-        contradiction is refused. Default: nothing further is checked.
+        party was sent, in words; "" if it does not. ``known`` is a
+        :class:`~flwr_causal.protocol.contract.ReplyContext`. A reply with a contradiction is
+        refused. Default: nothing further is checked.
     open : bool, default False
         Whether secure aggregation leaves the replies as they are, since they hold hashes, or what
         is encrypted for other parties.
@@ -261,11 +224,11 @@ class Exchange:
     when: str = ""
     same_parties: bool = False
     remembered: bool = False
-    contradiction: Callable[[Arrays, ReplyContext], str] | None = field(default=None, compare=False)
+    contradiction: Callable[[Arrays, Any], str] | None = field(default=None, compare=False)
     open: bool = False
     kept: bool = True
     query: bool = False
-    derived: Callable[[Mapping[str, Any], Setup], dict[str, int]] | None = field(
+    derived: Callable[[Mapping[str, Any], Any], dict[str, int]] | None = field(
         default=None, compare=False
     )
 
@@ -317,119 +280,3 @@ class Exchange:
     def averaged(self) -> bool:
         """Whether the replies are averaged by Flower's own ``aggregate_train``."""
         return any(item.combine == "mean" for item in self.returns)
-
-
-def no_dimensions(setup: Setup) -> dict[str, int]:
-    """Return no symbols beside "d" and "n"."""
-    return {}
-
-
-def no_further_rules(options: Any, policy: Policy) -> Policy:
-    """Return a data policy as it is."""
-    return policy
-
-
-@dataclass(frozen=True)
-class Contract:
-    """Everything that the server and the parties of one method say to each other.
-
-    Parameters
-    ----------
-    method : str
-        The method's id.
-    exchanges : tuple of Exchange
-    dimensions : callable, optional
-        ``setup -> dict``: what further symbols in shapes stand for, from what the parties agreed
-        on. Default: there are none beside "d" and "n".
-    reports : tuple of str, default ("sums",)
-        The parts of the report of the schema exchange that may leave a party beside what every
-        method needs, see :data:`flwr_causal.protocol.schema.PARTS`.
-    private : tuple of Exchange, default ()
-        The exchanges whose replies, in a run with ``epsilon``, follow from the party's private
-        release alone; such a run has no others. Beside the method's own there may be those of all
-        methods (totals, unmasking, replay). Default: the method has no differential privacy, and
-        its parties refuse a run with ``epsilon``.
-    options : type, default PartyOptions
-        The options that the parties are sent with the question for the schema and with the
-        agreement: a subclass of :class:`~flwr_causal.protocol.options.PartyOptions`.
-    question : type, optional
-        Those of the question, where ``options`` follow from the parties' reports. Default: the
-        same.
-    completes : callable, optional
-        ``options, policy -> policy``: the data policy with those fields that are no options of the
-        method, as they follow from the options of the question and the policy's other fields. The
-        strategy sends it, and the parties refuse any other one. Default: as it is; states are named
-        where ``reports`` has them.
-    """
-
-    method: str
-    exchanges: tuple[Exchange, ...]
-    dimensions: Callable[[Setup], dict[str, int]] = field(default=no_dimensions)
-    reports: tuple[Part, ...] = ("sums",)
-    private: tuple[Exchange, ...] = ()
-    options: type[PartyOptions] = PartyOptions
-    question: type[PartyOptions] | None = None
-    completes: Callable[[Any, Policy], Policy] = no_further_rules
-
-    def __post_init__(self) -> None:
-        names = [exchange.name for exchange in self.exchanges]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"The contract of '{self.method}' has a name twice: {sorted(names)}.")
-        if bool(self.private) != issubclass(self.options, PrivatePartyOptions):
-            raise ConfigError(
-                f"The contract of '{self.method}' has exchanges of a private release, or options "
-                "of one, and not both: Contract(private=..., options=...) with a subclass of "
-                "PrivatePartyOptions."
-            )
-
-    def completed(self, options: Any, policy: Policy) -> Policy:
-        """Return the data policy of a run, with the fields that are no options of the method."""
-        return self.completes(options, replace(policy, names_states="states" in self.reports))
-
-    def check_policy(self, options: Any, policy: Policy, *, states: bool = False) -> None:
-        """Check that a party is sent the data policy that follows from the options it is sent.
-
-        Parameters
-        ----------
-        options : PartyOptions
-        policy : Policy
-        states : bool, default False
-            Whether the parties are sent states of columns.
-
-        Raises
-        ------
-        FormError
-            If it is another one, by which a party would name values that the options keep from the
-            server, or if there are states where none are named.
-        """
-        if policy != self.completed(options, policy) or (states and not policy.names_states):
-            raise FormError(
-                "What the server sent was refused: by the run's options parties name other values "
-                "of their columns, or none. Install the same version of flwr-causal on all "
-                "machines."
-            )
-
-    def parts(self, policy: Policy) -> tuple[Part, ...]:
-        """Return the parts of ``reports`` under a data policy: states only where it has them."""
-        return tuple(part for part in self.reports if part != "states" or policy.names_states)
-
-    def find(self, name: Any) -> Exchange:
-        """Return the exchange of a name.
-
-        Raises
-        ------
-        ConfigError
-            If there is none: the two sides run different versions of the method.
-        """
-        for exchange in self.exchanges:
-            if exchange.name == name:
-                return exchange
-        raise ConfigError(
-            f"The method '{self.method}' has no exchange '{name}'; it has "
-            f"{', '.join(exchange.name for exchange in self.exchanges)}. Install the same version "
-            "of flwr-causal on both sides."
-        )
-
-    def sizes(self, setup: Setup, rows: int) -> dict[str, int]:
-        """Return what the symbols in shapes stand for at a party with so many rows."""
-        return {"d": len(setup.names), "n": rows, **self.dimensions(setup)}

@@ -1,0 +1,168 @@
+"""The contract of a method: its exchanges, its parties' options, the parts of their reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.options import FormError, PartyOptions, PrivatePartyOptions
+from flwr_causal.protocol.records import NUMBER, WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.schema import Part
+    from flwr_causal.protocol.setup import Setup
+
+
+@dataclass(frozen=True, eq=False)
+class ReplyContext:
+    """What the server knows when the reply of a party arrives.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        What the symbols in shapes stand for.
+    sent : mapping of str to ndarray, number or text
+        What the party was sent.
+    setup : Setup
+        What the parties agreed on.
+    report : TableReport
+        The party's report in the schema exchange.
+    resampled : bool, default False
+        Whether the reply is of a replicate, on rows that were resampled: their number is that of
+        the report, their means and variances are not.
+    """
+
+    sizes: Mapping[str, int]
+    sent: Mapping[str, Any]
+    setup: Setup
+    report: TableReport
+    resampled: bool = False
+
+
+#: The names of what every reply holds beside the arrays.
+RESERVED = (WEIGHT, NUMBER)
+
+
+def no_dimensions(setup: Setup) -> dict[str, int]:
+    """Return no symbols beside "d" and "n"."""
+    return {}
+
+
+def no_further_rules(options: Any, policy: Policy) -> Policy:
+    """Return a data policy as it is."""
+    return policy
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Everything that the server and the parties of one method say to each other.
+
+    Parameters
+    ----------
+    method : str
+        The method's id.
+    exchanges : tuple of Exchange
+    dimensions : callable, optional
+        ``setup -> dict``: what further symbols in shapes stand for, from what the parties agreed
+        on. Default: there are none beside "d" and "n".
+    reports : tuple of str, default ("sums",)
+        The parts of the report of the schema exchange that may leave a party beside what every
+        method needs, see :data:`flwr_causal.protocol.schema.PARTS`.
+    private : tuple of Exchange, default ()
+        The exchanges whose replies, in a run with ``epsilon``, follow from the party's private
+        release alone; such a run has no others. Beside the method's own there may be those of all
+        methods (totals, unmasking, replay). Default: the method has no differential privacy, and
+        its parties refuse a run with ``epsilon``.
+    options : type, default PartyOptions
+        The options that the parties are sent with the question for the schema and with the
+        agreement: a subclass of :class:`~flwr_causal.protocol.options.PartyOptions`.
+    question : type, optional
+        Those of the question, where ``options`` follow from the parties' reports. Default: the
+        same.
+    completes : callable, optional
+        ``options, policy -> policy``: the data policy with those fields that are no options of the
+        method, as they follow from the options of the question and the policy's other fields. The
+        strategy sends it, and the parties refuse any other one. Default: as it is; states are named
+        where ``reports`` has them.
+    """
+
+    method: str
+    exchanges: tuple[Exchange, ...]
+    dimensions: Callable[[Setup], dict[str, int]] = field(default=no_dimensions)
+    reports: tuple[Part, ...] = ("sums",)
+    private: tuple[Exchange, ...] = ()
+    options: type[PartyOptions] = PartyOptions
+    question: type[PartyOptions] | None = None
+    completes: Callable[[Any, Policy], Policy] = no_further_rules
+
+    def __post_init__(self) -> None:
+        names = [exchange.name for exchange in self.exchanges]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"The contract of '{self.method}' has a name twice: {sorted(names)}.")
+        for name in (item.name for exchange in self.exchanges for item in exchange.returns):
+            if name in RESERVED:
+                raise ConfigError(f"'{name}' is the name of a part of every reply: choose another.")
+        if bool(self.private) != issubclass(self.options, PrivatePartyOptions):
+            raise ConfigError(
+                f"The contract of '{self.method}' has exchanges of a private release, or options "
+                "of one, and not both: Contract(private=..., options=...) with a subclass of "
+                "PrivatePartyOptions."
+            )
+
+    def completed(self, options: Any, policy: Policy) -> Policy:
+        """Return the data policy of a run, with the fields that are no options of the method."""
+        return self.completes(options, replace(policy, names_states="states" in self.reports))
+
+    def check_policy(self, options: Any, policy: Policy, *, states: bool = False) -> None:
+        """Check that a party is sent the data policy that follows from the options it is sent.
+
+        Parameters
+        ----------
+        options : PartyOptions
+        policy : Policy
+        states : bool, default False
+            Whether the parties are sent states of columns.
+
+        Raises
+        ------
+        FormError
+            If it is another one, by which a party would name values that the options keep from the
+            server, or if there are states where none are named.
+        """
+        if policy != self.completed(options, policy) or (states and not policy.names_states):
+            raise FormError(
+                "What the server sent was refused: by the run's options parties name other values "
+                "of their columns, or none. Install the same version of flwr-causal on all "
+                "machines."
+            )
+
+    def parts(self, policy: Policy) -> tuple[Part, ...]:
+        """Return the parts of ``reports`` under a data policy: states only where it has them."""
+        return tuple(part for part in self.reports if part != "states" or policy.names_states)
+
+    def find(self, name: Any) -> Exchange:
+        """Return the exchange of a name.
+
+        Raises
+        ------
+        ConfigError
+            If there is none: the two sides run different versions of the method.
+        """
+        for exchange in self.exchanges:
+            if exchange.name == name:
+                return exchange
+        raise ConfigError(
+            f"The method '{self.method}' has no exchange '{name}'; it has "
+            f"{', '.join(exchange.name for exchange in self.exchanges)}. Install the same version "
+            "of flwr-causal on both sides."
+        )
+
+    def sizes(self, setup: Setup, rows: int) -> dict[str, int]:
+        """Return what the symbols in shapes stand for at a party with so many rows."""
+        return {"d": len(setup.names), "n": rows, **self.dimensions(setup)}

@@ -245,7 +245,7 @@ def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]
 
 def _sums(learner: str, step: type[SummingStep]) -> Exchange:
     """Return the exchange of a step of a training by sums."""
-    assert step.__doc__ is not None
+    declared = step.exchange()
 
     def asked(sent: Mapping[str, Any]) -> dict[str, Any]:
         return {one.name: sent[one.name] for one in step.sent}
@@ -259,23 +259,11 @@ def _sums(learner: str, step: type[SummingStep]) -> Exchange:
     def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
         return step.sizes(plan_of(learner, setup, sent), asked(sent))
 
-    return Exchange(
-        f"{learner}: {step.name}",
-        step.__doc__.splitlines()[0].rstrip("."),
-        sends=(*(Sent(one.name, one.meaning, one.shape) for one in step.sent), _DOMAIN),
-        returns=tuple(
-            Disclosure(
-                one.name,
-                one.meaning,
-                one.shape,
-                one.values,
-                "sum",
-                bound=(lambda setup: float(setup.num_rows)) if one.shares else None,
-            )
-            for one in step.summed
-        ),
+    return replace(
+        declared,
+        name=f"{learner}: {declared.name}",
+        sends=(*declared.sends, _DOMAIN),
         when=f"training='sums', {learner} circuits",
-        same_parties=True,
         contradiction=contradiction,
         derived=derived,
     )

@@ -34,12 +34,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ScaleStep,
-    SentArray,
-    SummedArray,
     SummingStep,
     Trained,
     TrainingBySums,
@@ -47,6 +46,7 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     impossible,
     miscounted,
     row_folds,
+    summed_array,
 )
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.tensors.evaluation import (
@@ -334,11 +334,11 @@ class EinsumScale(ScaleStep):
     """Moments of each column, for standardising, and rows of each state."""
 
     summed = (
-        SummedArray("rows", "rows", (1,), "count"),
-        SummedArray("counts", "values of each column", ("columns",), "count"),
-        SummedArray("first", "sums of each column", ("columns",)),
-        SummedArray("second", "sums of squares of each column", ("columns",), "non-negative"),
-        SummedArray("states", "rows of each state", ("states",), "count"),
+        summed_array("rows", "rows", (1,), "count"),
+        summed_array("counts", "values of each column", ("columns",), "count"),
+        summed_array("first", "sums of each column", ("columns",)),
+        summed_array("second", "sums of squares of each column", ("columns",), "non-negative"),
+        summed_array("states", "rows of each state", ("states",), "count"),
     )
 
     @classmethod
@@ -472,41 +472,41 @@ class EStep(TensorArrays, SummingStep):
 
     name = "counts"
     sent = (
-        SentArray("fold", "part of the rows that is summed", (1,)),
-        SentArray(
+        Sent("fold", "part of the rows that is summed", (1,)),
+        Sent(
             "regions", "columns of each leaf region, -1 for none", ("regions", "replicas", "widest")
         ),
-        SentArray("shift", "means", ("columns",)),
-        SentArray("scale", "standard deviations", ("columns",)),
-        SentArray("means", "of each unit of a number", ("numbers", "replicas", "units")),
-        SentArray("variances", "of each unit of a number", ("numbers", "replicas", "units")),
-        SentArray("probabilities", "of states in each unit", ("states", "replicas", "units")),
-        SentArray("layers", "weights of all sums, level by level", ("weights",)),
-        SentArray("root", "weights of each class and replica", ("classes", "replicas")),
+        Sent("shift", "means", ("columns",)),
+        Sent("scale", "standard deviations", ("columns",)),
+        Sent("means", "of each unit of a number", ("numbers", "replicas", "units")),
+        Sent("variances", "of each unit of a number", ("numbers", "replicas", "units")),
+        Sent("probabilities", "of states in each unit", ("states", "replicas", "units")),
+        Sent("layers", "weights of all sums, level by level", ("weights",)),
+        Sent("root", "weights of each class and replica", ("classes", "replicas")),
     )
     summed = (
-        SummedArray(
+        summed_array(
             "statistics",
             "weighted sums, squares and states of each unit",
             ("statistics", "replicas", "units"),
         ),
-        SummedArray(
+        summed_array(
             "presence",
             "weighted values of each unit",
             ("columns but the class", "replicas", "units"),
             "non-negative",
         ),
-        SummedArray(
+        summed_array(
             "layers", "weighted rows of each weight of a sum", ("weights",), "non-negative"
         ),
-        SummedArray(
+        summed_array(
             "root",
             "weighted rows of each class and replica",
             ("classes", "replicas"),
             "non-negative",
         ),
-        SummedArray("rows", "rows", (1,), "count"),
-        SummedArray("log_densities", "log-likelihood of the rows", (1,)),
+        summed_array("rows", "rows", (1,), "count"),
+        summed_array("log_densities", "log-likelihood of the rows", (1,)),
     )
 
     def arrays(self) -> Arrays:

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ROUNDING,
-    SentArray,
     State,
-    SummedArray,
     SummingStep,
     Trained,
     TrainingBySums,
     impossible,
     miscounted,
+    summed_array,
     symmetric,
     upper_triangles,
 )
@@ -275,38 +275,36 @@ def _units(summed: Mapping[str, FloatArray], num_classes: int) -> FloatArray:
 # -- as steps of a training -----------------------------------------------------------------------
 
 HEAD_SENT = (
-    SentArray("head_weights", "weights of the features", ("features",)),
-    SentArray("head_biases", "biases of the classes; 0 without rows", ("classes",)),
-    SentArray("head_present", "1 for a class that has rows, else 0", ("classes",)),
+    Sent("head_weights", "weights of the features", ("features",)),
+    Sent("head_biases", "biases of the classes; 0 without rows", ("classes",)),
+    Sent("head_present", "1 for a class that has rows, else 0", ("classes",)),
 )
 HEAD_SUMS = (
-    SummedArray("count", "rows", (1,), "count"),
-    SummedArray("loss", "log loss of the head, by fold", ("folds",), "non-negative"),
-    SummedArray("gradient", "its gradient by biases and weights", ("folds", "parameters")),
-    SummedArray(
+    summed_array("count", "rows", (1,), "count"),
+    summed_array("loss", "log loss of the head, by fold", ("folds",), "non-negative"),
+    summed_array("gradient", "its gradient by biases and weights", ("folds", "parameters")),
+    summed_array(
         "hessian", "upper triangle of its second derivatives", ("folds", "parameter pairs")
     ),
-    SummedArray("first", "log densities, centred over classes", ("present", "features")),
-    SummedArray("second", "their squares", ("present", "features"), "non-negative"),
+    summed_array("first", "log densities, centred over classes", ("present", "features")),
+    summed_array("second", "their squares", ("present", "features"), "non-negative"),
 )
 THRESHOLD_SUMS = (
-    SummedArray("log_odds", "rows by class and log odds", (2, len(EDGES) + 1), "count"),
+    summed_array("log_odds", "rows by class and log odds", (2, len(EDGES) + 1), "count"),
 )
 CHOICE_SENT = (
-    SentArray(
-        "without_weights", "weights of the features without each fold", ("folds", "features")
-    ),
-    SentArray("without_biases", "biases of the classes without each fold", ("folds", "classes")),
-    SentArray("head_present", "1 for a class that has rows, else 0", ("classes",)),
+    Sent("without_weights", "weights of the features without each fold", ("folds", "features")),
+    Sent("without_biases", "biases of the classes without each fold", ("folds", "classes")),
+    Sent("head_present", "1 for a class that has rows, else 0", ("classes",)),
 )
 CHOICE_SUMS = (
-    SummedArray(
+    summed_array(
         "errors",
         "rows whose class the circuit predicts rightly or wrongly, by the same of the head",
         (2, 2),
         "count",
     ),
-    SummedArray("losses", "log losses of circuit and head", (2,), "non-negative"),
+    summed_array("losses", "log losses of circuit and head", (2,), "non-negative"),
 )
 #: Log loss of a row at most, so that sums are finite.
 MOST_LOSS = 700.0
@@ -337,12 +335,12 @@ class Features(ABC):
 
     Attributes
     ----------
-    sent : tuple of SentArray
+    sent : tuple of Sent
         What `arrays` returns.
     num_folds : int
     """
 
-    sent: ClassVar[tuple[SentArray, ...]]
+    sent: ClassVar[tuple[Sent, ...]]
     num_folds: ClassVar[int]
 
     @abstractmethod
@@ -533,7 +531,7 @@ class ChoiceStep(_TrainingStep):
     summed = CHOICE_SUMS
 
     threshold: ClassVar[type[ThresholdStep]]
-    circuit_sent: ClassVar[tuple[SentArray, ...]]
+    circuit_sent: ClassVar[tuple[Sent, ...]]
 
     def __init_subclass__(cls) -> None:
         own = {one.name: one for one in (*cls.circuit_sent, *cls.threshold.kind.sent)}

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.arrays import FloatArray
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.errors import ConfigError, DataError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Shape, Values
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.model import CircuitModel
@@ -39,38 +41,29 @@ if TYPE_CHECKING:
 Arrays = dict[str, FloatArray]
 
 
-@dataclass(frozen=True)
-class SentArray:
-    """An array that is sent to every party.
+def summed_array(
+    name: str,
+    meaning: str,
+    shape: Shape,
+    values: Values = "finite",
+    *,
+    shares: bool = False,
+) -> Disclosure:
+    """Return the declaration of sums over a party's rows, which the server adds over parties.
 
     Parameters
     ----------
-    name, meaning : str
-    shape : tuple of str or int
-        Sizes of the axes. A symbol is the same number in all arrays that a step sends and sums.
-    """
-
-    name: str
-    meaning: str
-    shape: tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class SummedArray(SentArray):
-    """An array of sums over a party's rows, which the server adds over parties.
-
-    Parameters
-    ----------
-    name, meaning, shape
-        As in `SentArray`.
-    values : {"finite", "non-negative", "count"}
-        Possible values of an entry; a count is a whole number of rows.
+    name, meaning, shape, values
+        As of :class:`~flwr_causal.contract.exchange.Disclosure`.
     shares : bool, default False
-        Whether each row adds 1 at most to an entry.
+        Whether each row adds 1 at most to an entry, so that a total is at most the number of rows.
     """
+    bound = _all_rows if shares else None
+    return Disclosure(name, meaning, shape, values, "sum", bound=bound)
 
-    values: Literal["finite", "non-negative", "count"] = "finite"
-    shares: bool = False
+
+def _all_rows(setup: Any) -> float:
+    return float(setup.num_rows)
 
 
 @dataclass(frozen=True)
@@ -149,15 +142,22 @@ class SummingStep(ABC):
     ----------
     name : str
         Unique among the steps of a learner.
-    sent : tuple of SentArray
+    sent : tuple of Sent
         The arrays that `arrays` returns, in this order; none by default.
-    summed : tuple of SummedArray
+    summed : tuple of Disclosure
         The arrays that `sums` returns.
     """
 
     name: ClassVar[str]
-    sent: ClassVar[tuple[SentArray, ...]] = ()
-    summed: ClassVar[tuple[SummedArray, ...]]
+    sent: ClassVar[tuple[Sent, ...]] = ()
+    summed: ClassVar[tuple[Disclosure, ...]]
+
+    @classmethod
+    def exchange(cls) -> Exchange:
+        """Return the declaration of the exchange: what it is for is the docstring's first line."""
+        assert cls.__doc__ is not None
+        meaning = cls.__doc__.splitlines()[0].rstrip(".")
+        return Exchange(cls.name, meaning, cls.sent, cls.summed, same_parties=True)
 
     def arrays(self) -> Arrays:
         """Return the arrays that every party is sent."""
@@ -284,7 +284,7 @@ class ScaleStep(SummingStep):
     origin: FloatArray
 
     name = "scale"
-    sent = (SentArray("origin", "point about which sums are taken", ("columns",)),)
+    sent = (Sent("origin", "point about which sums are taken", ("columns",)),)
 
     def arrays(self) -> Arrays:
         """Return the origin."""

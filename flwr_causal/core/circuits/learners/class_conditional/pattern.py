@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.learners.class_conditional import steps
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     ClassMoments,
@@ -54,11 +55,10 @@ from flwr_causal.core.circuits.learners.class_conditional.steps import (
     probabilities,
 )
 from flwr_causal.core.circuits.learners.training_by_sums import (
-    SentArray,
-    SummedArray,
     SummingStep,
     impossible,
     miscounted,
+    summed_array,
     symmetric,
     upper_triangles,
 )
@@ -120,7 +120,7 @@ def started(plan: TrainingPlan, presence: ArrayLike) -> PatternScale:
 
 # -- the columns of a party -----------------------------------------------------------------------
 
-PATTERNS = SentArray("patterns", "1 where a set of parties holds a column", ("patterns", "columns"))
+PATTERNS = Sent("patterns", "1 where a set of parties holds a column", ("patterns", "columns"))
 #: Arrays sent with the columns on their last axis.
 BY_COLUMN = (*Coordinates._fields, "origin", "offsets")
 
@@ -297,7 +297,7 @@ class PatternScale(ByGroup):
     step = steps.LeafScale
     sent = (PATTERNS, *steps.LeafScale.sent)
     summed = (
-        SummedArray(
+        summed_array(
             "counts", "rows of each class with each column", ("classes", "columns"), "count"
         ),
         *steps.LeafScale.summed[1:],
@@ -345,23 +345,23 @@ class PatternMoments(ByGroup):
     step = steps.LeafMoments
     sent = (PATTERNS, *steps.LeafMoments.sent)
     summed = (
-        SummedArray(
+        summed_array(
             "counts",
             "rows of each pattern, fold and class",
             ("patterns", "folds", "classes"),
             "count",
         ),
-        SummedArray(
+        summed_array(
             "first",
             "sums of each pattern, fold and class",
             ("patterns", "folds", "classes", "columns"),
         ),
-        SummedArray(
+        summed_array(
             "second",
             "sums of products of each fold and class, the patterns side by side",
             ("folds", "classes", "column pairs"),
         ),
-        SummedArray(
+        summed_array(
             "tables",
             "rows of each state by fold and class",
             ("folds", "classes", "states"),
@@ -492,22 +492,22 @@ class PatternHeldOut(SummingStep):
     sent = (
         PATTERNS,
         *steps.COORDINATES,
-        SentArray(
+        Sent(
             "means",
             "of each class in each pattern, without each fold",
             ("patterns", "folds", "classes", "columns"),
         ),
-        SentArray(
+        Sent(
             "covariances",
             "of each class, without each fold, the patterns side by side",
             ("folds", "classes", "column pairs"),
         ),
-        SentArray(
+        Sent(
             "tables", "probabilities of states, without each fold", ("folds", "classes", "states")
         ),
-        SentArray("weights", "shares of the classes", ("classes",)),
-        SentArray("blocks", "block of each column, by cut", ("cuts", "columns")),
-        SentArray("tails", "inverse degrees of freedom", ("tails",)),
+        Sent("weights", "shares of the classes", ("classes",)),
+        Sent("blocks", "block of each column, by cut", ("cuts", "columns")),
+        Sent("tails", "inverse degrees of freedom", ("tails",)),
     )
     summed = steps.HeldOut.summed
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     BlockChoice,
@@ -63,13 +64,12 @@ from flwr_causal.core.circuits.learners.head import (
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ScaleStep,
-    SentArray,
     State,
-    SummedArray,
     SummingStep,
     impossible,
     miscounted,
     row_folds,
+    summed_array,
     symmetric,
     upper_triangles,
 )
@@ -405,9 +405,9 @@ class LeafScale(ScaleStep):
     """Counts, sums and squares of each class."""
 
     summed = (
-        SummedArray("counts", "rows of each class", ("classes",), "count"),
-        SummedArray("first", "sums of each class", ("classes", "columns")),
-        SummedArray(
+        summed_array("counts", "rows of each class", ("classes",), "count"),
+        summed_array("first", "sums of each class", ("classes", "columns")),
+        summed_array(
             "second", "sums of squares of each class", ("classes", "columns"), "non-negative"
         ),
     )
@@ -489,15 +489,15 @@ class Powers(Scaled, SummingStep):
 
     name = "powers"
     sent = (
-        SentArray("scale", "standard deviations", ("columns",)),
-        SentArray("middle", "means over standard deviations", ("columns",)),
-        SentArray("reach", "where a transform goes on as a line", ("columns",)),
-        SentArray("grid", "powers", ("powers",)),
+        Sent("scale", "standard deviations", ("columns",)),
+        Sent("middle", "means over standard deviations", ("columns",)),
+        Sent("reach", "where a transform goes on as a line", ("columns",)),
+        Sent("grid", "powers", ("powers",)),
     )
     summed = (
-        SummedArray("logs", "sums of logarithms of each class", ("classes", "columns")),
-        SummedArray("powers", "sums of powers of each class", ("classes", "powers", "columns")),
-        SummedArray(
+        summed_array("logs", "sums of logarithms of each class", ("classes", "columns")),
+        summed_array("powers", "sums of powers of each class", ("classes", "powers", "columns")),
+        summed_array(
             "squares",
             "sums of squared powers of each class",
             ("classes", "powers", "columns"),
@@ -553,7 +553,7 @@ def _class_means(counts: FloatArray, first: FloatArray) -> FloatArray:
 # -- moments, and their likelihood on held-out rows -----------------------------------------------
 
 COORDINATES = tuple(
-    SentArray(name, meaning, ("columns",))
+    Sent(name, meaning, ("columns",))
     for name, meaning in zip(
         Coordinates._fields,
         (
@@ -581,19 +581,17 @@ class LeafMoments(Scaled, SummingStep):
     name = "moments"
     sent = (
         *COORDINATES,
-        SentArray(
-            "offsets", "means of the classes, about which sums are taken", ("classes", "columns")
-        ),
+        Sent("offsets", "means of the classes, about which sums are taken", ("classes", "columns")),
     )
     summed = (
-        SummedArray("counts", "rows of each fold and class", ("folds", "classes"), "count"),
-        SummedArray("first", "sums of each fold and class", ("folds", "classes", "columns")),
-        SummedArray(
+        summed_array("counts", "rows of each fold and class", ("folds", "classes"), "count"),
+        summed_array("first", "sums of each fold and class", ("folds", "classes", "columns")),
+        summed_array(
             "second",
             "sums of products of each fold and class",
             ("folds", "classes", "column pairs"),
         ),
-        SummedArray(
+        summed_array(
             "tables",
             "rows of each state by fold and class",
             ("folds", "classes", "states"),
@@ -671,13 +669,9 @@ class LeafMoments(Scaled, SummingStep):
 
 
 FOLD_MOMENTS = (
-    SentArray("means", "of each class, without each fold", ("folds", "classes", "columns")),
-    SentArray(
-        "covariances", "of each class, without each fold", ("folds", "classes", "column pairs")
-    ),
-    SentArray(
-        "tables", "probabilities of states, without each fold", ("folds", "classes", "states")
-    ),
+    Sent("means", "of each class, without each fold", ("folds", "classes", "columns")),
+    Sent("covariances", "of each class, without each fold", ("folds", "classes", "column pairs")),
+    Sent("tables", "probabilities of states, without each fold", ("folds", "classes", "states")),
 )
 
 
@@ -709,13 +703,13 @@ class HeldOut(SummingStep):
     sent = (
         *COORDINATES,
         *FOLD_MOMENTS,
-        SentArray("weights", "shares of the classes", ("classes",)),
-        SentArray("blocks", "block of each column, by fold and cut", ("folds", "cuts", "columns")),
-        SentArray("tails", "inverse degrees of freedom", ("tails",)),
+        Sent("weights", "shares of the classes", ("classes",)),
+        Sent("blocks", "block of each column, by fold and cut", ("folds", "cuts", "columns")),
+        Sent("tails", "inverse degrees of freedom", ("tails",)),
     )
     summed = (
-        SummedArray("likelihoods", "log-likelihoods under circuits of other rows", ("tails",)),
-        SummedArray(
+        summed_array("likelihoods", "log-likelihoods under circuits of other rows", ("tails",)),
+        summed_array(
             "log_losses", "log losses of the class under these", ("cuts", "tails"), "non-negative"
         ),
     )
@@ -824,8 +818,8 @@ class LeafFeatures(Features):
     sent = (
         *COORDINATES,
         *FOLD_MOMENTS,
-        SentArray("blocks", "block of each column", ("columns",)),
-        SentArray("tails", "inverse degrees of freedom", (1,)),
+        Sent("blocks", "block of each column", ("columns",)),
+        Sent("tails", "inverse degrees of freedom", (1,)),
     )
     num_folds = NUM_FOLDS
 
@@ -905,7 +899,7 @@ class LeavesChoice(ChoiceStep):
     """Errors and log losses of the head and of the circuit of blocks on held-out rows."""
 
     threshold = LeavesThreshold
-    circuit_sent = (SentArray("shares", "shares of the classes", ("classes",)),)
+    circuit_sent = (Sent("shares", "shares of the classes", ("classes",)),)
 
     features: LeafFeatures
     trained: ClassConditionalTrained

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
+from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.head import (
     THRESHOLD_SUMS,
@@ -54,11 +55,10 @@ from flwr_causal.core.circuits.learners.head import (
 from flwr_causal.core.circuits.learners.options import TreesOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ROUNDING,
-    SentArray,
-    SummedArray,
     SummingStep,
     by_name,
     miscounted,
+    summed_array,
     symmetric,
     upper_triangles,
 )
@@ -288,7 +288,7 @@ class Pairs(SummingStep):
 
     name = "pairs"
     summed = (
-        SummedArray(
+        summed_array(
             "counts", "rows of each pair of states, by class", ("classes", "pairs"), "count"
         ),
     )
@@ -360,11 +360,11 @@ def _automatic_size(layout: StateLayout, cells: FloatArray, rows: float) -> int:
 
 
 MIXTURES_SENT = (
-    SentArray("shapes", "numbers of mixtures and of trees of each, by class", ("classes", 2)),
-    SentArray("log_weights", "of the trees of all classes", ("components",)),
-    SentArray("parents", "of each column in each tree", ("components", "columns")),
-    SentArray("seen", "weighted counts in the cells of the trees' tables", ("cells",)),
-    SentArray("added", "pseudo counts of the prior in these cells", ("cells",)),
+    Sent("shapes", "numbers of mixtures and of trees of each, by class", ("classes", 2)),
+    Sent("log_weights", "of the trees of all classes", ("components",)),
+    Sent("parents", "of each column in each tree", ("components", "columns")),
+    Sent("seen", "weighted counts in the cells of the trees' tables", ("cells",)),
+    Sent("added", "pseudo counts of the prior in these cells", ("cells",)),
 )
 
 
@@ -396,9 +396,9 @@ class TreeProducts(SummingStep):
     pairs: ClassVar[bool] = False
 
     name = "products"
-    sent = (SentArray("complete", "1 if no value is missing, else 0", ()), *MIXTURES_SENT)
+    sent = (Sent("complete", "1 if no value is missing, else 0", ()), *MIXTURES_SENT)
     summed = (
-        SummedArray(
+        summed_array(
             "counts",
             "weighted rows of each state, by component",
             ("components", "states"),
@@ -479,7 +479,7 @@ class TreeCounts(TreeProducts):
 
     name = "trees"
     summed = (
-        SummedArray(
+        summed_array(
             "counts",
             "weighted rows of each pair of states, by component",
             ("components", "pairs"),
@@ -628,7 +628,7 @@ def tree_leaves(trees: Trees, columns: Sequence[int]) -> list[ChowLiuTree]:
 
 # -- head and threshold ---------------------------------------------------------------------------
 
-MIXTURE_SENT = (SentArray("rows", "rows of each class", ("classes",)), *MIXTURES_SENT)
+MIXTURE_SENT = (Sent("rows", "rows of each class", ("classes",)), *MIXTURES_SENT)
 
 
 def log_joint(values: FloatArray, plan: TrainingPlan, asked: Arrays) -> FloatArray:
@@ -691,7 +691,7 @@ class FoldPairs(SummingStep):
 
     name = "fold-pairs"
     summed = (
-        SummedArray(
+        summed_array(
             "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"
         ),
     )
@@ -751,10 +751,8 @@ class FoldFeatures(Features):
     by_fold: tuple[PairFeatures, ...]
 
     sent = (
-        SentArray(
-            "logs", "log probabilities of pairs of states", ("folds", "classes", "state pairs")
-        ),
-        SentArray("pairs", "columns that have a feature", ("column pairs", 2)),
+        Sent("logs", "log probabilities of pairs of states", ("folds", "classes", "state pairs")),
+        Sent("pairs", "columns that have a feature", ("column pairs", 2)),
     )
     num_folds = NUM_FOLDS
 

@@ -25,7 +25,6 @@ from flwr_causal.app.config import DataConfig, checked_config, value_of
 from flwr_causal.app.description import described
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
-from flwr_causal.core.options import public_names
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
@@ -168,8 +167,6 @@ def options(method: MethodId, as_json: Json = False) -> None:
     # Takes half a second, which help and the shell's completion save.
     from flwr_causal.app.pages import options_of, values_in_words
 
-    strategy = registry.find(method).strategy
-    called = public_names(strategy)
     rows = [
         {
             "name": option.key,
@@ -177,7 +174,7 @@ def options(method: MethodId, as_json: Json = False) -> None:
             "default": option.default,
             "meaning": option.meaning,
         }
-        for option in options_of(strategy, lambda name: called.get(name, name))
+        for option in options_of(registry.find(method).strategy.options_type, str)
     ]
     if as_json:
         _print_json(rows)

@@ -11,7 +11,7 @@ from method_modes import MODES, NETWORKS, REFUSED
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import Asked, CausalClient, answers
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, bundle
-from flwr_causal.strategies import Ask, CausalStrategy, Result
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Result
 from flwr_causal.testing import check_method, method_checks, parametrize_with_checks
 from flwr_causal.testing.faults import FAULTS
 from flwr_causal.testing.report import fault_table, report_of
@@ -154,17 +154,21 @@ class RowsClient(CausalClient):
         return {"squares": self.rows()[:, 0]}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class MeansOptions(CausalOptions):
+    pools: bool = False
+    first_party_only: bool = False
+
+
 class Means(CausalStrategy):
     """A graph whose weights depend on everything that a careless method may depend on."""
 
     contract: ClassVar[Contract] = Contract("means", (ONE,))
-    pools: bool = False
-    first_party_only: bool = False
+    options_type = MeansOptions
 
     @property
     def pools_rows(self) -> bool:
-        return self.pools
+        return self.options.pools
 
     def train(self, agreement, replicate=0):
         d = len(agreement.names)
@@ -172,7 +176,7 @@ class Means(CausalStrategy):
         empty = CausalGraph(agreement.names, weights)
         replies = yield Ask(self.contract.exchanges[0], so_far=lambda: Result(empty))
         squares = replies.list("squares")
-        chosen = squares[:1] if self.first_party_only else squares
+        chosen = squares[:1] if self.options.first_party_only else squares
         weights = weights.copy()
         weights[0, 1] = float(np.mean([one.mean() for one in chosen]))
         return Result(CausalGraph(agreement.names, weights), reason="done")
@@ -264,7 +268,6 @@ class CarelessClient(CausalClient):
         return {"squares": squares, "list": squares}
 
 
-@dataclass(kw_only=True, eq=False)
 class Careless(Means):
     """Looks up a party that may be missing, and compares sums of two exchanges."""
 
@@ -330,12 +333,16 @@ class PowersClient(CausalClient):
         return {"sums": (self.rows() ** grid).sum(axis=1)}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class PowersOptions(MeansOptions):
+    max_rounds: int = 2
+
+
 class Powers(Means):
     """A size of the reply is derived from what is sent, and differs between exchanges."""
 
     contract: ClassVar[Contract] = Contract("powers", (SUMS,))
-    max_rounds: int = 2
+    options_type = PowersOptions
 
     def train(self, agreement, replicate=0):
         found = []

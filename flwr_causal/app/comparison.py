@@ -89,11 +89,10 @@ def baselines(
             "output_dir": None,
             "resume": False,
         }
-        options = {**strategy.options, **alone, **changes}
         app = client_app(client, lambda context: Source("alone", lambda: table))
         try:
             with own_identity(), quiet(logging.ERROR):
-                outcome = run(type(strategy)(**options), LocalGrid(app, 1))
+                outcome = run(strategy.with_options(**alone, **changes), LocalGrid(app, 1))
         except CausalError as error:
             log(logging.WARNING, "No comparison with %d rows alone: %s", len(table), error)
             return None

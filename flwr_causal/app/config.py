@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flwr_causal.app import methods
-from flwr_causal.core.options import checked, option_types, public_names, require
+from flwr_causal.core.options import checked, option_types, require
 from flwr_causal.core.words import nearest
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
@@ -130,9 +130,9 @@ def shared_options() -> dict[str, Any]:
 
     These are the options of the base of the linear methods.
     """
-    from flwr_causal.strategies import LinearStrategy  # late: a node with its own file needs none
+    from flwr_causal.strategies.linear import LinearOptions  # late: a node with a file needs none
 
-    return {field.name: field.default for field in fields(LinearStrategy) if field.init}
+    return {field.name: field.default for field in fields(LinearOptions)}
 
 
 def kebab(name: str) -> str:
@@ -141,16 +141,13 @@ def kebab(name: str) -> str:
 
 
 def key_of(method: str, name: str) -> str:
-    """Return the key of a method's option; ``name`` is that of the field."""
-    if name in shared_options():
-        return kebab(name)
-    called = public_names(methods.find(method).strategy)
-    return f"{method}.{kebab(called.get(name, name))}"
+    """Return the key of a method's option."""
+    return kebab(name) if name in shared_options() else f"{method}.{kebab(name)}"
 
 
 def options_by_key(method: str) -> dict[str, str]:
-    """Return the fields of a method's options by key; shared options have two keys each."""
-    names = option_types(methods.find(method).strategy)
+    """Return the names of a method's options by key; shared options have two keys each."""
+    names = option_types(methods.find(method).strategy.options_type)
     behind_id = {f"{method}.{kebab(name)}": name for name in names if name in shared_options()}
     return {key_of(method, name): name for name in names} | behind_id
 
@@ -191,7 +188,7 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
     for key, value in given.items():
         _check_key(key, value, job.method)
     strategy = _strategy(job.method, given)
-    paths = {name: getattr(strategy, name) for name in ("output_dir", "signing_key")}
+    paths = {name: getattr(strategy.options, name) for name in ("output_dir", "signing_key")}
     _check_paths({"truth": job.truth, "query": job.query, **paths})
     if job.query and strategy.data is not DataKind.TABLE:
         raise ConfigError(
@@ -255,9 +252,8 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 def in_keys(text: str, method: str) -> str:
     """Return a message with options by their keys and booleans as in TOML."""
-    strategy = methods.find(method).strategy
-    keys = {name: key_of(method, name) for name in option_types(strategy)}
-    keys |= {public: keys[name] for name, public in public_names(strategy).items()}
+    names = option_types(methods.find(method).strategy.options_type)
+    keys = {name: key_of(method, name) for name in names}
     return re.sub(r"=(True|False)\b", lambda found: found[0].lower(), _renamed(text, keys))
 
 
@@ -300,7 +296,7 @@ def _check_key(key: str, value: Any, method: str) -> None:
         default = shared_options()[key.replace("-", "_")]
         problem = f"is no option of the method '{method}': leave it out."
     elif owner in methods.METHODS and key in options_by_key(owner):
-        default = getattr(methods.find(owner).strategy, options_by_key(owner)[key])
+        default = getattr(methods.find(owner).strategy.options_type, options_by_key(owner)[key])
         problem = (
             f"is an option of the method '{owner}', but the run's method is '{method}': leave it "
             f"out, or set method='{owner}'."
@@ -325,7 +321,9 @@ def _nearest(key: str, method: str) -> str | None:
     """
     known = {key: key for key in (*_keys_of_sections(), *map(kebab, shared_options()))}
     for owner in {*methods.OWN_METHODS, method}:
-        own = (key_of(owner, name) for name in option_types(methods.find(owner).strategy))
+        own = (
+            key_of(owner, name) for name in option_types(methods.find(owner).strategy.options_type)
+        )
         known |= {key: key for key in own}
     if "." not in key:
         known = {key.rpartition(".")[2]: key for key in options_by_key(method)} | known
@@ -404,7 +402,7 @@ def checked_config(arguments: Sequence[str]) -> str:
         app = content.get("tool", {}).get("flwr", {}).get("app", {})
         given |= _flat(app.get("config", content))
     job, _, strategy = read_config(given)
-    return f"A run of '{job.method}' with {len(strategy.options)} options could begin."
+    return f"A run of '{job.method}' with {len(strategy.options.by_name())} options could begin."
 
 
 def main(arguments: list[str]) -> int:

@@ -33,7 +33,7 @@ def described(strategy: CausalStrategy) -> dict[str, Any]:
         "description": text.strip(),
         "references": [" ".join(paper.split()) for paper in papers.split("\n\n") if paper.strip()],
         "data": strategy.data.value,
-        "max_rounds": strategy.max_rounds,
+        "max_rounds": strategy.options.max_rounds,
         "exchanges": [
             {
                 "name": exchange.name,

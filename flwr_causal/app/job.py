@@ -48,8 +48,8 @@ def execute(
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
     settings = {**(config or {}), **plain_options(method)}
-    directory = method.output_dir
-    if directory and method.resume and results_saved(directory):
+    directory = method.options.output_dir
+    if directory and method.options.resume and results_saved(directory):
         check_options(directory, plain_options(method))
         return Run.load(directory, models=[type(method).__module__])
     try:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.options import METHODS_GROUP as GROUP
-from flwr_causal.strategies.options import check_names
 
 if TYPE_CHECKING:
     from flwr_causal.clients import CausalClient
@@ -47,8 +46,8 @@ class Method(NamedTuple):
     Parameters
     ----------
     strategy : type of CausalStrategy
-        Its dataclass fields are the method's options, with their types and defaults. Its class
-        attribute ``method`` is the id.
+        Its ``options_type`` is a dataclass of the method's options, with types and defaults. Its
+        class attribute ``method`` is the id.
     client : type of CausalClient
     """
 
@@ -180,6 +179,4 @@ def build(method: str, options: Mapping[str, Any]) -> CausalStrategy:
     ConfigError
         If the id or an option is unknown, or an option has a wrong type or value.
     """
-    strategy = find(method).strategy
-    check_names(strategy, options)
-    return strategy(**options)
+    return find(method).strategy(**options)

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 
 from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
-from flwr_causal.core.options import option_types, public_names
+from flwr_causal.core.options import option_types
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.party.options import BOOL, NUMBER, TEXT
 from flwr_causal.protocol import tables
 from flwr_causal.protocol.secure.unmasking import SECURE_SUMS
 from flwr_causal.protocol.setup import Setup
-from flwr_causal.strategies import LinearStrategy
+from flwr_causal.strategies import LinearOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -93,13 +93,13 @@ def job_options() -> list[Option]:
 
 def common_options() -> list[Option]:
     """Return the options that methods share, without the seed, which `job_options` lists."""
-    return [option for option in options_of(LinearStrategy) if option.key != "seed"]
+    return [option for option in options_of(LinearOptions) if option.key != "seed"]
 
 
 def method_options(method: str) -> list[Option]:
     """Return a method's own options, and shared ones with another default or meaning."""
-    shared = options_of(LinearStrategy)
-    own = options_of(methods.find(method).strategy, partial(key_of, method))
+    shared = options_of(LinearOptions)
+    own = options_of(methods.find(method).strategy.options_type, partial(key_of, method))
     return [option for option in own if option not in shared]
 
 
@@ -164,10 +164,8 @@ def with_names(text: str) -> str:
     _, _, after = rest.partition(END_NAMES)
     lines = []
     for method in sorted(methods.OWN_METHODS):
-        strategy = methods.find(method).strategy
-        called, kinds = public_names(strategy), option_types(strategy)
+        kinds = dict(option_types(methods.find(method).strategy.options_type))
         # A method may send its parties another rule for problems of tables than it is given.
-        kinds = {called.get(name, name): kind for name, kind in kinds.items()}
         kinds |= {name: kind for name, kind in option_types(Policy).items() if name in kinds}
         names = sorted(f"{name}={'|'.join(_words(kind))}" for name, kind in kinds.items())
         lines += [
@@ -225,10 +223,8 @@ def _agreement() -> str:
 
 def meaning(owner: type, name: str) -> str:
     """Return a field's description in the docstring of a dataclass or its bases, in Markdown."""
-    called = public_names(owner).get(name, name)
     for base in owner.__mro__:
-        said = _documented(base)
-        text = said.get(name) or said.get(called) or ""
+        text = _documented(base).get(name, "")
         if text and not text.startswith("See "):
             return text
     return ""
@@ -262,7 +258,7 @@ def _owners(key: str) -> str:
     owners = [
         method
         for method in sorted(methods.OWN_METHODS)
-        if name in option_types(methods.find(method).strategy)
+        if name in option_types(methods.find(method).strategy.options_type)
     ]
     everybody = len(owners) == len(methods.OWN_METHODS)
     return "" if everybody else f"(Of {', '.join(f'`{method}`' for method in owners)}.)"

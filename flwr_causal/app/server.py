@@ -47,19 +47,23 @@ def server_app() -> ServerApp:
         strategy = None
         try:
             job, data, strategy = read_config(context.run_config)
-            if strategy.output_dir:
-                before_exit(partial(mark_stopped, strategy.output_dir))
+            if strategy.options.output_dir:
+                before_exit(partial(mark_stopped, strategy.options.output_dir))
             with keys_in_errors(job.method):
                 run = _run(grid, job, data, strategy)
         except CausalError as error:
-            if isinstance(error.outcome, Run) and strategy is not None and strategy.output_dir:
-                error.outcome.save(strategy.output_dir)
+            if (
+                isinstance(error.outcome, Run)
+                and strategy is not None
+                and strategy.options.output_dir
+            ):
+                error.outcome.save(strategy.options.output_dir)
             log(ERROR, json.dumps({"flwr-causal": {"status": "failed", "error": str(error)}}))
             raise
         for line in describe_run(run):
             log(INFO, line)
-        if strategy.output_dir:
-            log(INFO, "Results are in %s", run.save(strategy.output_dir))
+        if strategy.options.output_dir:
+            log(INFO, "Results are in %s", run.save(strategy.options.output_dir))
         if set(run.parties) == {"party 0", "party 1"}:  # the names of simulated ones
             log(
                 INFO,
@@ -126,7 +130,9 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy) -> None:
 def _round_line(record: dict[str, Any], method: CausalStrategy) -> str:
     shown = ("h", "consensus", "changed", "num_edges")
     values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
-    head = f"Exchange {record['round']} of at most {method.max_rounds} ({record['exchange']})"
+    head = (
+        f"Exchange {record['round']} of at most {method.options.max_rounds} ({record['exchange']})"
+    )
     return ", ".join([head, *values])
 
 

@@ -64,7 +64,7 @@ class Roles(NamedTuple):
     @classmethod
     def of(cls, strategy: CausalStrategy) -> Roles:
         """Return the columns that a strategy's options name, the defaults where it names none."""
-        given = {name: getattr(strategy, name, "") for name in cls._fields}
+        given = {name: getattr(strategy.options, name, "") for name in cls._fields}
         return cls(**{name: value for name, value in given.items() if value})
 
 

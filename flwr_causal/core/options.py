@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import types
+from collections.abc import Callable  # noqa: TC003 (a named tuple's types)
 from dataclasses import field, fields
 from functools import cache
 from typing import (
@@ -28,7 +29,7 @@ from flwr_causal.core.words import is_utf8
 from flwr_causal.errors import CausalError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 OptionsT = TypeVar("OptionsT")
 #: Whether a type takes floats, and what says whether a value is of each alternative.
@@ -65,12 +66,6 @@ def _option_types(owner: type) -> dict[str, Any]:
     return types_by_name
 
 
-def public_names(owner: type) -> Mapping[str, str]:
-    """Return the second names of a dataclass's options, by the names of their fields."""
-    names: Mapping[str, str] = vars(owner).get("public_names", {})
-    return names
-
-
 def check_types(options: Any) -> None:
     """Check every option of a dataclass against its type, and convert whole numbers to floats.
 
@@ -79,10 +74,9 @@ def check_types(options: Any) -> None:
     ConfigError
         Naming the option, its value and its type.
     """
-    called = public_names(type(options))
     for name, wanted, form in _forms_of(type(options)):  # type: ignore[arg-type]
         given = getattr(options, name)
-        value = _fitted(called.get(name, name), given, wanted, form)
+        value = _fitted(name, given, wanted, form)
         if value is not given:
             # Also of frozen ones, which are checked as they are made.
             object.__setattr__(options, name, value)
@@ -138,6 +132,45 @@ def within(**bounds: float) -> dict[str, Any]:
     return {"bounds": Bounds(**bounds)}
 
 
+class Mode(NamedTuple):
+    """A setting in which an option has an effect.
+
+    Parameters
+    ----------
+    text : str
+        What the option is for, in words: "model='mlp'".
+    holds : callable
+        ``strategy -> bool``: whether its options, as far as they are decided, may be this setting.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def only(mode: Mode, default: Any, **bounds: float) -> Any:
+    """Return the field of an option that has an effect in one mode only, and may have bounds.
+
+    A value other than the default is refused in all others. For an option that is inherited, the
+    class attribute ``narrowed`` has the mode, by name.
+    """
+    return field(default=default, metadata={"mode": mode, **(within(**bounds) if bounds else {})})
+
+
+def modes_of(kind: type) -> dict[str, tuple[Mode, ...]]:
+    """Return the modes of the options that have an effect in some settings only, by option."""
+    found = {one.name: [one.metadata["mode"]] for one in fields(kind) if "mode" in one.metadata}
+    for base in kind.__mro__:
+        for name, mode in vars(base).get("narrowed", {}).items():
+            found.setdefault(name, []).append(mode)
+    return {name: tuple(modes) for name, modes in found.items()}
+
+
+def changed(options: Any, *names: str) -> bool:
+    """Whether one of these options differs from its default."""
+    given = {option.name: option.default for option in fields(options)}
+    return any(getattr(options, name) != given[name] for name in names)
+
+
 def check_bounds(options: Any) -> None:
     """Check every number among the options of a dataclass against the bounds of its field.
 
@@ -148,12 +181,11 @@ def check_bounds(options: Any) -> None:
     ConfigError
         Naming the option, its value and its bounds.
     """
-    called = public_names(type(options))
     for name, bounds in _bounds_of(type(options)):  # type: ignore[arg-type]
         value = getattr(options, name)
         # The words of bounds take longer than the check.
         if isinstance(value, int | float) and not bounds.hold(value):
-            raise refusal(called.get(name, name), value, str(bounds))
+            raise refusal(name, value, str(bounds))
 
 
 @cache

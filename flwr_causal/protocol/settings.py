@@ -49,8 +49,8 @@ POLICY: Mapping[str, str] = {
     "number_states": "follows from the options, and is checked by the contract",
     "names_states": "follows from the options, and is checked by the contract",
 }
-#: Options by other names that FedPC and FedGES give them.
-CALLED: Mapping[str, str] = {"bins": "discretize", "constant": "constant_columns"}
+#: Options by other names that FedPC gives them.
+CALLED: Mapping[str, str] = {"bins": "discretize"}
 
 
 def of_question(options: PartyOptions, policy: Policy) -> list[Setting]:

@@ -114,7 +114,7 @@ def run(
         method.stepwise.end()
         method.stepwise = None
     method.initial = checked_initial(method, initial_arrays or {})
-    if (method.replicates or method.leave_one_out) and strategy is None:
+    if (method.options.replicates or method.options.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
     session = Session(method, strategy or method, grid, outcome, config or {})
     try:
@@ -201,7 +201,7 @@ class Session(Generic[StateT]):
     def begin(self, settle: float, state: StateT | None) -> None:
         """Run the schema exchange, and take the steps of the run that is resumed."""
         method, outcome, checkpoint = self.method, self.outcome, None
-        if method.output_dir:
+        if method.options.output_dir:
             if state is not None or self.strategy is not method:
                 raise ConfigError(
                     "A run with 'output_dir' starts from its method's own state and without a "
@@ -209,7 +209,9 @@ class Session(Generic[StateT]):
                     "'output_dir' out, and save the outcome."
                 )
             options = plain_options(method)
-            checkpoint = Checkpoint(method.output_dir, options, resume=method.resume)
+            checkpoint = Checkpoint(
+                method.options.output_dir, options, resume=method.options.resume
+            )
             self.let_go = checkpoint.close
             self.resuming = checkpoint.interrupted
             if not self.resuming:
@@ -253,11 +255,11 @@ class Session(Generic[StateT]):
         method, taken = self.method, 0
         for record in self.outcome.history:
             taken = 0 if "started_again" in record else taken + 1
-        if taken >= method.max_rounds + method.exchanges_beyond:
+        if taken >= method.options.max_rounds + method.exchanges_beyond:
             raise FederationError(
                 f"The method '{method.method}' has not finished after {taken} exchanges "
-                f"(max_rounds={method.max_rounds}): raise max_rounds. If no number is large "
-                "enough, its train() never returns."
+                f"(max_rounds={method.options.max_rounds}): raise max_rounds. If no number is "
+                "large enough, its train() never returns."
             )
 
     def exchange(self) -> Record:
@@ -278,21 +280,21 @@ class Session(Generic[StateT]):
             check_composes(method, type(self.strategy).__name__, exchange, list(common))
         messages = self.strategy.configure_train(
             number,
-            records.pack_arrays(common, method.precision, exchange.exact),
+            records.pack_arrays(common, method.options.precision, exchange.exact),
             ConfigRecord({**self.config}),
             self.grid,
         )
         asking = (
             SecureSum.of(method, exchange, messages, number, self._fix)
-            if method.secure_aggregation and not exchange.open
+            if method.options.secure_aggregation and not exchange.open
             else SingleReplies(method, self.strategy, exchange, number)
         )
-        collected = asking.ask(self.grid, messages, method.round_timeout, self._find)
-        changed = collected.changed if method.changed_tables == "restart" else ()
+        collected = asking.ask(self.grid, messages, method.options.round_timeout, self._find)
+        changed = collected.changed if method.options.changed_tables == "restart" else ()
         if not changed:
             federation.check_quorum(collected, self._needed(request), number)
         lost = collected.lost if exchange.same_parties else ()
-        if lost and method.secure_aggregation:
+        if lost and method.options.secure_aggregation:
             raise FederationError(
                 f"Exchange {number}: there is no usable reply of {', '.join(lost)}, and with "
                 "secure_aggregation the run does not go on without them. "
@@ -439,7 +441,9 @@ class Session(Generic[StateT]):
 
     def _needed(self, request: Request) -> int:
         """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""
-        quorum = self.federation.needed(self.method.fraction_train, self.method.quorum)
+        quorum = self.federation.needed(
+            self.method.options.fraction_train, self.method.options.quorum
+        )
         asked = sum(request.asks(label) for label in self.federation.labels.values())
         return quorum if request.parties is None else max(1, min(quorum, asked))
 
@@ -448,7 +452,7 @@ class Session(Generic[StateT]):
         answered = self.outcome.answered
         for name in parties:
             answered[name] = answered.get(name, 0) + 1
-        if request.exchange.same_parties and self.method.secure_aggregation:
+        if request.exchange.same_parties and self.method.options.secure_aggregation:
             self.federation.together = parties
         if not request.exchange.remembered:
             return
@@ -456,7 +460,7 @@ class Session(Generic[StateT]):
             value for each in (request.values, *request.own.values()) for value in each.values()
         ]
         self.remembered_bytes += sum(getattr(value, "nbytes", 0) for value in sent)
-        if not self.method.output_dir and self.remembered_bytes > MOST_REMEMBERED:
+        if not self.method.options.output_dir and self.remembered_bytes > MOST_REMEMBERED:
             self.remembered.clear()
         else:
             self.remembered.append(_Remembered(number, request, parties))
@@ -617,7 +621,7 @@ class Session(Generic[StateT]):
                 contents[key] = self._replayed(label, answered)
             messages.append(
                 self.federation.message(
-                    party.node_id, contents[key], REPLAY, number, method.round_timeout
+                    party.node_id, contents[key], REPLAY, number, method.options.round_timeout
                 )
             )
         # A copy, since a reply to it does not end a row of failures.
@@ -626,7 +630,7 @@ class Session(Generic[StateT]):
             REPLAY,
             messages,
             server_round=number,
-            timeout=method.round_timeout,
+            timeout=method.options.round_timeout,
         )
         outcome.schema_bytes += (
             collected.bytes_sent + collected.bytes_received + collected.setup_bytes
@@ -641,7 +645,7 @@ class Session(Generic[StateT]):
                 method.method,
                 number,
                 request.values_for(party),
-                precision=method.precision,
+                precision=method.options.precision,
                 exact=request.exchange.exact,
             )
             for number, request, _ in answered
@@ -666,7 +670,7 @@ class Session(Generic[StateT]):
             outcome.model = method.with_parties(
                 state, method.fitted(state), self.by_party, self.federation.summed_reports
             )
-            if isinstance(method, Trainings) and method.leave_one_out:
+            if isinstance(method, Trainings) and method.options.leave_one_out:
                 outcome.influence = method.influence(cast("Any", state))
             outcome.scores = method.scores(state)
             outcome.heterogeneity = method.heterogeneity(state)
@@ -678,7 +682,7 @@ class Session(Generic[StateT]):
         """Return the warning of secure sums over different parties."""
         outcome = self.outcome
         some = [name for name, times in outcome.answered.items() if times < outcome.rounds]
-        if not some or not self.method.secure_aggregation:
+        if not some or not self.method.options.secure_aggregation:
             return []
         return [
             f"Some secure sums lack {', '.join(some)}: from the differences between sums over "
@@ -739,7 +743,7 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
     """Return the method's id and its options as plain values."""
     options = {
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
-        for name, value in method.options.items()
+        for name, value in method.options.by_name().items()
     }
     given = {INITIAL: digest_of(method.initial)} if method.initial else {}
     return {"method": method.method, **options, **given}

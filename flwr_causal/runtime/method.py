@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Value
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.federation import Federation
+    from flwr_causal.runtime.options import CausalOptions
 
 StateT = TypeVar("StateT")
 OptionsT = TypeVar("OptionsT", bound="PartyOptions")
@@ -107,27 +108,11 @@ class Method(Generic[StateT]):
     contract: ClassVar[Contract]
     method: ClassVar[str] = ""
 
-    #: Fix the sampling of parties and every random choice of the method.
-    seed: int
-    max_rounds: Any
-    fraction_train: float
-    min_available_nodes: int
-    quorum: float
-    round_timeout: float
-    server_timeout: float
-    #: What follows where a party's table changes in mid-run.
-    changed_tables: Literal["fail", "restart"]
-    precision: str
+    options: CausalOptions
     #: How replies that an exchange declares as averaged are combined.
     aggregation: Literal["mean", "median"] = "mean"
     #: Whether a median is possible with the other options.
     takes_median: bool = True
-    #: The number of trainings on resampled rows beside the main one.
-    replicates: int = 0
-    #: Whether there is a training without each of the parties.
-    leave_one_out: bool = False
-    #: Whether the server learns sums over all parties only.
-    secure_aggregation: bool = False
     #: Whether all that depends on the parties' rows has the noise of differential privacy.
     private: bool = False
     #: The random name of a private run, also where it is resumed: the parties keep by it what they
@@ -144,17 +129,6 @@ class Method(Generic[StateT]):
     clipping_norm: float = 0.0
     #: The mod of Flower's that such a wrapper needs at the parties.
     clipping_mod: str = ""
-    #: Fewest parties of such a sum.
-    min_parties: int = 3
-    #: In how many groups the parties add up; 1: all together.
-    groups: int | Literal["auto"] = 1
-    #: The fewest rows behind a count that leaves a party, and what is done with smaller counts.
-    minimum_count: int = 5
-    small_counts: Literal["report", "suppress", "refuse"] = "report"
-    #: Directory in which the run is kept while it goes on; None: nothing is written.
-    output_dir: str | None
-    #: Whether to go on with the run that ``output_dir`` holds.
-    resume: bool
     federation: Federation | None
     grid: Grid | None
     state: StateT | None
@@ -169,11 +143,6 @@ class Method(Generic[StateT]):
         super().__init_subclass__(**options)
         if "contract" in vars(cls):
             cls.method = cls.contract.method
-
-    @property
-    @abstractmethod
-    def options(self) -> dict[str, Any]:
-        """The options by name."""
 
     @property
     @abstractmethod
@@ -220,14 +189,14 @@ class Method(Generic[StateT]):
         return self.sent(self.contract.options)
 
     def sent(self, kind: type[OptionsT], **values: Any) -> OptionsT:
-        """Return options for the parties, made of the strategy's attributes of the same names.
+        """Return options for the parties: the options, or else attributes, of the same names.
 
         Parameters
         ----------
         kind : type
             A subclass of :class:`~flwr_causal.protocol.options.PartyOptions`.
         **values
-            Those that are no attributes of the strategy, or have other values at the parties.
+            Those that have other values at the parties.
 
         Raises
         ------
@@ -235,7 +204,11 @@ class Method(Generic[StateT]):
             If a value is not of the option's type.
         """
         own = {one.name for one in fields(kind)} - values.keys()
-        options = kind(**values, **{name: getattr(self, name) for name in own})
+        given = {
+            name: getattr(self.options if hasattr(self.options, name) else self, name)
+            for name in own
+        }
+        options = kind(**values, **given)
         check_types(options)
         return options
 
@@ -412,7 +385,9 @@ class Method(Generic[StateT]):
         """
         exchange, federation = request.exchange, self.federation
         assert federation is not None
-        parties = federation.asked(exchange, server_round, self.fraction_train, self.seed)
+        parties = federation.asked(
+            exchange, server_round, self.options.fraction_train, self.options.seed
+        )
         labels = federation.labels
 
         def content(values: Mapping[str, Any]) -> RecordDict:
@@ -421,7 +396,7 @@ class Method(Generic[StateT]):
                 self.method,
                 server_round,
                 values,
-                precision=self.precision,
+                precision=self.options.precision,
                 exact=exchange.exact,
                 config=further,
             )
@@ -436,7 +411,7 @@ class Method(Generic[StateT]):
                 content(request.values_for(own)) if own in request.own else common,
                 exchange,
                 server_round,
-                self.round_timeout,
+                self.options.round_timeout,
             )
             for party in parties
             if request.asks(own := labels[party.name])

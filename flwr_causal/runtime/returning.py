@@ -66,7 +66,7 @@ def find_returned(
     found = Returned({}, {})
     if not unknown:
         return found
-    timeout = min(method.round_timeout, PATIENCE)
+    timeout = min(method.options.round_timeout, PATIENCE)
     columns = columns_asked(method, federation.reports)
     answers, failed, size = ask_schema(
         method, grid, unknown, timeout, exchange=federation.setup.exchange, **columns
@@ -139,7 +139,7 @@ def reconnected(
     FederationError
         If no party has a node.
     """
-    timeout = min(method.round_timeout, PATIENCE)
+    timeout = min(method.options.round_timeout, PATIENCE)
     deadline = time.monotonic() + (timeout if settle else 0.0)
     absent, connected, asked = {party.name: party for party in parties}, {}, set[int]()
     warnings, changed, num_bytes = [], [], 0
@@ -177,14 +177,14 @@ def reconnected(
             )
         if changed:
             raise CheckpointError(
-                f"The run in '{method.output_dir}' cannot be resumed: {'; '.join(changed)}. To "
-                "continue without a party stop its node."
+                f"The run in '{method.options.output_dir}' cannot be resumed: "
+                f"{'; '.join(changed)}. To continue without a party stop its node."
             )
         log(INFO, "%d of %d parties are connected", len(connected), len(parties))
     if not connected:
         raise FederationError(
-            f"The run in '{method.output_dir}' cannot be resumed: none of its parties is connected "
-            f"({', '.join(absent)}). Start their nodes, under these names."
+            f"The run in '{method.options.output_dir}' cannot be resumed: none of its parties is "
+            f"connected ({', '.join(absent)}). Start their nodes, under these names."
         )
     placed = [connected.get(party.name, party) for party in parties]
     federation, agreement = agreed(method, placed, reports, total)

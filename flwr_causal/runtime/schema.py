@@ -101,14 +101,16 @@ def exchange_schema(
             *columns_of(reports)
         ]
         nodes, first = [party.node_id for party, _ in answers], {}
-        answers, failed, more = ask_schema(method, grid, nodes, method.round_timeout, columns=names)
+        answers, failed, more = ask_schema(
+            method, grid, nodes, method.options.round_timeout, columns=names
+        )
         _check_answered(failed)
         size += more
         parties, reports, late = _reported(method, answers)
         unused = _unused(method, reports)
     parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
-    if method.secure_aggregation and not method.withholds_totals:
+    if method.options.secure_aggregation and not method.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
         size += collected.bytes_sent + collected.bytes_received + collected.setup_bytes
         replied = {reply.party.name for reply in collected.replies}
@@ -241,11 +243,11 @@ def _present(
     FederationError
         If too few nodes are connected within the round's timeout, or a party is missing.
     """
-    timeout = method.round_timeout
-    text = str(method.options.get("expected_parties") or "")
+    timeout = method.options.round_timeout
+    text = method.options.expected_parties
     expected = [name for part in text.split(",") if (name := part.strip())]
     if not expected:
-        node_ids = _connected(grid, method.min_available_nodes, settle, timeout)
+        node_ids = _connected(grid, method.options.min_available_nodes, settle, timeout)
         return ask_schema(method, grid, node_ids, timeout, **further)
     deadline = time.monotonic() + timeout
     answers: dict[int, tuple[Party, dict[str, Any]]] = {}
@@ -307,7 +309,7 @@ def agreed(
         If the parties' data cannot be used together.
     """
     own = {party.name: reports[party.name] for party in parties}
-    if method.secure_aggregation:
+    if method.options.secure_aggregation:
         check_parties(method, parties)
     agreement = method.agree(own)
     if total is not None:
@@ -323,7 +325,7 @@ def agreed(
         )
         for group in groups.values() or [parties]:
             check_targets(agreement.targets, {one.name: own[one.name] for one in group})
-    if total is not None or not method.secure_aggregation:
+    if total is not None or not method.options.secure_aggregation:
         for warning in agreement.warnings:
             log(WARNING, warning)
     sums = any(report.has_sums for report in (*own.values(), *([total.all] if total else [])))
@@ -334,8 +336,8 @@ def agreed(
         mean=agreement.mean if sums else np.zeros(0),
         variance=agreement.variance if sums else np.zeros(0),
         policy=method.policy,
-        precision=method.precision,
-        small=SmallCounts(method.minimum_count, method.small_counts),
+        precision=method.options.precision,
+        small=SmallCounts(method.options.minimum_count, method.options.small_counts),
         options=method.client_options,
         exchange=secrets.token_hex(8),
         states=agreement.states,
@@ -379,7 +381,7 @@ def ask_schema(
     """
     policy = {f"policy-{name}": value for name, value in to_plain(method.policy).items()}
     options = {f"option-{name}": value for name, value in to_plain(method.schema_options).items()}
-    secure = {"secure-aggregation": 1} if method.secure_aggregation else {}
+    secure = {"secure-aggregation": 1} if method.options.secure_aggregation else {}
     if method.joins_columns:
         secure["pair-keys"] = 1
     values = {"method": method.method, **secure, **_terms(method), **policy, **options, **further}
@@ -422,9 +424,8 @@ def ask_schema(
 
 def _terms(method: Method[Any]) -> dict[str, Any]:
     """Return what the run asks, as the parties' policies judge it, and its signature."""
-    options = method.options
-    terms = RunTerms.of(method.method, options).to_text()
-    return {"terms": terms, "signature": signed(terms, own_run(), options.get("signing_key"))}
+    terms = RunTerms.of(method.method, method.options.by_name()).to_text()
+    return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
 
 
 def _answer(
@@ -451,7 +452,7 @@ def _answer(
             policy = method.policy
             door.reported(values, method.contract.parts(policy), policy.max_states)
             report = TableReport.from_dict(values)
-            withheld = names_only or method.secure_aggregation or method.withholds_totals
+            withheld = names_only or method.options.secure_aggregation or method.withholds_totals
             if report.withheld is not withheld:
                 raise door.RefusedError(
                     "it withholds its numbers"
@@ -528,7 +529,7 @@ def _with_unique_names(
         to tell who takes part, as ``expected_parties`` names parties or keys are signed. If the
         parties withhold their numbers, so that two reports on one table cannot be told.
     """
-    withheld = method.secure_aggregation or method.withholds_totals
+    withheld = method.options.secure_aggregation or method.withholds_totals
     nodes: dict[str, list[Party]] = {}
     for party, _ in answers:
         nodes.setdefault(as_seen(party.name), []).append(party)
@@ -553,7 +554,7 @@ def _with_unique_names(
         )
         if not withheld and any(_same_report(*pair) for pair in combinations(reports, 2)):
             raise FederationError(f"{text} with the same table; {remedy}")
-        if withheld or method.options.get("expected_parties") or any(one.signature for one in own):
+        if withheld or method.options.expected_parties or any(one.signature for one in own):
             raise FederationError(f"{text}; {remedy}")
     unique = [
         (replace(party, name=f"{party.name} ({party.node_id})"), values)

@@ -89,11 +89,11 @@ def with_groups(method: Method[Any], parties: Sequence[Party]) -> list[Party]:
     ConfigError
         If there are too few parties.
     """
-    if method.groups == 1:
+    if method.options.groups == 1:
         return list(parties)
-    least = max(method.min_parties, LEAST_PARTIES)
+    least = max(method.options.min_parties, LEAST_PARTIES)
     names = [party.name for party in parties]
-    groups = dealt(names, method.groups, least, method.fewest_groups, method.seed)
+    groups = dealt(names, method.options.groups, least, method.fewest_groups, method.options.seed)
     return [replace(party, group=groups[party.name]) for party in parties]
 
 
@@ -107,7 +107,7 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
     FederationError
         If a party has sent no key.
     """
-    least = max(method.min_parties, LEAST_PARTIES)
+    least = max(method.options.min_parties, LEAST_PARTIES)
     if len(parties) < least:
         raise ConfigError(
             f"The option 'secure_aggregation' is True, and there are {len(parties)} parties; "
@@ -115,7 +115,7 @@ def check_parties(method: Method[Any], parties: Sequence[Party]) -> None:
             "sum. Connect more parties."
         )
     groups = {party.group for party in parties}
-    if method.groups != 1 and len(groups) < method.fewest_groups:
+    if method.options.groups != 1 and len(groups) < method.fewest_groups:
         raise ConfigError(
             f"Only {len(groups)} groups of parties are left, and the options need "
             f"{method.fewest_groups}: start the run again once all parties can answer."
@@ -139,7 +139,7 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
     FederationError
         If two parties have sent the same key.
     """
-    if not (method.secure_aggregation or method.columns_differ):
+    if not (method.options.secure_aggregation or method.columns_differ):
         return {}
     times = Counter(party.public_key for party in parties)
     same = [party.name for party in parties if party.public_key and times[party.public_key] > 1]
@@ -149,11 +149,12 @@ def agreed_keys(method: Method[Any], parties: Sequence[Party]) -> dict[str, Any]
             "them has copied it. Start the run again without that party."
         )
     agreed: dict[str, Any] = {"keys": tuple(_key_of(method, party) for party in parties)}
-    if method.secure_aggregation:
+    if method.options.secure_aggregation:
         groups = [party.group for party in parties]
         agreed["groups"] = tuple(groups) if any(groups) else ()
         agreed["least_parties"] = tuple(
-            least_parties(groups.count(group), method.quorum) for group in sorted(set(groups))
+            least_parties(groups.count(group), method.options.quorum)
+            for group in sorted(set(groups))
         )
     if any(party.signature for party in parties):
         agreed["key_names"] = tuple(party.name for party in parties)
@@ -167,7 +168,7 @@ def _key_of(method: Method[Any], party: Party) -> str:
     Where columns differ the others then answer, and the run ends as where it is lost after the
     schema exchange. Nobody knows the private key. In a secure sum the others miss it by its key.
     """
-    if party.has_node or method.secure_aggregation:
+    if party.has_node or method.options.secure_aggregation:
         return party.public_key
     return public_key(new_private_key()).hex()
 
@@ -231,7 +232,7 @@ def ask_totals(method: Method[Any], grid: Grid, federation: Federation) -> tuple
         totals.TOTALS,
         dict.fromkeys(everyone, content),
         number=number,
-        timeout=method.round_timeout,
+        timeout=method.options.round_timeout,
         sizes=dict.fromkeys(everyone, totals.size(names)),
     )
     counts = Counter(reply.party.group for reply in collected.replies)

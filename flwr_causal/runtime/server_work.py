@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def server_work(method: Method[Any], step: str) -> Iterator[None]:
-    """Run the block as a step of the server, for at most ``method.server_timeout`` seconds.
+    """Run the block as a step of the server, for at most ``server_timeout`` seconds, an option.
 
     Work that ends without another check of the time is not interrupted: its result is complete.
 
@@ -36,14 +36,15 @@ def server_work(method: Method[Any], step: str) -> Iterator[None]:
     FederationError
         If numbers overflow or a system of equations is singular where no solver expects it.
     """
-    ends = time.monotonic() + method.server_timeout
+    ends = time.monotonic() + method.options.server_timeout
 
     def check() -> None:
         if time.monotonic() > ends:
             raise DeadlineError(
-                f"{step}: the server's own work has taken more than {method.server_timeout:g} "
-                "seconds, the option 'server_timeout'. What was done before is kept: a run with "
-                "'output_dir' goes on with resume=True and more seconds. Or make the problem "
+                f"{step}: the server's own work has taken more than "
+                f"{method.options.server_timeout:g} seconds, the option 'server_timeout'. "
+                "What was done before is kept: a run with 'output_dir' goes on with "
+                "resume=True and more seconds. Or make the problem "
                 "smaller: fewer variables, a larger sparsity, fewer parents or lags."
             )
 

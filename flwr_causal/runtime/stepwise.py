@@ -59,7 +59,7 @@ class Stepwise:
         self, method: Method[Any], config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
     ) -> None:
         self.method, self.outcome = method, Outcome[Any]()
-        if method.output_dir:
+        if method.options.output_dir:
             raise ConfigError(
                 "A run with 'output_dir' cannot go on with a wrapper, which must not add its noise "
                 "twice: leave 'output_dir' out, and save the outcome."
@@ -88,7 +88,7 @@ class Stepwise:
             INFO,
             "%s may need %d rounds: give start(num_rounds=...) as many",
             type(method).__name__,
-            method.max_rounds + method.exchanges_beyond,
+            method.options.max_rounds + method.exchanges_beyond,
         )
 
     @contextmanager
@@ -114,7 +114,7 @@ class Stepwise:
                 self._ask(dict(config))
         self.contents, self.started = None, time.perf_counter()
         _fill(arrays, self.arrays)
-        timeout, number = self.method.round_timeout, self.number
+        timeout, number = self.method.options.round_timeout, self.number
         # Each message holds the agreement: replies of nodes that lost it cannot be told here.
         return [
             self.federation.message(node_id, content, self.asked.exchange, number, timeout)
@@ -128,7 +128,7 @@ class Stepwise:
         common, _ = records.split(asked.values)
         check_composes(method, WRAPPER, exchange, list(common))
         self.number = number
-        self.arrays = records.pack_arrays(common, method.precision, exchange.exact)
+        self.arrays = records.pack_arrays(common, method.options.precision, exchange.exact)
         messages = method.messages(asked, number, self.arrays, config)
         self.sent = {one.metadata.dst_node_id: one.content for one in messages}
         own = {party.node_id: party for party in self.federation.parties}

@@ -101,7 +101,7 @@ class Trainings(Generic[StateT]):
     @property
     def exchanges_beyond(self) -> int:
         """How many exchanges may be needed beyond ``max_rounds``: replicates may begin last."""
-        return int(self.inner.max_rounds + 2 * self.inner.exchanges_beyond)
+        return int(self.inner.options.max_rounds + 2 * self.inner.exchanges_beyond)
 
     @property
     def state(self) -> TrainingsState[StateT] | None:
@@ -118,7 +118,7 @@ class Trainings(Generic[StateT]):
         """Return the states before the first exchange."""
         states = {MAIN: self.inner.init(agreement)}
         parties = list(agreement.rows)
-        if self.leave_one_out and len(parties) > 1:
+        if self.options.leave_one_out and len(parties) > 1:
             for place, party in enumerate(parties, start=1):
                 others = {name: rows for name, rows in agreement.rows.items() if name != party}
                 without = Training(without=place)
@@ -130,7 +130,7 @@ class Trainings(Generic[StateT]):
         states, failed = dict(state.states), dict(state.failed)
         if any(training.replicate for training in (*states, *failed)):
             return state
-        for number in range(1, 1 + self.replicates):
+        for number in range(1, 1 + self.options.replicates):
             # Each has a state of its own, which may hold a cache.
             try:
                 own = self.inner.replicated(state.main, state.agreement, number)
@@ -163,12 +163,12 @@ class Trainings(Generic[StateT]):
                     if part not in asked
                 )
                 differs |= {name: None for names in others for name in names}
-                differs |= head_of(asked, self.seed)
+                differs |= head_of(asked, self.options.seed)
             if differs:
                 own[party] = differs
         return Request(
             bundle_of(parts),
-            {**values, **head_of(parts, self.seed)},
+            {**values, **head_of(parts, self.options.seed)},
             own,
             _asked_by(requests.values(), state.rows),
         )
@@ -284,27 +284,27 @@ class Trainings(Generic[StateT]):
                 f"The training without one party could not be fitted for {names}, which have no "
                 f"entry in run.influence: {next(iter(without.values()))}"
             )
-        if self.leave_one_out and len(state.rows) == 1:
+        if self.options.leave_one_out and len(state.rows) == 1:
             found.append(
                 "There is one party, and no training without it: 'leave_one_out' has no result."
             )
         if replicates:
             reason = next(iter(replicates.values()))
             found.append(
-                f"{len(replicates)} of {self.replicates} replicates could not be fitted, and do "
-                f"not count in the confidence: {reason}"
+                f"{len(replicates)} of {self.options.replicates} replicates could not be fitted, "
+                f"and do not count in the confidence: {reason}"
             )
         few = [
             name
             for name, rows in state.rows.items()
-            if 0 < rows < ROWS_PER_REPLICATE * self.replicates  # 0: withheld
+            if 0 < rows < ROWS_PER_REPLICATE * self.options.replicates  # 0: withheld
         ]
         if few:
             found.append(
-                f"{len(few)} of {len(state.rows)} parties have few rows for {self.replicates} "
-                f"replicates ({few[0]}: {state.rows[few[0]]} rows): many sums over the same few "
-                "rows disclose more of single rows than one sum. Use fewer replicates, about one "
-                f"for {ROWS_PER_REPLICATE} rows of a party."
+                f"{len(few)} of {len(state.rows)} parties have few rows for "
+                f"{self.options.replicates} replicates ({few[0]}: {state.rows[few[0]]} rows): many "
+                "sums over the same few rows disclose more of single rows than one sum. Use fewer "
+                f"replicates, about one for {ROWS_PER_REPLICATE} rows of a party."
             )
         return found
 

@@ -69,19 +69,19 @@ def check_wrapped(method: Method[Any], wrapper: str) -> None:
     ConfigError
         Naming the option, the wrapper and the method.
     """
-    if method.leave_one_out:
+    if method.options.leave_one_out:
         raise ConfigError(
             f"{wrapper} adds its noise to one mean in an exchange, but the option "
             f"'leave_one_out' of {type(method).__name__} asks for a mean without each party: leave "
             "the option out, or run without the wrapper."
         )
-    if method.replicates:
+    if method.options.replicates:
         raise ConfigError(
             f"{wrapper} adds its noise to one mean in an exchange, but the option "
-            f"'replicates' of {type(method).__name__} is {method.replicates}, and each replicate "
-            "sends means of its own: leave the option out, or run without the wrapper."
+            f"'replicates' of {type(method).__name__} is {method.options.replicates}, and each "
+            "replicate sends means of its own: leave the option out, or run without the wrapper."
         )
-    if method.secure_aggregation:
+    if method.options.secure_aggregation:
         raise ConfigError(
             f"{wrapper} clips single replies, which secure_aggregation hides: run "
             "it without one of the two."

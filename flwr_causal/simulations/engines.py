@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import tempfile
 from collections.abc import Mapping, Set
@@ -124,10 +123,12 @@ def simulate(
     _check_arguments(engine, client, wrap_grid)
     parties = _listed(parties)
     strategy = _strategy(method, seed, len(parties), options)
-    if output_dir is not None:
-        strategy.output_dir = str(Path(output_dir).absolute())
-    strategy.resume = strategy.resume or resume
-    strategy.validate()
+    if output_dir is not None or resume:
+        directory = strategy.options.output_dir
+        directory = directory if output_dir is None else str(Path(output_dir).absolute())
+        strategy = strategy.with_options(
+            output_dir=directory, resume=resume or strategy.options.resume
+        )
     if truth is not None:
         truth = _named_truth(truth, parties[0], strategy)
     client_type = client or methods.find(strategy.method).client
@@ -136,7 +137,7 @@ def simulate(
         grid = grid if wrap_grid is None else wrap_grid(grid)
         if not hasattr(grid, "send_and_receive"):
             raise ConfigError(f"wrap_grid returned {grid!r}; it must return a Grid.")
-        with progress_bar(progress, strategy.max_rounds) as bar:
+        with progress_bar(progress, strategy.options.max_rounds) as bar:
             if bar is None:
                 return execute(strategy, grid, settle=settle)
             return execute(strategy, bar.watch(grid), settle=settle, on_round=bar.after_exchange)
@@ -147,8 +148,8 @@ def simulate(
     except CausalError as error:
         if isinstance(error.outcome, Run):
             error.outcome.sources = sources_of(parties)
-            if strategy.output_dir:
-                error.outcome.save(strategy.output_dir)
+            if strategy.options.output_dir:
+                error.outcome.save(strategy.options.output_dir)
         raise
     run.sources = sources_of(parties)
     if truth is not None and run.graph is not None:
@@ -157,8 +158,8 @@ def simulate(
         # Metrics on the pooled rows, which only a simulation has.
         rows = (read_table(party, strategy.reading) for party in parties)
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
-    if strategy.output_dir:
-        run.save(strategy.output_dir, influence=False)
+    if strategy.options.output_dir:
+        run.save(strategy.options.output_dir, influence=False)
     return run
 
 
@@ -251,20 +252,18 @@ def _strategy(
                 f"The strategy is ready; give {', '.join(sorted(options))} to "
                 f"{type(method).__name__}(...) instead."
             )
-        strategy = copy.copy(method)
         # All parties are available from the beginning.
-        strategy.min_available_nodes = num_parties
-        return strategy
+        return method.with_options(min_available_nodes=num_parties)
     if not isinstance(method, str):
         raise ConfigError(
             f"method is {method!r}; it must be a method id ({', '.join(sorted(methods.METHODS))}) "
             "or a CausalStrategy."
         )
     strategy = methods.build(method, {"min_available_nodes": num_parties, **options, "seed": seed})
-    if strategy.min_available_nodes > num_parties:
+    if strategy.options.min_available_nodes > num_parties:
         raise ConfigError(
-            f"The option 'min_available_nodes' is {strategy.min_available_nodes}, but there are "
-            f"{num_parties} parties: leave it out."
+            f"The option 'min_available_nodes' is {strategy.options.min_available_nodes}, but "
+            f"there are {num_parties} parties: leave it out."
         )
     return strategy
 
@@ -325,8 +324,8 @@ def _run_on_engine(
             app = client_app(client, PartyTables(parties, directory))
             return _run_on_ray(run_on, app, len(parties))
     number, kept = len(parties), {}
-    if strategy.private and strategy.output_dir:
-        kept[RELEASES] = str(Path(strategy.output_dir, EXCHANGES, RELEASES))
+    if strategy.private and strategy.options.output_dir:
+        kept[RELEASES] = str(Path(strategy.options.output_dir, EXCHANGES, RELEASES))
     nodes = [{"partition-id": k, "num-partitions": number, **kept} for k in range(number)]
     grid = LocalGrid(client_app(client, PartyTables(parties)), number, node_configs=nodes)
     try:

@@ -8,12 +8,13 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
     from flwr_causal.runtime.loop import run
     from flwr_causal.runtime.method import Request
+    from flwr_causal.runtime.options import CausalOptions
     from flwr_causal.runtime.outcome import Outcome
     from flwr_causal.strategies.base import CausalStrategy
     from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges.fedges import FedGES
     from flwr_causal.strategies.fedpc.fedpc import FedPC
-    from flwr_causal.strategies.linear import LinearStrategy
+    from flwr_causal.strategies.linear import LinearOptions, LinearStrategy
     from flwr_causal.strategies.lingam import Lingam
     from flwr_causal.strategies.moments import Moments
     from flwr_causal.strategies.notears_admm import NotearsADMM
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ask",
+    "CausalOptions",
     "CausalStrategy",
     "Choice",
     "FedCausal",
     "FedGES",
     "FedPC",
+    "LinearOptions",
     "LinearStrategy",
     "Lingam",
     "Moments",
@@ -43,10 +46,12 @@ _HOMES = {
     "Choice": "flwr_causal.runtime.algorithm",
     "Note": "flwr_causal.runtime.algorithm",
     "Result": "flwr_causal.runtime.algorithm",
+    "CausalOptions": "flwr_causal.runtime.options",
     "CausalStrategy": "flwr_causal.strategies.base",
     "FedCausal": "flwr_causal.strategies.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges.fedges",
     "FedPC": "flwr_causal.strategies.fedpc.fedpc",
+    "LinearOptions": "flwr_causal.strategies.linear",
     "LinearStrategy": "flwr_causal.strategies.linear",
     "Lingam": "flwr_causal.strategies.lingam",
     "Moments": "flwr_causal.strategies.moments",

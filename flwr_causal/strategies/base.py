@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal.core.options import MOST, bounded, check_bounds, check_types, public_names, require
+from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.plausibility import (
     Expected,
@@ -18,19 +19,18 @@ from flwr_causal.data.check.plausibility import (
     doubts_of_groups,
     doubts_of_total,
 )
-from flwr_causal.data.check.policy import FailDrop, Policy
+from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import MOST_REPLICATES
-from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
+from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
-from flwr_causal.strategies.options import Mode, check_modes, only, require_fitting
+from flwr_causal.strategies.options import check_modes, check_names, require_fitting
 from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
@@ -49,29 +49,12 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.outcome import Outcome
 
-
 #: The most exchanges of a method that states no number of them.
 UNSTATED = 1000
 
 #: Runs the strategy on one table as a federation of one party, with some options changed; returns
 #: the graph, or the model of a method without one; None if the table cannot be used.
 RunAlone = Callable[..., Any]
-
-
-def sends_counts(method: Any) -> bool:
-    """Whether counts of rows leave a party, of which it can withhold small ones."""
-    return "interventions" in method.contract.reports or any(
-        item.values == "count" for exchange in method.exchanges for item in exchange.returns
-    )
-
-
-SECURE = Mode("secure_aggregation=True", lambda method: method.secure_aggregation)
-OF_COUNTS = Mode("methods and options that send counts of rows", sends_counts)
-OF_FEW_ROWS = Mode(
-    "methods and options that send counts of rows, or join different columns by ids",
-    lambda method: sends_counts(method) or method.joins_columns,
-)
-OF_GRAPHS = Mode("methods that return a graph", lambda method: False)
 
 
 class Baselines(NamedTuple):
@@ -92,190 +75,105 @@ class Baselines(NamedTuple):
     solver: str = ""
 
 
-@dataclass(kw_only=True, eq=False)
 class CausalStrategy(FedAvg, Algorithm):
     """Base of all methods.
 
-    A subclass is a dataclass whose fields are its options. It sets ``contract`` and implements
-    :meth:`train`, a generator that reads as the paper's algorithm. Everything else, from the schema
-    exchange to the record of each exchange, is done by :func:`flwr_causal.strategies.run`. Where
-    the contract averages, ``aggregate_train`` is FedAvg's own, so that Flower's
-    differential-privacy wrappers add their noise to the mean before the method's step.
+    A subclass sets ``contract``, and ``options_type`` to a frozen dataclass of its options; it
+    implements :meth:`train`, a generator that reads as the paper's algorithm. Everything else, from
+    the schema exchange to the record of each exchange, is done by
+    :func:`flwr_causal.strategies.run`. Where the contract averages, ``aggregate_train`` is FedAvg's
+    own, so that Flower's differential-privacy wrappers add their noise to the mean before the
+    method's step.
 
     Parameters
     ----------
-    seed : int, default 0
-        Determines the sampling of parties and every random choice of the method.
-    max_rounds : int
-        The number of exchanges after the schema exchange that the method may use. Methods choose a
-        schedule made for this number; they do not cut a longer one short. A training that has not
-        finished then, and after what the method declares as ``exchanges_beyond``, ends with an
-        error.
-    fraction_train : float, default 1.0
-        The share of the parties that is sampled for each exchange.
-    min_available_nodes : int, default 2
-        How many nodes must be connected before the schema exchange begins.
-    expected_parties : str, default ""
-        The names of the parties that must take part, such as "north,south,west". The run waits for
-        them by name, for ``round_timeout`` seconds, and says who is missing; other nodes take no
-        part, and two nodes of one name are refused. Default: all nodes that are connected once
-        there are ``min_available_nodes``.
-    quorum : float, default 0.5
-        The share of the parties (or of the sampled parties) that must reply in an exchange. If
-        fewer reply, the run ends with an error, and the results so far are kept. With
-        ``secure_aggregation`` more than half must reply in any case; with 1 a sum takes one
-        exchange instead of two.
-    round_timeout : float, default 3600.0
-        Seconds to wait for the replies of an exchange.
-    server_timeout : float, default 3600.0
-        Limit, in seconds, of the server's own computations before an exchange, after it, and for
-        the final graph. Solvers check the time once an iteration. After this time the run ends with
-        an error, and the results so far are kept.
-    changed_tables : {"fail", "restart"}, default "fail"
-        What follows where a party's table changes during the run: the party fails until the table
-        is restored, or the training starts again with a new schema exchange, at most three times.
-    precision : {"float64", "float32"}, default "float64"
-        The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
-        accuracy an exchange.
-    replicates : int, default 0
-        Number of bootstrap replicates: trainings on rows that each party draws from its own with
-        replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
-        share of the replicates that have the edge; see docs/confidence.md. Each party sends
-        everything ``replicates + 1`` times.
-    leave_one_out : bool, default False
-        Train without each of the parties as well (with ``groups``, without each of these), in the
-        same exchanges: ``run.influence`` is then the change of the graph without each. Each party
-        sends everything as many times as there are parties. It shows the server what each party
-        adds; see docs/privacy.md.
-    secure_aggregation : bool, default False
-        Let the server learn sums over all parties only: parties add masks that cancel in the sum.
-        Numbers of rows, means and influence by party are then unknown. docs/security.md lists the
-        methods and options that have it, what it protects against, and what follows where a party
-        does not reply.
-    min_parties : int, default 3
-        Fewest parties with which such a run starts, at least 3, and fewest of a group.
-    groups : int or "auto", default 1
-        With ``secure_aggregation``: add up in so many groups of parties instead of all together;
-        "auto" makes as many groups as ``min_parties`` allows. The server learns each group's sums.
-        Medians, influence and ``leave_one_out`` are then by group. The groups follow from ``seed``
-        and the parties' names and stay the same; see docs/security.md.
-    signing_key : str or None, default None
-        Path, on the server's machine, of an Ed25519 private key (``ssh-keygen -t ed25519 -N ""``)
-        that signs what the run asks. Parties whose policy lists its public key refuse other runs.
-    minimum_count : int, default 5
-        The fewest rows behind a count of rows, or behind a sum over some of the rows, that leaves a
-        party; ``small_counts`` says what is done with smaller ones.
-    small_counts : {"report", "suppress", "refuse"}, default "report"
-        What parties do with counts of fewer rows: send them; send 0 instead, so that tables count
-        fewer rows than there are; or refuse to reply. For methods that send counts, without
-        ``secure_aggregation``, which hides them. docs/privacy/schema.md says what still follows
-        from sums.
-    output_dir : str or None, default None
-        Directory for the results (under ``flwr run`` its absolute path). It is made at the start
-        and updated during the run: status, history, failures, and what is needed to resume the run.
-        None writes nothing.
-    resume : bool, default False
-        Continue the interrupted run that ``output_dir`` holds, after its last exchange. If the
-        directory holds no run, a new one starts; a completed run is returned. Method, options
-        and tables must be the same; a party that is missing is left out of the exchanges until it
-        is back. Without ``resume`` an earlier run in the directory is replaced, and other files of
-        the results' names are an error.
-    row_id : str, default ""
-        Column of ids: rows of different parties with the same id describe the same subject. It is
-        no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold
-        different columns with "moments", "fedpc" and "fedges" in mode "exact"; with others that
-        is an error.
-    missing_values : {"fail", "drop"}, default "fail"
-        What to do about missing or infinite values: fail with an error, or leave their rows out.
-    missing_texts : str, default ""
-        Texts that are missing values, separated by commas, such as "NA,?,-999": in every column,
-        beside empty fields. In columns of numbers NA, NaN, null, None and the like always are; in
-        columns of text they are states unless they are named here.
-    constant_columns : {"fail", "drop"}, default "fail"
-        What to do about columns with one value in the rows of all parties.
-    text_columns : {"fail", "drop"}, default "fail"
-        What to do about columns that hold no numbers.
-    unshared_columns : {"fail", "drop"}, default "fail"
-        What to do about columns that only some parties have.
-    duplicate_columns : {"fail", "drop"}, default "fail"
-        What to do about columns that equal another one in every row.
+    **options
+        The options, by name.
+
+    Attributes
+    ----------
+    options_type : type of CausalOptions
+    options : CausalOptions
+        With what was left to the method filled in.
 
     Raises
     ------
     ConfigError
-        If an option has the wrong type or an impossible value.
+        If there is no option of a name, or it has the wrong type or an impossible value.
     """
 
-    seed: int = bounded(0, least=0)
-    max_rounds: int = bounded(1, least=1, most=MOST)
-    fraction_train: float = bounded(1.0, above=0, most=1)
-    min_available_nodes: int = bounded(2, least=1)
-    expected_parties: str = ""
-    quorum: float = bounded(0.5, above=0, most=1)
-    round_timeout: float = bounded(3600.0, above=0)
-    server_timeout: float = bounded(3600.0, above=0)
-    changed_tables: Literal["fail", "restart"] = "fail"
-    precision: Literal["float64", "float32"] = "float64"
-    replicates: int = bounded(0, least=0, most=MOST_REPLICATES)
-    leave_one_out: bool = False
-    secure_aggregation: bool = False
-    min_parties: int = only(SECURE, LEAST_PARTIES, least=LEAST_PARTIES)
-    groups: int | Literal["auto"] = only(SECURE, 1, least=1, most=MOST)
-    minimum_count: int = only(OF_FEW_ROWS, 5, least=0, most=MOST)
-    small_counts: Literal["report", "suppress", "refuse"] = only(OF_COUNTS, "report")
-    signing_key: str | None = None
-    output_dir: str | None = None
-    resume: bool = False
-    row_id: str = ""
-    missing_values: FailDrop = "fail"
-    missing_texts: str = ""
-    constant_columns: FailDrop = "fail"
-    text_columns: FailDrop = "fail"
-    unshared_columns: FailDrop = "fail"
-    duplicate_columns: FailDrop = "fail"
-    federation: Federation | None = field(default=None, init=False, repr=False)
-    grid: Grid | None = field(default=None, init=False, repr=False)
-    state: Progress | None = field(default=None, init=False, repr=False)
-    stepwise: Stepwise | None = field(default=None, init=False, repr=False)
+    options_type: ClassVar[type[CausalOptions]] = CausalOptions
+    options: CausalOptions
 
-    def __post_init__(self) -> None:
-        check_types(self)
+    federation: Federation | None = None
+    grid: Grid | None = None
+    state: Progress | None = None
+    stepwise: Stepwise | None = None
+
+    def __new__(cls, **options: Any) -> Self:
+        """Refuse a class whose options are its own fields."""
+        if is_dataclass(cls):
+            raise ConfigError(
+                f"{cls.__name__} is a dataclass. Its options are a frozen dataclass of their own, "
+                "a subclass of that of its base, which 'options_type' names."
+            )
+        return super().__new__(cls)
+
+    def __init__(self, **options: Any) -> None:
+        check_names(type(self), options)
+        self.options = self.options_type(**options)
+        self.options = self.settled(self.options)
         self.validate()
         super().__init__(
-            fraction_train=self.fraction_train,
+            fraction_train=self.options.fraction_train,
             min_train_nodes=1,
-            min_available_nodes=self.min_available_nodes,
+            min_available_nodes=self.options.min_available_nodes,
             weighted_by_key=records.WEIGHT,
             arrayrecord_key=records.ARRAYS,
             configrecord_key=records.CONFIG,
             train_metrics_aggr_fn=self._averaged,
         )
 
+    def __init_subclass__(cls, **further: Any) -> None:
+        super().__init_subclass__(**further)
+        # What help() and editors show.
+        cls.__signature__ = inspect.signature(cls.options_type)  # type: ignore[attr-defined]
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with what they leave to the method filled in; subclasses extend it."""
+        return options
+
+    def with_options(self, **changes: Any) -> Self:
+        """Return a strategy with some options changed."""
+        return type(self)(**{**self.options.by_name(), **changes})
+
     def validate(self) -> None:
-        """Check the options' values; subclasses extend it.
+        """Check that the options fit each other; subclasses extend it.
 
         Raises
         ------
         ConfigError
             With the option's name and what is allowed.
         """
-        check_bounds(self)
         require(
-            not self.resume or bool(self.output_dir), "resume", self.resume, "given with output_dir"
+            not self.options.resume or bool(self.options.output_dir),
+            "resume",
+            self.options.resume,
+            "given with output_dir",
         )
         check_modes(self)
-        if self.secure_aggregation:
+        if self.options.secure_aggregation:
             self._check_sums()
         require(
-            self.small_counts != "suppress" or not self.replicates,
+            self.options.small_counts != "suppress" or not self.options.replicates,
             "replicates",
-            self.replicates,
+            self.options.replicates,
             "0 with small_counts='suppress', as counts of rows that are drawn again disclose them",
         )
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
-        require_fitting(self, self.with_secure_aggregation, "secure_aggregation=True")
+        require_fitting(self.options, self.with_secure_aggregation, "secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
         reason = next(filter(None, reasons), "")
         if reason:
@@ -290,13 +188,13 @@ class CausalStrategy(FedAvg, Algorithm):
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums, by name, and what they must be."""
         return {
-            "fraction_train": (self.fraction_train == 1, "1"),
-            "changed_tables": (self.changed_tables == "fail", "'fail'"),
+            "fraction_train": (self.options.fraction_train == 1, "1"),
+            "changed_tables": (self.options.changed_tables == "fail", "'fail'"),
             "leave_one_out": (
-                not self.leave_one_out or self.groups != 1,
+                not self.options.leave_one_out or self.options.groups != 1,
                 "False, or groups given,",
             ),
-            "small_counts": (self.small_counts == "report", "'report'"),
+            "small_counts": (self.options.small_counts == "report", "'report'"),
         }
 
     @property
@@ -305,13 +203,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
         A class that leaves ``max_rounds`` at 1 does not say how many exchanges it needs.
         """
-        return UNSTATED if self.max_rounds == type(self).max_rounds == 1 else 0
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options as plain values, by the names that users give."""
-        called = public_names(type(self))
-        return {called.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.init}
+        return UNSTATED if self.options.max_rounds == self.options_type.max_rounds == 1 else 0
 
     @property
     def data(self) -> DataKind:
@@ -321,9 +213,9 @@ class CausalStrategy(FedAvg, Algorithm):
     @property
     def policy(self) -> Policy:
         """How problems of the data are handled."""
-        own = {f.name for f in fields(self)} & {f.name for f in fields(Policy)}
-        options = {name: getattr(self, name) for name in own}
-        return self.contract.completed(self, Policy(**options))
+        known = {one.name for one in fields(Policy)}
+        own = {name: value for name, value in self.options.by_name().items() if name in known}
+        return self.contract.completed(self.options, Policy(**own))
 
     @property
     def reading(self) -> Reading:
@@ -333,7 +225,7 @@ class CausalStrategy(FedAvg, Algorithm):
     @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables: that of ids; subclasses add to it."""
-        return (self.row_id or ROW_ID,)
+        return (self.options.row_id or ROW_ID,)
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.
@@ -484,7 +376,7 @@ class CausalStrategy(FedAvg, Algorithm):
             error = FederationError(
                 f"{name} has not finished after {outcome.rounds} exchanges "
                 f"({outcome.error or 'the start has ended'}). It may need num_rounds="
-                f"{self.max_rounds + self.exchanges_beyond}; Flower's default is 3."
+                f"{self.options.max_rounds + self.exchanges_beyond}; Flower's default is 3."
             )
             error.outcome = outcome
             raise error
@@ -579,8 +471,9 @@ class CausalStrategy(FedAvg, Algorithm):
                 f"start(evaluate_config=...) has no meaning for {type(self).__name__}; leave it "
                 "out."
             )
-        self.max_rounds = self.max_rounds if num_rounds is None else num_rounds
-        self.round_timeout = self.round_timeout if timeout is None else timeout
+        given: dict[str, Any] = {"max_rounds": num_rounds, "round_timeout": timeout}
+        given = {name: value for name, value in given.items() if value is not None}
+        self.options = replace(self.options, **given)
         self.validate()
         result = CausalResult()
 

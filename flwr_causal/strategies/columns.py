@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -333,7 +333,6 @@ def _check_all(holders: Holders, replies: Replies) -> None:
     check_all(holders.parties, replies, lacking="are no products")
 
 
-@dataclass(kw_only=True, eq=False)
 class JoiningStrategy(CausalStrategy):
     """Base of the methods whose parties may hold different columns of the same rows.
 
@@ -341,17 +340,17 @@ class JoiningStrategy(CausalStrategy):
     exchanges of :mod:`flwr_causal.protocol.columns` and reports "ids".
     """
 
-    columns_differ: bool = field(default=False, init=False, repr=False)
-    _columns: list[set[str]] = field(default_factory=list, init=False, repr=False)
+    columns_differ: bool = False
+    _columns: Sequence[set[str]] = ()
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns, by name, and what they must be."""
         return {
-            "fraction_train": (self.fraction_train == 1, "1"),
-            "leave_one_out": (not self.leave_one_out, "False"),
-            "groups": (self.groups == 1, "1"),
-            "changed_tables": (self.changed_tables == "fail", "'fail'"),
+            "fraction_train": (self.options.fraction_train == 1, "1"),
+            "leave_one_out": (not self.options.leave_one_out, "False"),
+            "groups": (self.options.groups == 1, "1"),
+            "changed_tables": (self.options.changed_tables == "fail", "'fail'"),
         }
 
     @property
@@ -374,12 +373,11 @@ class JoiningStrategy(CausalStrategy):
         differ = any(own != columns[0] for own in columns)
         ids = all(report.has_ids for report in reports.values())
         self.columns_differ = (
-            differ and ids and self.joins_columns and self.unshared_columns == "fail"
+            differ and ids and self.joins_columns and self.options.unshared_columns == "fail"
         )
         if self.columns_differ:
             check_ids(reports)
             refuse_unfitting(
-                self,
                 self.with_different_columns,
                 "The parties hold different columns, which these options do not allow: set "
                 "{remedies}, or use the columns that all share (unshared_columns='drop').",
@@ -396,9 +394,9 @@ class JoiningStrategy(CausalStrategy):
             names,
             presence,
             agreement.n,
-            self.minimum_count,
-            self.replicates,
-            self.seed,
+            self.options.minimum_count,
+            self.options.replicates,
+            self.options.seed,
         )
 
     def presence_of(self, names: Sequence[str]) -> BoolArray:
@@ -406,7 +404,6 @@ class JoiningStrategy(CausalStrategy):
         return np.array([[name in own for name in names] for own in self._columns])
 
 
-@dataclass(kw_only=True, eq=False)
 class ColumnsStrategy(JoiningStrategy, LinearStrategy):
     """Base of the methods that work on second moments of parties with different columns."""
 
@@ -414,8 +411,8 @@ class ColumnsStrategy(JoiningStrategy, LinearStrategy):
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns: one mean of all rows."""
         return {
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "center": (self.options.center == "global", "'global'"),
+            "aggregation": (self.options.aggregation == "mean", "'mean'"),
             **super().with_different_columns,
         }
 
@@ -429,7 +426,9 @@ class ColumnsStrategy(JoiningStrategy, LinearStrategy):
         if not self.columns_differ:
             return super().baselines(tables, names, run_alone)
         try:
-            joined = joined_tables(tables, name_of_ids(tables[0].columns, self.row_id) or "")
+            joined = joined_tables(
+                tables, name_of_ids(tables[0].columns, self.options.row_id) or ""
+            )
         except DataError:
             return None  # parties differ in a value, of which the run warns
         found = super().baselines([joined.dropna()], names, run_alone)

@@ -5,7 +5,7 @@ The algorithms of Yang et al. (AAAI 2024), and the group lasso with a search on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import bounded, require
+from flwr_causal.core.options import Mode, bounded, only, require
 from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedcausal import (
@@ -34,15 +34,14 @@ from flwr_causal.protocol.fedcausal import (
 from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
-from flwr_causal.strategies.interventions import InterventionStrategy
+from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
 from flwr_causal.strategies.linear import PerceptronOptions
-from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,
     direction_warning,
 )
-from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, settle_variant
+from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -71,10 +70,10 @@ BEFORE_SEARCH = {"group": 8, "linear": 16, "mlp": 16}
 SEARCH_ROUNDS = 24
 #: Largest number with variant="paper", which gives none; it takes 28 to 30.
 PAPER_ROUNDS = 100
-OF_ALGORITHM = Mode("model='linear' or 'mlp'", lambda method: method.model != "group")
+OF_ALGORITHM = Mode("model='linear' or 'mlp'", lambda method: method.options.model != "group")
 OF_EVIDENCE = Mode(
     "refine='evidence' or local_graphs=True",
-    lambda method: method.refine == "evidence" or method.local_graphs,
+    lambda method: method.options.refine == "evidence" or method.options.local_graphs,
 )
 
 
@@ -111,19 +110,9 @@ OF_PAPER = {
 }
 
 
-@dataclass(kw_only=True, eq=False)
-class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
-    """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
-
-    The paper's algorithm averages the parties' weights or first layers, which cancel where
-    mechanisms differ. The default assumes only that the parties share the graph. Its first stage,
-    ``model="group"``, is a group lasso in which an edge is the group of all parties' coefficients
-    of five basis functions. The second, ``refine="evidence"``, adds, removes and reverses single
-    edges of that graph as long as the sum of the parties' Gaussian-process evidence rises.
-
-    **What leaves a party**: d x d arrays that are averaged, with ``variant="paper"`` and
-    ``model="mlp"`` first layers, d x hidden x d; :mod:`flwr_causal.protocol.fedcausal` declares
-    them.
+@dataclass(frozen=True, kw_only=True)
+class FedCausalOptions(VariantOptions, PerceptronOptions, InterventionOptions):
+    """The options of :class:`FedCausal`.
 
     Parameters
     ----------
@@ -176,15 +165,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         Edges of absolute weight up to this are left out. For the group lasso a weight is the
         standard deviation of the effect in units of the party's noise, for perceptrons the root
         mean square of df_j/dx_i. The evidence search has no threshold.
-
-    References
-    ----------
-    Yang, He, Wang, Yu, Domeniconi & Zhang (2024). Federated causality learning with explainable
-    adaptive optimization. AAAI.
     """
-
-    contract: ClassVar[Contract] = CONTRACT
-    data = DataKind.NONLINEAR
 
     model: Literal["group", "linear", "mlp"] = "group"
     refine: Literal["evidence", "none"] | None = None
@@ -198,22 +179,55 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     max_rounds: int | None = None  # type: ignore[assignment]
     center: Literal["party", "global"] = only(OF_ALGORITHM, "party")
 
+
+class FedCausal(PaperVariant, InterventionStrategy):
+    """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
+
+    The paper's algorithm averages the parties' weights or first layers, which cancel where
+    mechanisms differ. The default assumes only that the parties share the graph. Its first stage,
+    ``model="group"``, is a group lasso in which an edge is the group of all parties' coefficients
+    of five basis functions. The second, ``refine="evidence"``, adds, removes and reverses single
+    edges of that graph as long as the sum of the parties' Gaussian-process evidence rises.
+
+    **What leaves a party**: d x d arrays that are averaged, with ``variant="paper"`` and
+    ``model="mlp"`` first layers, d x hidden x d; :mod:`flwr_causal.protocol.fedcausal` declares
+    them.
+
+    References
+    ----------
+    Yang, He, Wang, Yu, Domeniconi & Zhang (2024). Federated causality learning with explainable
+    adaptive optimization. AAAI.
+    """
+
+    options_type = FedCausalOptions
+    options: FedCausalOptions
+
+    contract: ClassVar[Contract] = CONTRACT
+    data = DataKind.NONLINEAR
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with the search that follows, and the number of exchanges."""
+        options = super().settled(options)
+        if options.refine is None:
+            options = replace(options, refine="evidence" if options.model == "group" else "none")
+        if options.max_rounds is None:
+            rounds = self._usual_rounds(options) + options.local_graphs
+            options = replace(options, max_rounds=rounds)
+        return options
+
     def validate(self) -> None:
-        """Check the options' values."""
-        settle_variant(self)
-        if self.refine is None:
-            self.refine = "evidence" if self.model == "group" else "none"
-        if self.max_rounds is None:
-            self.max_rounds = self._default_rounds + self.local_graphs
+        """Check that the options fit each other."""
         super().validate()
-        self.validate_perceptrons()
-        least = 3 if self.model == "group" else 1
-        least += (self.refine == "evidence") + self.local_graphs
-        require(self.max_rounds >= least, "max_rounds", self.max_rounds, f"{least} or more")
+        self.options.validate_perceptrons()
+        least = 3 if self.options.model == "group" else 1
+        least += (self.options.refine == "evidence") + self.options.local_graphs
+        rounds = self.options.max_rounds
+        assert rounds is not None  # see `settled`
+        require(rounds >= least, "max_rounds", rounds, f"{least} or more")
         require(
-            not self.local_graphs or self.fraction_train == 1,
+            not self.options.local_graphs or self.options.fraction_train == 1,
             "fraction_train",
-            self.fraction_train,
+            self.options.fraction_train,
             "1 with local_graphs, which needs the replies of all parties",
         )
 
@@ -221,28 +235,28 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
         return {
-            "model": (self.model != "mlp", "'group' or 'linear'"),
-            "center": (self.center == "party", "'party'"),
-            "local_graphs": (not self.local_graphs, "False"),
+            "model": (self.options.model != "mlp", "'group' or 'linear'"),
+            "center": (self.options.center == "party", "'party'"),
+            "local_graphs": (not self.options.local_graphs, "False"),
         }
 
     @property
     def of_paper(self) -> OfPaper:
         """The settings of Yang et al. (2024) for the model."""
-        return OF_PAPER["linear" if self.model == "linear" else "mlp"]
+        return OF_PAPER["linear" if self.options.model == "linear" else "mlp"]
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The iterations of the model, and what follows."""
         perceptrons = LAYERS if self.papers else NORMS
-        iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.model]
+        iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.options.model]
         return (iteration, *self.later_exchanges)
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges after the model's: search and local graphs, if the options need them."""
-        evidence = (EVIDENCE,) if self.refine == "evidence" else ()
-        return (*evidence, LOCAL) if self.local_graphs else evidence
+        evidence = (EVIDENCE,) if self.options.refine == "evidence" else ()
+        return (*evidence, LOCAL) if self.options.local_graphs else evidence
 
     @property
     def client_options(self) -> FedCausalPartyOptions:
@@ -250,41 +264,40 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         return self.sent(
             FedCausalPartyOptions,
             sparsity=self.lambda_1,
-            relative=self.model == "linear" and self.sparsity == "auto",
+            relative=self.options.model == "linear" and self.options.sparsity == "auto",
             proximity=self.lambda_2,
         )
 
     @property
     def initial_names(self) -> tuple[str, ...]:
         """W of the linear model."""
-        return ("weights",) if self.model == "linear" else ()
+        return ("weights",) if self.options.model == "linear" else ()
 
     @property
     def lambda_1(self) -> float:
         """lambda_1, the weight of the sparsity."""
-        if self.sparsity == "auto":
-            return AUTOMATIC_SPARSITY[self.model]
-        return self.sparsity
+        if self.options.sparsity == "auto":
+            return AUTOMATIC_SPARSITY[self.options.model]
+        return self.options.sparsity
 
     @property
     def lambda_2(self) -> float:
         """lambda_2, the weight of the distance to the received weights or layers."""
-        if self.proximity == "auto":
-            return AUTOMATIC_PROXIMITY[self.model]
-        return self.proximity
+        if self.options.proximity == "auto":
+            return AUTOMATIC_PROXIMITY[self.options.model]
+        return self.options.proximity
 
     @property
     def limit(self) -> int:
         """Largest number of exchanges for the common graph."""
-        assert self.max_rounds is not None
-        return self.max_rounds - self.local_graphs
+        assert self.options.max_rounds is not None
+        return self.options.max_rounds - self.options.local_graphs
 
-    @property
-    def _default_rounds(self) -> int:
-        """Default of ``max_rounds`` without local graphs."""
-        if self.refine == "evidence":
-            return BEFORE_SEARCH[self.model] + SEARCH_ROUNDS
-        return PAPER_ROUNDS if self.papers else ROUNDS[self.model]
+    def _usual_rounds(self, options: FedCausalOptions) -> int:
+        """Return the default of ``max_rounds`` without local graphs."""
+        if options.refine == "evidence":
+            return BEFORE_SEARCH[options.model] + SEARCH_ROUNDS
+        return PAPER_ROUNDS if self.papers else ROUNDS[options.model]
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Fit the model; search on the parties' evidence from its graph, if this is asked for.
@@ -302,7 +315,7 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         result = partial(self._result, agreement, masks)
         model = yield from self._model(agreement, masks, result)
         found, reason, searched = model.found, model.reason, None
-        if self.refine == "evidence":
+        if self.options.refine == "evidence":
             searched, reason = yield from search_on_evidence(
                 self._search(masks, model),
                 model.found,
@@ -313,11 +326,11 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
             )
             found = searched.found
         own = None
-        if self.local_graphs:
+        if self.options.local_graphs:
             values = {
                 "graph": found.graph.astype(np.uint8),
                 "start": model.found.graph.astype(np.uint8),
-                "candidates": self.candidates,
+                "candidates": self.options.candidates,
                 "share": self._share(agreement),
             }
             replies = yield Ask(LOCAL, values, so_far=lambda: result(found, searched))
@@ -337,31 +350,33 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         If the search follows, the share of the model in the exchanges is that of the defaults.
         """
         rounds, d = self.limit, len(agreement.names)
-        if self.refine == "evidence":
-            before = BEFORE_SEARCH[self.model]
+        if self.options.refine == "evidence":
+            before = BEFORE_SEARCH[self.options.model]
             rounds = max(2, self.limit * before // (before + SEARCH_ROUNDS))
-        if self.model == "group":
+        if self.options.model == "group":
             schedule = group.group_schedule(rounds, sparsity=self.lambda_1)
-            lasso = group.ServerProblem(schedule, masks, self.threshold)
+            lasso = group.ServerProblem(schedule, masks, self.options.threshold)
             return (yield from group_lasso(lasso, d, standing))
-        if self.model == "linear":
-            ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.acyclic_server}
+        if self.options.model == "linear":
+            ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.options.acyclic_server}
             settings = linear.Settings(**ends)
             if self.papers:
                 settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
-            problem = linear.ServerProblem(d, settings, masks.allowed, self.threshold)
+            problem = linear.ServerProblem(d, settings, masks.allowed, self.options.threshold)
             start = self.initial_weights(agreement)
-            return (yield from linear_effects(problem, masks, self.threshold, standing, start))
+            return (
+                yield from linear_effects(problem, masks, self.options.threshold, standing, start)
+            )
         neural = perceptrons.PerceptronProblem(
-            network=Network(d, (self.hidden,)),
+            network=Network(d, (self.options.hidden,)),
             masks=masks,
             averaging="layers" if self.papers else "norms",
             penalties=Penalties(**self.of_paper.constants),
             max_exchanges=rounds,
             patience=0 if self.papers else 4,
-            threshold=self.threshold,
-            acyclic=self.acyclic_server,
-            seed=self.seed,
+            threshold=self.options.threshold,
+            acyclic=self.options.acyclic_server,
+            seed=self.options.seed,
         )
         return (yield from perceptron_effects(neural, standing))
 
@@ -369,14 +384,14 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         """Return the limits of the searches that follow a model."""
         # The model's directions are taken where the evidence leaves them open. With standardised
         # columns they mean nothing.
-        sure = 0.0 if self.standardize else evidence_search.UNDECIDED
+        sure = 0.0 if self.options.standardize else evidence_search.UNDECIDED
         prior = np.where(model.found.graph.T, sure, 0.0)
         rounds = max(1, self.limit - model.taken)
-        return evidence_search.SearchProblem(masks, self.candidates, rounds, prior)
+        return evidence_search.SearchProblem(masks, self.options.candidates, rounds, prior)
 
     def _share(self, agreement: Agreement) -> float:
         """Return the share of the rows whose evidence is computed."""
-        return min(1.0, self.evidence_rows / agreement.n)
+        return min(1.0, self.options.evidence_rows / agreement.n)
 
     def _result(
         self,
@@ -404,22 +419,22 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         """
         graph, warnings = _causal_graph(agreement, masks, found), list[str]()
         if not self.papers:
-            in_units = searched is None and self.model != "group"
+            in_units = searched is None and self.options.model != "group"
             units = self.units(agreement) if in_units else 1.0
             graph, warnings = self.plausible(graph, units, masks)
         if searched is not None:
             warnings += self._undecided(agreement, masks, searched, graph)
         elif agreement.targets:
             pass  # interventions direct edges too
-        elif self.model == "linear":
+        elif self.options.model == "linear":
             warnings += self.doubtful_directions(agreement, graph, masks, None)
         else:
             variance = agreement.variance
             warnings += direction_warning(
                 graph,
                 masks,
-                unexplained(graph.weights, variance) if self.model == "group" else None,
-                standardized=self.standardize,
+                unexplained(graph.weights, variance) if self.options.model == "group" else None,
+                standardized=self.options.standardize,
                 unequal=UNEQUAL_ADDITIVE,
             )
         heterogeneity = None
@@ -440,7 +455,9 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
     @property
     def expected(self) -> Expected:
         """Mechanisms and levels may differ; the search on evidence with own noise has no units."""
-        no_units = self.standardize or (self.refine == "evidence" and self.noise == "own")
+        no_units = self.options.standardize or (
+            self.options.refine == "evidence" and self.options.noise == "own"
+        )
         return Expected(raw_units=not no_units, columns=1, own_fits=True)
 
     def _undecided(
@@ -451,16 +468,16 @@ class FedCausal(PaperVariant, PerceptronOptions, InterventionStrategy):
         With ``noise="equal"`` the evidence itself depends on the columns' units.
         """
         best = searched.best
-        noise = fitted_noise(best.evidence / agreement.n, self.noise)
+        noise = fitted_noise(best.evidence / agreement.n, self.options.noise)
         undecided = None
-        if self.noise == "own":
+        if self.options.noise == "own":
             noise = noise * agreement.variance
             undecided = evidence_search.undecided(best)
         return direction_warning(
             graph,
             masks,
             noise,
-            standardized=self.standardize,
+            standardized=self.options.standardize,
             unequal=UNEQUAL_IMPLIED,
             undecided=undecided,
         )

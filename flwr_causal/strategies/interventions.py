@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.data.interventions import by_party
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.linear import LinearOptions, LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting, require_fitting
 
 if TYPE_CHECKING:
@@ -19,15 +19,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
 
 
-@dataclass(kw_only=True, eq=False)
-class InterventionStrategy(LinearStrategy):
-    """Base of the linear methods that use known interventions.
-
-    The client is an :class:`~flwr_causal.clients.interventions.InterventionClient`, and the
-    contract's reports include "interventions". A subclass states in :attr:`with_interventions` what
-    its options must be, and leaves the rows under an intervention on a column out of the loss of
-    this column. ``agreement.targets`` are the sets of columns by which rows are grouped; without
-    interventions it is empty.
+@dataclass(frozen=True, kw_only=True)
+class InterventionOptions(LinearOptions):
+    """The options of :class:`InterventionStrategy`.
 
     Parameters
     ----------
@@ -44,26 +38,43 @@ class InterventionStrategy(LinearStrategy):
     interventions: dict[Any, Any] | str | None = None
     intervention_column: str = ""
 
+
+class InterventionStrategy(LinearStrategy):
+    """Base of the linear methods that use known interventions.
+
+    The client is an :class:`~flwr_causal.clients.interventions.InterventionClient`, and the
+    contract's reports include "interventions". A subclass states in :attr:`with_interventions` what
+    its options must be, and leaves the rows under an intervention on a column out of the loss of
+    this column. ``agreement.targets`` are the sets of columns by which rows are grouped; without
+    interventions it is empty.
+    """
+
+    options_type = InterventionOptions
+    options: InterventionOptions
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with interventions as a text, which messages can hold."""
+        stated = by_party(options.interventions)
+        text = json.dumps(stated) if stated else None
+        return super().settled(replace(options, interventions=text))
+
     def validate(self) -> None:
-        """Check the options' values, and with interventions also the options that they need."""
-        # As a text, which run configs and messages can hold.
-        stated = by_party(self.interventions)
-        self.interventions = json.dumps(stated) if stated else None
+        """Check that the options fit each other, and interventions where there are any."""
         if self.states_interventions:
-            require_fitting(self, self.with_interventions, "interventions")
+            require_fitting(self.options, self.with_interventions, "interventions")
         super().validate()
 
     @property
     def states_interventions(self) -> bool:
         """Whether the options state interventions; nodes may state them too."""
-        return bool(self.interventions or self.intervention_column)
+        return bool(self.options.interventions or self.options.intervention_column)
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
         return {
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "center": (self.options.center == "global", "'global'"),
+            "aggregation": (self.options.aggregation == "mean", "'mean'"),
         }
 
     @property
@@ -74,7 +85,7 @@ class InterventionStrategy(LinearStrategy):
     @property
     def target_columns(self) -> tuple[str, ...]:
         """The column that names the targets of each row, if there is one."""
-        return (self.intervention_column,) if self.intervention_column else ()
+        return (self.options.intervention_column,) if self.options.intervention_column else ()
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns and on the targets of interventions.
@@ -85,7 +96,7 @@ class InterventionStrategy(LinearStrategy):
             If interventions are stated for a party that there is not, or by a node while other
             options do not use them.
         """
-        for party in by_party(self.interventions):
+        for party in by_party(self.options.interventions):
             if party not in reports:
                 raise ConfigError(
                     f"The option 'interventions' names the party {party!r}; there are "
@@ -94,7 +105,6 @@ class InterventionStrategy(LinearStrategy):
         agreement = super().agree(reports)
         if agreement.targets:
             refuse_unfitting(
-                self,
                 self.with_interventions,
                 "Some nodes state interventions, which this run does not use: set {remedies}, or "
                 "take 'interventions' out of their node configs.",

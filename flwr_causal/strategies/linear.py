@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, distinct
 from flwr_causal.core.linear.order_search import order_search
-from flwr_causal.core.options import MOST, bounded, require
+from flwr_causal.core.options import MOST, Mode, bounded, only, require
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
@@ -22,8 +22,8 @@ from flwr_causal.data.check.plausibility import SAME_UNITS, Expected
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
+from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.options import Mode, only
 from flwr_causal.strategies.plausibility import (
     UNEQUAL_IMPLIED,
     UNEQUAL_NOISE,
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 OWN_LEVELS = {"party": "party", "series": "series"}
 
 
-@dataclass(kw_only=True, eq=False)
-class LinearStrategy(CausalStrategy):
-    """Base of the methods whose model is a linear system over the agreed columns.
+@dataclass(frozen=True, kw_only=True)
+class LinearOptions(CausalOptions):
+    """The options of :class:`LinearStrategy`.
 
     Parameters
     ----------
@@ -84,11 +84,21 @@ class LinearStrategy(CausalStrategy):
     knowledge: Knowledge | str | None = None
     aggregation: Literal["mean", "median"] = "mean"
 
-    def validate(self) -> None:
-        """Check the options' values, and read the file of background knowledge."""
-        super().validate()
-        if isinstance(self.knowledge, str):
-            self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
+
+class LinearStrategy(CausalStrategy):
+    """Base of the methods whose model is a linear system over the agreed columns."""
+
+    options_type = LinearOptions
+    options: LinearOptions
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with the background knowledge read from its file."""
+        return with_knowledge(super().settled(options))
+
+    @property
+    def aggregation(self) -> Literal["mean", "median"]:  # type: ignore[override]
+        """How the parties' arrays are combined."""
+        return self.options.aggregation
 
     @property
     def held_out(self) -> bool:
@@ -100,9 +110,9 @@ class LinearStrategy(CausalStrategy):
         """Which options fit secure sums; rows without a perturbation are counted by party."""
         return {
             **super().with_secure_aggregation,
-            "center": (self.center in ("global", *OWN_LEVELS), "'global' or 'series'"),
+            "center": (self.options.center in ("global", *OWN_LEVELS), "'global' or 'series'"),
             "aggregation": (
-                self.aggregation == "mean" or self.groups != 1,
+                self.options.aggregation == "mean" or self.options.groups != 1,
                 "'mean', or groups given,",
             ),
         }
@@ -110,9 +120,9 @@ class LinearStrategy(CausalStrategy):
     @property
     def fewest_groups(self) -> int:
         """Three for a median, and one more where one is left out."""
-        if self.aggregation == "mean":
+        if self.options.aggregation == "mean":
             return super().fewest_groups
-        return LEAST_FOR_MEDIAN + self.leave_one_out
+        return LEAST_FOR_MEDIAN + self.options.leave_one_out
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; for units centred by their own means, with variances within units.
@@ -124,21 +134,25 @@ class LinearStrategy(CausalStrategy):
         DataError
             As in the base class, or if a column varies only between the units.
         """
-        asked = max(1, round(self.fraction_train * len(reports)))
-        if self.aggregation == "median" and asked < LEAST_FOR_MEDIAN:
+        asked = max(1, round(self.options.fraction_train * len(reports)))
+        if self.options.aggregation == "median" and asked < LEAST_FOR_MEDIAN:
             raise ConfigError(
                 f"The option 'aggregation' is 'median', which needs the replies of at least "
                 f"{LEAST_FOR_MEDIAN} parties in an exchange, not {asked}: of two, none can be told "
                 "to be the false one. Use 'mean', or connect more parties."
             )
-        if self.aggregation == "median" and self.leave_one_out and asked == LEAST_FOR_MEDIAN:
+        if (
+            self.options.aggregation == "median"
+            and self.options.leave_one_out
+            and asked == LEAST_FOR_MEDIAN
+        ):
             raise ConfigError(
                 "The option 'leave_one_out' with aggregation='median' needs the replies of at "
                 f"least {asked + 1} parties in an exchange, not {asked}: {asked} without the party "
                 "that is left out. Leave the option out, or connect more parties."
             )
         agreement = super().agree(reports)
-        if not self.within_parties or self.secure_aggregation:
+        if not self.within_parties or self.options.secure_aggregation:
             return agreement
         variance = variance_within(reports, agreement)
         self._check_within(agreement.names, variance)
@@ -164,15 +178,15 @@ class LinearStrategy(CausalStrategy):
     @property
     def within_parties(self) -> bool:
         """Whether columns are centred by means of parties or of series."""
-        return self.center in OWN_LEVELS
+        return self.options.center in OWN_LEVELS
 
     def _check_within(self, names: Sequence[str], variance: FloatArray) -> None:
         """Check that every column varies within some unit that has a level of its own."""
         flat = [name for name, v in zip(names, variance, strict=True) if not v > 0]
         if flat:
             raise DataError(
-                f"column {flat[0]!r} does not vary within any {OWN_LEVELS[self.center]}, only "
-                "between them: leave it out, or use center='global'"
+                f"column {flat[0]!r} does not vary within any {OWN_LEVELS[self.options.center]}, "
+                "only between them: leave it out, or use center='global'"
             )
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
@@ -181,13 +195,14 @@ class LinearStrategy(CausalStrategy):
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:
-        """The background knowledge, read from its file if a path was given."""
-        return None if isinstance(self.knowledge, str) else self.knowledge
+        """The background knowledge."""
+        assert not isinstance(self.options.knowledge, str)
+        return self.options.knowledge
 
     def scale(self, agreement: Agreement) -> FloatArray:
         """Return the divisors of the columns, shape (d,)."""
         ones = np.ones(len(agreement.names))
-        return np.sqrt(agreement.variance) if self.standardize else ones
+        return np.sqrt(agreement.variance) if self.options.standardize else ones
 
     def noise_scale(self, agreement: Agreement) -> float:
         """Return the variance in whose units the automatic penalties and sparsity are stated."""
@@ -221,7 +236,7 @@ class LinearStrategy(CausalStrategy):
         if self.data is DataKind.SERIES:
             return None
         rows = [prepare(table, names, self.policy) for table in tables]
-        if self.standardize:
+        if self.options.standardize:
             scale = np.concatenate(rows).std(axis=0)
             rows = [part / scale for part in rows]
         parties = [Moments.from_rows(part, names) for part in rows if len(part)]
@@ -234,8 +249,8 @@ class LinearStrategy(CausalStrategy):
         """One unit of each column, comparable columns, one level, more rows than columns."""
         return Expected(
             unit_ratio=SAME_UNITS,
-            level_remedy="set center='party'" if self.center == "global" else "",
-            raw_units=not self.standardize,
+            level_remedy="set center='party'" if self.options.center == "global" else "",
+            raw_units=not self.options.standardize,
             columns=1,
         )
 
@@ -247,7 +262,7 @@ class LinearStrategy(CausalStrategy):
     @property
     def weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
-        return getattr(self, "model", "linear") == "linear"
+        return getattr(self.options, "model", "linear") == "linear"
 
     def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with background knowledge, and the columns' standard deviations."""
@@ -298,10 +313,19 @@ class LinearStrategy(CausalStrategy):
             graph,
             masks,
             noise,
-            standardized=self.standardize,
+            standardized=self.options.standardize,
             unequal=unequal,
             search=search,
         )
+
+
+def with_knowledge(options: Any) -> Any:
+    """Return options with the background knowledge read, where they have the path of its file."""
+    if not isinstance(options.knowledge, str):
+        return options
+    return replace(
+        options, knowledge=Knowledge.load(options.knowledge) if options.knowledge else None
+    )
 
 
 def in_units(
@@ -334,13 +358,13 @@ def variance_within(reports: Mapping[str, TableReport], agreement: Agreement) ->
     return np.asarray((rows * np.where(held, within, 0.0)).sum(axis=0) / (rows * held).sum(axis=0))
 
 
-OF_LINEAR = Mode("model='linear'", lambda method: method.model == "linear")
-OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.model == "mlp")
+OF_LINEAR = Mode("model='linear'", lambda method: method.options.model == "linear")
+OF_PERCEPTRONS = Mode("model='mlp'", lambda method: method.options.model == "mlp")
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class PerceptronOptions:
-    """Options of ``model="mlp"``, which needs torch.
+    """The options of ``model="mlp"``, which needs torch.
 
     Parameters
     ----------

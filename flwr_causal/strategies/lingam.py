@@ -12,16 +12,16 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
-from flwr_causal.core.options import bounded
+from flwr_causal.core.options import Mode, bounded
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.options import Mode
 from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
 from flwr_causal.strategies.series import (
     RowsOrSeries,
+    RowsOrSeriesOptions,
     by_block,
     series_moments,
     stationarity_warning,
@@ -44,7 +44,28 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class LingamOptions(RowsOrSeriesOptions):
+    """The options of :class:`Lingam`.
+
+    Parameters
+    ----------
+    max_rounds : int, default 20
+        The most exchanges. If the search needs more, the best order so far is the result.
+    threshold : float, default 0.0
+        Edges of absolute weight up to this are left out. The edges of the result have passed the
+        BIC already, which does not depend on units.
+    lagged_sparsity : None
+        Has no effect: there is no L1 norm.
+    """
+
+    max_rounds: int = bounded(20, least=2)
+    threshold: float = 0.0
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        "lagged_sparsity": Mode("methods with an L1 norm", lambda method: False)
+    }
+
+
 class Lingam(RowsOrSeries):
     """The linear graph whose noise terms are independent and not Gaussian, with all directions.
 
@@ -64,16 +85,6 @@ class Lingam(RowsOrSeries):
     :class:`~flwr_causal.strategies.moments.Moments`, and two means for each of some hundred
     combinations of the columns.
 
-    Parameters
-    ----------
-    max_rounds : int, default 20
-        The most exchanges. If the search needs more, the best order so far is the result.
-    threshold : float, default 0.0
-        Edges of absolute weight up to this are left out. The edges of the result have passed the
-        BIC already, which does not depend on units.
-    lagged_sparsity : None
-        Has no effect: there is no L1 norm.
-
     References
     ----------
     Shimizu, Hoyer, Hyvarinen & Kerminen (2006). A linear non-Gaussian acyclic model for causal
@@ -83,14 +94,10 @@ class Lingam(RowsOrSeries):
     model using non-Gaussianity. JMLR 11.
     """
 
+    options_type = LingamOptions
+    options: LingamOptions
+
     contract: ClassVar[Contract] = CONTRACT
-
-    max_rounds: int = bounded(20, least=2)
-    threshold: float = 0.0
-
-    narrowed: ClassVar[Mapping[str, Mode]] = {
-        "lagged_sparsity": Mode("methods with an L1 norm", lambda method: False)
-    }
 
     def validate(self) -> None:
         """Check the options' values."""
@@ -100,12 +107,16 @@ class Lingam(RowsOrSeries):
     @property
     def data(self) -> DataKind:
         """Rows with noise that is not Gaussian, or time series."""
-        return super().data if self.order else DataKind.NON_GAUSSIAN
+        return super().data if self.options.order else DataKind.NON_GAUSSIAN
 
     @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
-        return self.aggregation == "mean" and self.center == "global" and self.order == 0
+        return (
+            self.options.aggregation == "mean"
+            and self.options.center == "global"
+            and self.options.order == 0
+        )
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
@@ -143,9 +154,9 @@ class Lingam(RowsOrSeries):
         moments = self._pooled(agreement, replies["moments"])
         moments.require_varying()
         problem = OrderProblem(moments, d, masks)
-        search = begin(problem, self.seed)
+        search = begin(problem, self.options.seed)
         yield Note(_info(search))
-        for _ in range(self.max_rounds - 1):
+        for _ in range(self.options.max_rounds - 1):
             if not search.wanted:
                 break
             directions = self._directions(problem, search)
@@ -159,14 +170,14 @@ class Lingam(RowsOrSeries):
     def _pooled(self, agreement: Agreement, products: FloatArray) -> Moments:
         """Return the moments of the d columns, or of the m columns of the lagged design."""
         names, n = agreement.names, agreement.n
-        if self.order:
-            return series_moments(products, n, lagged_names(names, self.order))[0]
+        if self.options.order:
+            return series_moments(products, n, lagged_names(names, self.options.order))[0]
         return Moments(n, np.zeros(len(names)), products[0], names)
 
     def _directions(self, problem: OrderProblem, search: OrderSearch) -> FloatArray:
         """Return the residuals whose negentropy is wanted, as combinations of the columns."""
         directions = problem.directions(search.wanted)
-        if not self.order:
+        if not self.options.order:
             return directions
         # Rows are [1, g, z]: the mean of z over all rows with g = 1 is not exactly zero.
         level = -directions @ problem.moments.mean
@@ -184,7 +195,11 @@ class Lingam(RowsOrSeries):
         order = search.best_order(problem)
         adjacency = problem.adjacency(order)
         raw = _fitted(problem, adjacency, 0.0)
-        weights = _fitted(problem, adjacency, by_block(*self.limits(self.threshold), d, self.order))
+        weights = _fitted(
+            problem,
+            adjacency,
+            by_block(*self.options.limits(self.options.threshold), d, self.options.order),
+        )
         graph = (
             lagged_graph(
                 agreement.names,
@@ -194,14 +209,14 @@ class Lingam(RowsOrSeries):
                 raw=raw,
                 masks=masks,
             )
-            if self.order
+            if self.options.order
             else CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
         )
         graph, warnings = self.plausible(graph, self.units(agreement), masks)
         if ended and search.wanted:
             warnings.append(
-                f"The search for the causal order was cut short after {self.max_rounds} exchanges: "
-                "moves that would improve the likelihood may be left. Raise max_rounds."
+                f"The search for the causal order was cut short after {self.options.max_rounds} "
+                "exchanges: moves that would improve the likelihood may be left. Raise max_rounds."
             )
         noise = search.negentropies(problem, order)
         warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
@@ -215,7 +230,7 @@ class Lingam(RowsOrSeries):
             scores=strengths,
             model=self._system(agreement, problem.moments, graph),
             warnings=tuple(warnings),
-            reason=f"{self.max_rounds} exchanges are done"
+            reason=f"{self.options.max_rounds} exchanges are done"
             if search.wanted
             else "no move of a variable in the causal order improves the likelihood",
         )
@@ -224,7 +239,7 @@ class Lingam(RowsOrSeries):
         self, agreement: Agreement, moments: Moments, graph: CausalGraph
     ) -> LinearModel | LaggedModel:
         """Return the fitted system in the units of the data."""
-        if self.order:
+        if self.options.order:
             return system_of_series(agreement, self.scale(agreement), moments, graph)
         return self.fitted_system(agreement, moments, graph.adjacency)
 

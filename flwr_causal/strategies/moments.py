@@ -35,7 +35,7 @@ from flwr_causal.core.linear.selection import (
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
-from flwr_causal.core.options import MOST, require
+from flwr_causal.core.options import MOST, Mode, changed, only, require
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
@@ -50,15 +50,16 @@ from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
-from flwr_causal.strategies.interventions import InterventionStrategy
+from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR
 from flwr_causal.strategies.missing import expected_moments
-from flwr_causal.strategies.options import Mode, changed, only, require_fitting
+from flwr_causal.strategies.options import require_fitting
 from flwr_causal.strategies.plausibility import combination_warning, determined_warning
-from flwr_causal.strategies.privacy import PrivateStrategy, scale_warning
+from flwr_causal.strategies.privacy import PrivateOptions, PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
     OF_LAGS,
     RowsOrSeries,
+    RowsOrSeriesOptions,
     by_block,
     series_moments,
     stationarity_warning,
@@ -90,24 +91,29 @@ OF_ORDER = Mode(
     "solver='order' or 'class'",
     lambda method: (
         method.takes_blocks
-        or method.solver in ("order", "class")
-        or (method.solver == "auto" and method.model == "linear" and not method.takes_dagma)
+        or method.options.solver in ("order", "class")
+        or (
+            method.options.solver == "auto"
+            and method.options.model == "linear"
+            and not method.takes_dagma
+        )
     ),
 )
 OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.finds_class)
 OF_PENALTY = Mode(
     "solver='dagma' or 'notears'",
-    lambda method: method.solver != "order" and not method.finds_class,
+    lambda method: method.options.solver != "order" and not method.finds_class,
 )
 OF_WEIGHTS = Mode("solver='order', 'dagma' or 'notears'", lambda method: not method.finds_class)
-OF_POLISH = Mode("polish=True", lambda method: method.polish)
+OF_POLISH = Mode("polish=True", lambda method: method.options.polish)
 # Polishing fits the weights anew in any case.
 OF_REFIT = Mode(
     "solver='dagma' or 'notears' without polish",
-    lambda method: OF_PENALTY.holds(method) and not method.polish,
+    lambda method: OF_PENALTY.holds(method) and not method.options.polish,
 )
 OF_RIDGE = Mode(
-    "regression='ridge' or 'held-out'", lambda method: method.regression in ("ridge", "held-out")
+    "regression='ridge' or 'held-out'",
+    lambda method: method.options.regression in ("ridge", "held-out"),
 )
 
 
@@ -142,38 +148,9 @@ class Outcome(NamedTuple):
         return Result(self.graph, self.scores, self.model, self.warnings, reason=reason)
 
 
-@dataclass(kw_only=True, eq=False)
-class Moments(
-    ColumnsStrategy,
-    InterventionStrategy,
-    PrivateStrategy,
-    RowsOrSeries,
-):
-    """Federated linear structure learning from summed second moments, in one exchange.
-
-    Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
-    section 4), and their sums over parties are those of the pooled rows. The graph is therefore
-    that of the centralised solver on the pooled data. With an ``order`` p the rows are steps of
-    time series with their p lags, and the graph is the dynamic Bayesian network of DYNOTEARS
-    (Pamfil et al. 2020) on the series of all parties, or of a regression on the past alone.
-
-    With ``text_columns="keep"`` columns of text, and of true and false, are categories beside the
-    numbers. A variable is then a block of columns: each state of a category but one has a column
-    that is 1 in its rows and 0 in the others (degenerate Gaussian score, Andrews, Ramsey & Cooper
-    2019). The result is the equivalence class of the best Gaussian BIC of the blocks
-    (``core.blocks``), as with ``solver="class"``. Its weights are strengths from 0 to 1, without a
-    sign; ``run.total_effect`` compares states of the cause.
-
-    **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
-    column, mean and sum of squared deviations; then one d x d array of second moments of the
-    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
-    of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
-    more for each smaller order to choose from. With secure summation the server learns the pooled
-    second moments only; without it, each party's second moments. Of categories it is the names of
-    the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
-    array of sums of products with noise, and nothing else that depends on the rows. Where parties
-    hold different columns (``row_id``), it is hashed ids, masked columns and lags that only another
-    party can open, and words whose sum over all parties is that of the products of columns.
+@dataclass(frozen=True, kw_only=True)
+class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
+    """The options of :class:`Moments`.
 
     Parameters
     ----------
@@ -255,20 +232,12 @@ class Moments(
     refit : bool, default True
         Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
         ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
-
-    References
-    ----------
-    Ng & Zhang (2022). Towards federated Bayesian network structure learning with continuous
-    optimization. AISTATS.
-
-    Pamfil et al. (2020). DYNOTEARS: structure learning from time-series data. AISTATS.
     """
-
-    contract: ClassVar[Contract] = CONTRACT
 
     missing_values: Literal["fail", "drop", "em"] = "fail"  # type: ignore[assignment]
     unshared_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
     categories: str = only(OF_BLOCKS, "")
     numbers: str = only(OF_BLOCKS, "")
     model: Literal["linear", "additive", "curved"] = "linear"
@@ -287,72 +256,119 @@ class Moments(
     polish: bool = only(OF_PENALTY, False)
     score: Literal["bic", "equal-variance"] = only(OF_POLISH, "bic")
     refit: bool = only(OF_REFIT, True)
-
     narrowed: ClassVar[Mapping[str, Mode]] = {
         **dict.fromkeys(("regression", "ridge", "ranking", "lagged_sparsity"), OF_PENALTY),
         **dict.fromkeys(("select_order", "instantaneous", "lagged_threshold"), OF_WEIGHTS),
         **dict.fromkeys(("order", "polish", "solver"), OF_LINEAR),
     }
 
+
+class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeries):
+    """Federated linear structure learning from summed second moments, in one exchange.
+
+    Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
+    section 4), and their sums over parties are those of the pooled rows. The graph is therefore
+    that of the centralised solver on the pooled data. With an ``order`` p the rows are steps of
+    time series with their p lags, and the graph is the dynamic Bayesian network of DYNOTEARS
+    (Pamfil et al. 2020) on the series of all parties, or of a regression on the past alone.
+
+    With ``text_columns="keep"`` columns of text, and of true and false, are categories beside the
+    numbers. A variable is then a block of columns: each state of a category but one has a column
+    that is 1 in its rows and 0 in the others (degenerate Gaussian score, Andrews, Ramsey & Cooper
+    2019). The result is the equivalence class of the best Gaussian BIC of the blocks
+    (``core.blocks``), as with ``solver="class"``. Its weights are strengths from 0 to 1, without a
+    sign; ``run.total_effect`` compares states of the cause.
+
+    **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
+    column, mean and sum of squared deviations; then one d x d array of second moments of the
+    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
+    of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
+    more for each smaller order to choose from. With secure summation the server learns the pooled
+    second moments only; without it, each party's second moments. Of categories it is the names of
+    the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
+    array of sums of products with noise, and nothing else that depends on the rows. Where parties
+    hold different columns (``row_id``), it is hashed ids, masked columns and lags that only another
+    party can open, and words whose sum over all parties is that of the products of columns.
+
+    References
+    ----------
+    Ng & Zhang (2022). Towards federated Bayesian network structure learning with continuous
+    optimization. AISTATS.
+
+    Pamfil et al. (2020). DYNOTEARS: structure learning from time-series data. AISTATS.
+    """
+
+    options_type = MomentsOptions
+    options: MomentsOptions
+
+    contract: ClassVar[Contract] = CONTRACT
+    #: The number of lags that a replicate takes over; None where it is not chosen.
+    chosen_order: int | None = None
+
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        if self.max_rounds != 1:
+        if self.options.max_rounds != 1:
             raise ConfigError(
-                f"The option 'max_rounds' is {self.max_rounds!r}; the moments method has exactly "
-                "one exchange. Leave the option out."
+                f"The option 'max_rounds' is {self.options.max_rounds!r}; the moments method has "
+                "exactly one exchange. Leave the option out."
             )
         self.validate_center()
         if self.takes_blocks:
-            require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
+            require_fitting(self.options, self.with_blocks, "text_columns='keep' or model='curved'")
         if self.incomplete:
-            require_fitting(self, self.with_missing, "missing_values='em'")
-        kept = self.unshared_columns != "keep" or self.incomplete
+            require_fitting(self.options, self.with_missing, "missing_values='em'")
+        kept = self.options.unshared_columns != "keep" or self.incomplete
         require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
-        if self.model == "additive":
-            chosen = self.sparsity in ("bic", "held-out")
-            require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
+        if self.options.model == "additive":
+            chosen = self.options.sparsity in ("bic", "held-out")
+            require(
+                not chosen,
+                "sparsity",
+                self.options.sparsity,
+                "'auto' or a number, or model='linear'",
+            )
 
     @property
     def finds_class(self) -> bool:
         """Whether the result is an equivalence class."""
-        return self.solver in ("class", "ges") or self.takes_blocks
+        return self.options.solver in ("class", "ges") or self.takes_blocks
 
     @property
     def takes_blocks(self) -> bool:
         """Whether a variable is a block of columns: a category, or functions of a number."""
-        return takes_blocks(self, self.text_columns)
+        return takes_blocks(self.options, self.options.text_columns)
 
     @property
     def incomplete(self) -> bool:
         """Whether rows with missing cells take part."""
-        return self.missing_values == "em"
+        return self.options.missing_values == "em"
 
     @property
     def with_missing(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows with missing cells, by name, and what they must be."""
         return {
             **self._of_equal_rows,
-            "model": (self.model != "additive", "'linear' or 'curved'"),
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "model": (self.options.model != "additive", "'linear' or 'curved'"),
+            "sparsity": (self.options.sparsity != "held-out", "'auto', 'bic' or a number"),
             "epsilon": (not self.private, "left out"),
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
-            "small_counts": (self.small_counts == "report", "'report'"),
-            "fraction_train": (self.fraction_train == 1, "1"),
+            "center": (self.options.center == "global", "'global'"),
+            "aggregation": (self.options.aggregation == "mean", "'mean'"),
+            "small_counts": (self.options.small_counts == "report", "'report'"),
+            "fraction_train": (self.options.fraction_train == 1, "1"),
         }
 
     @property
     def with_blocks(self) -> dict[str, tuple[bool, str]]:
         """Which options fit blocks of columns, by name, and what they must be."""
         return {
-            "model": (self.model != "additive", "'linear' or 'curved'"),
-            "solver": (self.solver in ("auto", "class"), "'auto' or 'class'"),
+            "model": (self.options.model != "additive", "'linear' or 'curved'"),
+            "solver": (self.options.solver in ("auto", "class"), "'auto' or 'class'"),
             **self._of_equal_rows,
-            "center": (self.center == "global", "'global'"),
-            "standardize": (not self.standardize, "False"),
-            "aggregation": (self.aggregation == "mean" or self.takes_median, "'mean'"),
-            "small_counts": (self.small_counts == "report", "'report'"),
+            "center": (self.options.center == "global", "'global'"),
+            "standardize": (not self.options.standardize, "False"),
+            "aggregation": (self.options.aggregation == "mean" or self.takes_median, "'mean'"),
+            "small_counts": (self.options.small_counts == "report", "'report'"),
         }
 
     @property
@@ -368,21 +384,24 @@ class Moments(
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        penalised = self.solver in ("dagma", "notears") or changed(self, *PENALISED)
+        penalised = self.options.solver in ("dagma", "notears") or changed(self.options, *PENALISED)
         return {
             **super().with_interventions,
-            "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
-            "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
-            "select_order": (not self.select_order, "False"),
-            "instantaneous": (self.instantaneous != "auto", "True or False"),
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "model": (self.options.model == "linear", "'linear'"),
+            "text_columns": (self.options.text_columns != "keep", "'fail' or 'drop'"),
+            "order": (
+                self.options.order == 0 or not penalised,
+                "0 with the solvers 'dagma' and 'notears'",
+            ),
+            "select_order": (not self.options.select_order, "False"),
+            "instantaneous": (self.options.instantaneous != "auto", "True or False"),
+            "sparsity": (self.options.sparsity != "held-out", "'auto', 'bic' or a number"),
         }
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; held-out rows are counted by party."""
-        held_out = self.order == 0 and self.sparsity == "held-out"
+        held_out = self.options.order == 0 and self.options.sparsity == "held-out"
         return {
             **super().with_secure_aggregation,
             "sparsity": (not held_out, "'auto', 'bic' or a number"),
@@ -392,28 +411,28 @@ class Moments(
     def _of_equal_rows(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows without time and interventions."""
         return {
-            "order": (self.order == 0, "0"),
-            "interventions": (self.interventions is None, "left out"),
-            "intervention_column": (not self.intervention_column, "left out"),
+            "order": (self.options.order == 0, "0"),
+            "interventions": (self.options.interventions is None, "left out"),
+            "intervention_column": (not self.options.intervention_column, "left out"),
         }
 
     @property
     def _of_rows_alone(self) -> dict[str, tuple[bool, str]]:
         """Which options fit one array of second moments of rows without time and interventions."""
         return {
-            "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "model": (self.options.model == "linear", "'linear'"),
+            "text_columns": (self.options.text_columns != "keep", "'fail' or 'drop'"),
             **self._of_equal_rows,
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "sparsity": (self.options.sparsity != "held-out", "'auto', 'bic' or a number"),
         }
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns; with lags folds can be had."""
         needs = {**super().with_different_columns, **self._of_rows_alone}
-        if self.order:
+        if self.options.order:
             del needs["order"], needs["sparsity"]
-            needs["center"] = (self.center != "phase", "'global' or 'series'")
+            needs["center"] = (self.options.center != "phase", "'global' or 'series'")
         return needs
 
     @property
@@ -446,50 +465,61 @@ class Moments(
     @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
-        by_sums = self.aggregation == "mean" and self.sparsity != "held-out" and not self.private
-        return by_sums and not self.incomplete and self.center == "global" and self.order == 0
+        by_sums = (
+            self.options.aggregation == "mean"
+            and self.options.sparsity != "held-out"
+            and not self.private
+        )
+        return (
+            by_sums
+            and not self.incomplete
+            and self.options.center == "global"
+            and self.options.order == 0
+        )
 
     @property
     def takes_dagma(self) -> bool:
         """Whether options make ``solver="auto"`` "dagma"."""
         # A median varies more than the moments of as many rows; a threshold forgives that.
-        unusual = self.aggregation == "median" or self.instantaneous == "auto"
-        return unusual or changed(self, *PENALISED)
+        unusual = self.options.aggregation == "median" or self.options.instantaneous == "auto"
+        return unusual or changed(self.options, *PENALISED)
 
     def chosen_solver(
         self, agreement: Agreement, num_columns: int
     ) -> Literal["order", "dagma", "notears"]:
         """Return the solver for rows of that many columns of the design, see ``solver``."""
-        assert self.solver != "class"
-        assert self.solver != "ges"
-        if self.solver != "auto":
-            return self.solver
-        few = self.order > 0 and agreement.n < ROWS_FOR_ORDERS * num_columns
+        assert self.options.solver != "class"
+        assert self.options.solver != "ges"
+        if self.options.solver != "auto":
+            return self.options.solver
+        few = self.options.order > 0 and agreement.n < ROWS_FOR_ORDERS * num_columns
         few = few and not agreement.targets
         return "dagma" if few or self.takes_dagma else "order"
 
     def thresholds(self, solver: Literal["order", "dagma", "notears"]) -> tuple[float, float]:
         """Return the thresholds of instantaneous and of lagged edges."""
-        usual = LAGGED_THRESHOLD if self.order else THRESHOLD
-        if solver == "order" and not self.order:
+        usual = LAGGED_THRESHOLD if self.options.order else THRESHOLD
+        if solver == "order" and not self.options.order:
             usual = 0.0
-        return self.limits(usual if self.threshold is None else self.threshold)
+        return self.options.limits(
+            usual if self.options.threshold is None else self.options.threshold
+        )
 
     @property
     def held_out(self) -> bool:
         """Whether a quarter of the rows, or each fifth of a series once, is held out."""
-        return self.sparsity == "held-out"
+        return self.options.sparsity == "held-out"
 
     @property
     def num_folds(self) -> int:
         """Number of folds whose moments series send; more than one to choose by held-out error."""
         holds_out = (
-            self.select_order
-            or self.instantaneous == "auto"
-            or self.sparsity == "held-out"
-            or self.regression == "held-out"
-            or (self.regression != "lasso" and self.ridge == "held-out")
-            or self.ranking.startswith("partial-correlation")
+            self.options.select_order
+            or self.options.instantaneous == "auto"
+            or self.options.sparsity == "held-out"
+            or self.options.regression == "held-out"
+            or (self.options.regression != "lasso" and self.options.ridge == "held-out")
+            or self.options.ranking.startswith("partial-correlation")
         )
         return NUM_FOLDS if holds_out else 1
 
@@ -498,7 +528,9 @@ class Moments(
 
         Not where columns differ: what is matched there are rows with all lags.
         """
-        smaller = self.order - 1 if self.select_order and not self.columns_differ else 0
+        smaller = (
+            self.options.order - 1 if self.options.select_order and not self.columns_differ else 0
+        )
         return products[: len(products) - smaller]
 
     @property
@@ -508,11 +540,11 @@ class Moments(
         if self.columns_differ:
             # How many rows there are is known once they are matched.
             expected = replace(expected, columns=0)
-        if expected.level_remedy and self.columns_differ and not self.order:
+        if expected.level_remedy and self.columns_differ and not self.options.order:
             remedy = "subtract the parties' own means before the run"
             expected = replace(expected, level_remedy=remedy)
         if self.takes_blocks:
-            expected = replace(expected, columns=functions_of(self.model))
+            expected = replace(expected, columns=functions_of(self.options.model))
         return replace(expected, raw_units=False) if self.finds_class else expected
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
@@ -529,7 +561,7 @@ class Moments(
         Result
         """
         names, masks = agreement.names, self.masks(agreement)
-        if self.instantaneous is False and masks.required[: len(names), : len(names)].any():
+        if self.options.instantaneous is False and masks.required[: len(names), : len(names)].any():
             raise ConfigError(
                 "The background knowledge requires instantaneous edges, and instantaneous=False "
                 "leaves them out: state them as lagged edges, or use instantaneous=True."
@@ -557,9 +589,9 @@ class Moments(
             return outcome, self._settled(agreement, outcome)
 
         def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
-            fixed = copy.copy(self)
-            for name, value in main[1].items():
-                setattr(fixed, name, value)
+            fixed, chosen = copy.copy(self), dict(main[1])
+            fixed.chosen_order = chosen.pop("order", None)
+            fixed.options = replace(self.options, **chosen)
             return fixed.solve(agreement, masks, products), main[1]
 
         found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
@@ -567,49 +599,53 @@ class Moments(
 
     def solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
         """Find the graph from products of the rows, by the solver of these options."""
-        solve = solve_series if self.order else solve_rows
-        solve = solve_additive if self.model == "additive" else solve
+        solve = solve_series if self.options.order else solve_rows
+        solve = solve_additive if self.options.model == "additive" else solve
         solve = solve_class if self.finds_class else solve
         solve = solve_blocks if self.takes_blocks else solve
         return solve(self, agreement, masks, products)
 
     def _settled(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
-        if self.model == "additive" or self.finds_class:
+        if self.options.model == "additive" or self.finds_class:
             return {}
         info = first.info
         chosen: dict[str, Any] = {
-            "solver": self.chosen_solver(agreement, len(agreement.names) * (1 + self.order)),
+            "solver": self.chosen_solver(
+                agreement, len(agreement.names) * (1 + self.options.order)
+            ),
             **{name: info[name] for name in ("sparsity", "ridge") if name in info},
         }
-        if self.order:
+        if self.options.order:
             chosen["instantaneous"] = bool(info["instantaneous"])
             chosen["ranking"] = "weights"  # others need folds
-            chosen["lagged_sparsity"] = self.lagged_factor(automatic=isinstance(self.sparsity, str))
-            if self.regression == "held-out":
+            chosen["lagged_sparsity"] = self.options.lagged_factor(
+                automatic=isinstance(self.options.sparsity, str)
+            )
+            if self.options.regression == "held-out":
                 chosen["regression"] = "ridge" if "ridge" in info else "lasso"
-            if self.select_order:
-                chosen["select_order"] = info["order"]
+            if self.options.select_order:
+                chosen["order"] = info["order"]
         return chosen
 
     def _joined(self, agreement: Agreement, masks: EdgeMasks, replicate: int) -> Training:
         """Find the graph of parties with different columns, from the joined rows."""
-        folds = self.num_folds if self.order else 1
-        joined = yield from joined_sums(self.holders(agreement, self.order, folds))
+        folds = self.num_folds if self.options.order else 1
+        joined = yield from joined_sums(self.holders(agreement, self.options.order, folds))
         moments = joined.moments(replicate)
         # Columns are centred by means of parties' rows; rows of series by their own.
         level = moments.mean[: len(agreement.names)] * (not self.within_parties)
         own = joined_agreement(agreement, moments, level)
-        units = np.tile(np.sqrt(agreement.variance) / self.scale(own), 1 + self.order)
-        if self.order:
-            level = np.tile(level, 1 + self.order)
+        units = np.tile(np.sqrt(agreement.variance) / self.scale(own), 1 + self.options.order)
+        if self.options.order:
+            level = np.tile(level, 1 + self.options.order)
             parts = [moments] if replicate else joined.folds()
             products = np.array([_leveled(part, moments.n, level, units) for part in parts])
         else:
             products = (moments.second * np.outer(units, units))[None]
         outcome = yield from self._solved(own, masks, products)
         doubts = [
-            *few_rows(own, replace(self.expected, columns=1 + self.order)),
+            *few_rows(own, replace(self.expected, columns=1 + self.options.order)),
             # A party alone does not see combinations with columns of others.
             *combination_warning(moments.subset(range(len(agreement.names))), rows=()),
             *joined.warnings,
@@ -630,7 +666,7 @@ class Moments(
             agreement.states,
             agreement.mean,
             agreement.variance,
-            functions_of(self.model),
+            functions_of(self.options.model),
             agreement.values,
         )
 
@@ -667,7 +703,9 @@ class Moments(
         names, budget = agreement.names, self.budget(agreement.names)
         parties = len(agreement.rows)
         # Among how many parties the noise is shared: the fewest of a secure sum.
-        sharing = least_parties(parties, self.quorum) if self.secure_aggregation else 1
+        sharing = (
+            least_parties(parties, self.options.quorum) if self.options.secure_aggregation else 1
+        )
         scaling = Scaling.of(names, self.stated_scales, None)
         if scaling is None:
             replies = yield Ask(OCTAVES)
@@ -736,7 +774,11 @@ def solve_rows(
     def solve(moments: SecondMoments | Sequence[SecondMoments], sparsity: float) -> CausalGraph:
         penalised = notears if solver == "notears" else dagma
         return penalised(
-            moments, sparsity=sparsity, threshold=threshold, knowledge=masks, refit=method.refit
+            moments,
+            sparsity=sparsity,
+            threshold=threshold,
+            knowledge=masks,
+            refit=method.options.refit,
         )
 
     pooled: SecondMoments | Sequence[SecondMoments]
@@ -747,7 +789,7 @@ def solve_rows(
     solver = method.chosen_solver(agreement, len(agreement.names))
     threshold, _ = method.thresholds(solver)
     if solver == "order":
-        search = search_orders(pooled, masks, least_effect=method.least_effect)
+        search = search_orders(pooled, masks, least_effect=method.options.least_effect)
         graph = finish(
             pooled,
             least_squares(pooled, search.best.adjacency)[0],
@@ -758,11 +800,11 @@ def solve_rows(
         return _outcome(
             method, agreement, masks, pooled, graph, search.strengths, search.info, search
         )
-    if isinstance(method.sparsity, float):
-        sparsity = method.sparsity
-    elif method.sparsity == "auto":
+    if isinstance(method.options.sparsity, float):
+        sparsity = method.options.sparsity
+    elif method.options.sparsity == "auto":
         sparsity = automatic_sparsity(pooled)
-    elif method.sparsity == "bic":
+    elif method.options.sparsity == "bic":
         sparsity = select_by_bic(pooled, default_grid(pooled), solve)
     else:
         held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
@@ -772,8 +814,8 @@ def solve_rows(
     graph = solve(pooled, sparsity)
     assert graph.raw_weights is not None
     scores = np.abs(graph.raw_weights)
-    if method.polish:
-        graph = polish_graph(pooled, graph, score=method.score, knowledge=masks)
+    if method.options.polish:
+        graph = polish_graph(pooled, graph, score=method.options.score, knowledge=masks)
     info = {"sparsity": sparsity}
     return _outcome(method, agreement, masks, pooled, graph, scores, info)
 
@@ -819,7 +861,7 @@ def solve_class(
         Products of the rows, as in :func:`solve_rows` and :func:`solve_series`.
     """
     names, d = agreement.names, len(agreement.names)
-    columns = lagged_names(names, method.order)
+    columns = lagged_names(names, method.options.order)
     present = np.arange(len(columns)) < d
     distinguished = present[:, None] != present
     pooled: SecondMoments | Sequence[SecondMoments]
@@ -828,17 +870,17 @@ def solve_class(
         distinguished[:d, :d] = distinguished_pairs(acted)
         # Lags have no causes: the rows of any variable serve them.
         pooled = [*own, *[max(own, key=lambda part: part.n)] * (len(columns) - d)]
-    elif method.order:
+    elif method.options.order:
         pooled = series_moments(products, agreement.n, columns)[0]
     else:
         pooled = SecondMoments(agreement.n, np.zeros(d), products[0], names)
-    by_orders = method.solver == "class"
+    by_orders = method.options.solver == "class"
     found = linear_class(
         by_variable(pooled, len(columns)),
         masks,
         distinguished=distinguished,
-        max_parents=method.max_parents,
-        least_effect=method.least_effect if by_orders else 0.0,
+        max_parents=method.options.max_parents,
+        least_effect=method.options.least_effect if by_orders else 0.0,
         by_orders=by_orders,
     )
     now, lagged = split_blocks(found.weights[:, :d])
@@ -851,7 +893,7 @@ def solve_class(
     )
     member = graph.to_dag()
     model: LinearModel | LaggedModel
-    if method.order:
+    if method.options.order:
         model = system_of_series(agreement, method.scale(agreement), pooled, member)
         warnings = stationarity_warning(member, agreement.n)
     else:
@@ -915,10 +957,12 @@ def solve_additive(
         pooled,
         len(agreement.names),
         names=agreement.names,
-        sparsity=None if isinstance(method.sparsity, str) else method.sparsity,
-        threshold=ADDITIVE_THRESHOLD if method.threshold is None else method.threshold,
+        sparsity=None if isinstance(method.options.sparsity, str) else method.options.sparsity,
+        threshold=ADDITIVE_THRESHOLD
+        if method.options.threshold is None
+        else method.options.threshold,
         knowledge=masks,
-        refit=method.refit,
+        refit=method.options.refit,
     )
     assert graph.raw_weights is not None
     # Strengths are in the units of what is explained.
@@ -955,8 +999,8 @@ def solve_blocks(
         [block.width for block in blocks],
         agreement.names,
         masks,
-        least_effect=method.least_effect,
-        max_parents=method.max_parents,
+        least_effect=method.options.least_effect,
+        max_parents=method.options.max_parents,
     )
     model = BlockModel(blocks, pooled, found.graph.adjacency)
     warnings = determined_warning(blocks, pooled, agreement.rows.values())
@@ -983,24 +1027,26 @@ def solve_series(
         each set of targets of x_t, shape (sets, 1 + m, 1 + m).
     """
     d = len(agreement.names)
-    columns = lagged_names(agreement.names, method.order)
+    columns = lagged_names(agreement.names, method.options.order)
     solver = method.chosen_solver(agreement, len(columns))
     problem = LaggedProblem(
         masks=masks,
-        thresholds=by_block(*method.thresholds(solver), d, method.order),
-        select_order=method.select_order,
-        instantaneous=method.instantaneous,
-        regression=method.regression,
-        ranking=method.ranking,
-        sparsity=method.sparsity,
-        lagged_sparsity=method.lagged_factor(automatic=isinstance(method.sparsity, str)),
-        ridge=method.ridge,
+        thresholds=by_block(*method.thresholds(solver), d, method.options.order),
+        select_order=method.chosen_order or method.options.select_order,
+        instantaneous=method.options.instantaneous,
+        regression=method.options.regression,
+        ranking=method.options.ranking,
+        sparsity=method.options.sparsity,
+        lagged_sparsity=method.options.lagged_factor(
+            automatic=isinstance(method.options.sparsity, str)
+        ),
+        ridge=method.options.ridge,
         solver=solver,
-        least_effect=method.least_effect,
+        least_effect=method.options.least_effect,
     )
     if agreement.targets:
         own, _ = _by_targets(agreement, products, columns)
-        found = problem.search(own, d, with_now=bool(method.instantaneous))
+        found = problem.search(own, d, with_now=bool(method.options.instantaneous))
     else:
         of_folds = method.folds_of(products)
         folds = series_moments(of_folds, agreement.n, columns)
@@ -1009,12 +1055,16 @@ def solve_series(
             for k, part in enumerate(products[len(of_folds) :])
         }
         found = problem.solve(folds, d, by_order=by_order)
-    over_columns = problem.cut(found.moments, found.raw, refit=method.refit)
+    over_columns = problem.cut(found.moments, found.raw, refit=method.options.refit)
     m = len(found.raw)
     own_masks = masks.first(m)
-    if method.polish:
+    if method.options.polish:
         over_columns = polish_graph(
-            found.moments, over_columns, score=method.score, knowledge=own_masks, num_targets=d
+            found.moments,
+            over_columns,
+            score=method.options.score,
+            knowledge=own_masks,
+            num_targets=d,
         )
     graph = lagged_graph(
         agreement.names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -21,15 +21,14 @@ from flwr_causal.core.linear.order_search import (
 )
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import bounded, require
+from flwr_causal.core.options import Mode, bounded, only, require
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
-from flwr_causal.strategies.interventions import InterventionStrategy
+from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
-from flwr_causal.strategies.options import Mode, only
-from flwr_causal.strategies.privacy import PrivateStrategy
-from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, settle_variant
+from flwr_causal.strategies.privacy import PrivateOptions, PrivateStrategy
+from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 # Factors on the automatic sparsity among which "bic" and "held-out" choose. The first one gives the
 # graph before the choice.
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
-DEFAULT_ROUNDS = 40
 #: The paper's largest number of rounds (appendix B).
 PAPER_ROUNDS = 200
 #: The answer is W of the last round (appendix B), with which there is no search either.
@@ -84,9 +82,9 @@ def _of_ng_zhang(penalty: float, sparsity: float) -> OfPaper:
 OF_PAPER = {"linear": _of_ng_zhang(1e-3, 0.01), "mlp": _of_ng_zhang(0.1, 0.001)}
 
 
-@dataclass(kw_only=True, eq=False)
-class LinearADMM(PaperVariant, InterventionStrategy):
-    """Base of the methods that solve a linear problem by consensus ADMM, also over lagged designs.
+@dataclass(frozen=True, kw_only=True)
+class ADMMOptions(VariantOptions, InterventionOptions):
+    """The options of :class:`LinearADMM`.
 
     Parameters
     ----------
@@ -124,10 +122,6 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         End when h is small, the parties agree and the graph has been stable for some rounds.
     """
 
-    tunings: ClassVar[Mapping[int, Tuning]] = TUNED
-    usual_threshold: ClassVar[float] = 0.3
-    searched_threshold: ClassVar[float] = 0.0
-
     max_rounds: int | None = None  # type: ignore[assignment]
     sparsity: float | Literal["auto", "bic", "held-out"] = bounded("auto", least=0)
     threshold: float | None = None  # type: ignore[assignment]
@@ -135,25 +129,42 @@ class LinearADMM(PaperVariant, InterventionStrategy):
     refit: bool | None = None
     early_stop: bool = only(OURS, True)
 
+
+class LinearADMM(PaperVariant, InterventionStrategy):
+    """Base of the methods that solve a linear problem by consensus ADMM, with lags or without."""
+
+    options_type: ClassVar[type[ADMMOptions]] = ADMMOptions
+    options: ADMMOptions
+
+    tunings: ClassVar[Mapping[int, Tuning]] = TUNED
+    usual_rounds: ClassVar[int] = 40
+    usual_threshold: ClassVar[float] = 0.3
+    searched_threshold: ClassVar[float] = 0.0
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with the number of rounds."""
+        if options.max_rounds is None:
+            rounds = PAPER_ROUNDS if self.papers else self.usual_rounds
+            options = replace(options, max_rounds=rounds)
+        return super().settled(options)
+
     def validate(self) -> None:
-        """Check the options' values."""
-        settle_variant(self)
-        if self.max_rounds is None:
-            self.max_rounds = PAPER_ROUNDS if self.papers else DEFAULT_ROUNDS
-        if not self.papers:
-            require(self.max_rounds >= 6, "max_rounds", self.max_rounds, "6 or more")
+        """Check that the options fit each other."""
+        rounds = self.options.max_rounds
+        assert rounds is not None  # see `settled`
+        require(self.papers or rounds >= 6, "max_rounds", rounds, "6 or more")
         super().validate()
-        if self.search:
+        if self.options.search:
             candidates = len(self.candidates) == 1
             require(candidates, "search", True, "False where sparsity or lags are chosen")
-            require(self.refit is not False, "search", True, "False with refit=False")
-            by_sums = self.aggregation == "mean"
+            require(self.options.refit is not False, "search", True, "False with refit=False")
+            by_sums = self.options.aggregation == "mean"
             require(by_sums, "search", True, "False with aggregation='median'")
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        sparsity = (self.sparsity != "held-out", "'auto', 'bic' or a number")
+        sparsity = (self.options.sparsity != "held-out", "'auto', 'bic' or a number")
         return {**super().with_interventions, "sparsity": sparsity}
 
     @property
@@ -262,15 +273,15 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         """Whether one more exchange follows the last round, by ``refit`` or by need."""
         known = self.knowledge_or_none
         required = known is not None and bool(known.required or known.required_lagged)
-        return self.refit is not False or self._choice is not None or required
+        return self.options.refit is not False or self._choice is not None or required
 
     def _searches(self, num_rows: int, num_columns: int) -> bool:
         """Whether a search over orders follows the refit, see ``search``."""
-        if self.search is not None or self.nonlinear:
-            return bool(self.search)
-        usual = self.sparsity == "auto" and self.refit is not False
+        if self.options.search is not None or self.nonlinear:
+            return bool(self.options.search)
+        usual = self.options.sparsity == "auto" and self.options.refit is not False
         enough = self.lags == 0 or num_rows >= ROWS_FOR_ORDERS * num_columns
-        return usual and enough and self._choice is None and self.aggregation == "mean"
+        return usual and enough and self._choice is None and self.options.aggregation == "mean"
 
     @property
     def held_out(self) -> bool:
@@ -282,15 +293,15 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         """How one of several candidates is chosen; None if there is only one."""
         if len(self.candidates) == 1:
             return None
-        return "bic" if self.sparsity == "bic" else "held-out"
+        return "bic" if self.options.sparsity == "bic" else "held-out"
 
     def _schedule(self, agreement: Agreement) -> Schedule:
-        assert self.max_rounds is not None
+        assert self.options.max_rounds is not None
         # One exchange is left for the refit.
-        schedule = self.full_schedule(agreement, self.max_rounds - self._refits)
-        if isinstance(self.sparsity, float):
-            schedule = replace(schedule, sparsity=(self.sparsity,) * schedule.rounds)
-        return schedule if self.early_stop else replace(schedule, patience=0)
+        schedule = self.full_schedule(agreement, self.options.max_rounds - self._refits)
+        if isinstance(self.options.sparsity, float):
+            schedule = replace(schedule, sparsity=(self.options.sparsity,) * schedule.rounds)
+        return schedule if self.options.early_stop else replace(schedule, patience=0)
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule for that many rounds, with the automatic sparsity."""
@@ -307,8 +318,8 @@ class LinearADMM(PaperVariant, InterventionStrategy):
 
     def _growing_schedule(self, rounds: int) -> Schedule:
         """Return the paper's schedule, up to that many rounds."""
-        assert isinstance(self.sparsity, float)
-        return growing_schedule(rounds, **self.of_paper.constants, sparsity=self.sparsity)
+        assert isinstance(self.options.sparsity, float)
+        return growing_schedule(rounds, **self.of_paper.constants, sparsity=self.options.sparsity)
 
     # The parts that differ for a lagged design; TwoDBN overrides them.
 
@@ -335,12 +346,12 @@ class LinearADMM(PaperVariant, InterventionStrategy):
 
         ``usual`` stands for a threshold that is not given.
         """
-        return usual if self.threshold is None else self.threshold
+        return usual if self.options.threshold is None else self.options.threshold
 
     @property
     def candidates(self) -> tuple[FitCandidate, ...]:
         """The settings that are fitted in the same rounds, the default one first."""
-        factors = CANDIDATES if self.sparsity in ("bic", "held-out") else (1.0,)
+        factors = CANDIDATES if self.options.sparsity in ("bic", "held-out") else (1.0,)
         return tuple(FitCandidate(factor, self.lags) for factor in factors)
 
     def block_sparsity(self, num_variables: int) -> float | FloatArray:
@@ -365,25 +376,9 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         return self.candidates * (2 if self._choice == "held-out" else 1)
 
 
-@dataclass(kw_only=True, eq=False)
-class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
-    """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
-
-    The parties solve one NOTEARS problem over all rows without sending rows. In a round every party
-    receives W, solves its own least-squares problem in closed form (eq. 10) and sends one d x d
-    array, B_k + beta_k / rho_2. The server uses only the mean of these arrays; it solves for the
-    next W (eq. 5), which is sparse and becomes acyclic. With ``model="mlp"`` (NOTEARS-MLP-ADMM,
-    section 5.2) effects are perceptrons that all parties share, and W holds the norms of their
-    first layers.
-
-    **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
-    column, mean and sum of squared deviations; in every round the d x d array above; in the last
-    exchange (``refit``) the sums of products of each variable and its parents with each other.
-    From the first array alone a server can compute the party's second moments exactly: without
-    secure aggregation this method hides no more than :class:`Moments` does. With ``model="mlp"``:
-    in every round all parameters of the perceptrons, and in the last exchange the mean squares of
-    their slopes, d x d. With ``epsilon`` all of this is computed from one release of the party's
-    moments, with noise of its own; numbers of rows are then those that the releases are worth.
+@dataclass(frozen=True, kw_only=True)
+class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
+    """The options of :class:`NotearsADMM`.
 
     Parameters
     ----------
@@ -403,6 +398,31 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
         have no unit.
     inner_steps : int, default 20
         Largest number of L-BFGS steps of a party in a round, ``model="mlp"``.
+    """
+
+    model: Literal["linear", "mlp"] = "linear"
+    inner_steps: int = only(OF_PERCEPTRONS, 20)
+    narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
+
+
+class NotearsADMM(LinearADMM, PrivateStrategy):
+    """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
+
+    The parties solve one NOTEARS problem over all rows without sending rows. In a round every party
+    receives W, solves its own least-squares problem in closed form (eq. 10) and sends one d x d
+    array, B_k + beta_k / rho_2. The server uses only the mean of these arrays; it solves for the
+    next W (eq. 5), which is sparse and becomes acyclic. With ``model="mlp"`` (NOTEARS-MLP-ADMM,
+    section 5.2) effects are perceptrons that all parties share, and W holds the norms of their
+    first layers.
+
+    **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
+    column, mean and sum of squared deviations; in every round the d x d array above; in the last
+    exchange (``refit``) the sums of products of each variable and its parents with each other.
+    From the first array alone a server can compute the party's second moments exactly: without
+    secure aggregation this method hides no more than :class:`Moments` does. With ``model="mlp"``:
+    in every round all parameters of the perceptrons, and in the last exchange the mean squares of
+    their slopes, d x d. With ``epsilon`` all of this is computed from one release of the party's
+    moments, with noise of its own; numbers of rows are then those that the releases are worth.
 
     References
     ----------
@@ -410,62 +430,62 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     optimization. AISTATS.
     """
 
+    options_type = NotearsADMMOptions
+    options: NotearsADMMOptions
+
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
-
-    model: Literal["linear", "mlp"] = "linear"
-    inner_steps: int = only(OF_PERCEPTRONS, 20)
-
-    narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
 
     @property
     def initial_names(self) -> tuple[str, ...]:
         """W of the linear model."""
-        return super().initial_names if self.model == "linear" else ()
+        return super().initial_names if self.options.model == "linear" else ()
 
     @property
     def of_paper(self) -> OfPaper:
         """The settings of Ng & Zhang (2022) for the model."""
-        return OF_PAPER[self.model]
+        return OF_PAPER[self.options.model]
 
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        self.validate_perceptrons()
-        if self.model == "mlp":
-            choice = self.sparsity == "auto" or isinstance(self.sparsity, float)
-            require(choice, "sparsity", self.sparsity, "'auto' or a number with model='mlp'")
+        self.options.validate_perceptrons()
+        if self.options.model == "mlp":
+            choice = self.options.sparsity == "auto" or isinstance(self.options.sparsity, float)
+            require(
+                choice, "sparsity", self.options.sparsity, "'auto' or a number with model='mlp'"
+            )
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        return {**super().with_interventions, "model": (self.model == "linear", "'linear'")}
+        return {**super().with_interventions, "model": (self.options.model == "linear", "'linear'")}
 
     @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:
         """Which options fit differential privacy: the moments of a table's rows."""
         return {
             **super().with_privacy,
-            "model": (self.model == "linear", "'linear'"),
-            "interventions": (self.interventions is None, "left out"),
-            "intervention_column": (not self.intervention_column, "left out"),
-            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "model": (self.options.model == "linear", "'linear'"),
+            "interventions": (self.options.interventions is None, "left out"),
+            "intervention_column": (not self.options.intervention_column, "left out"),
+            "sparsity": (self.options.sparsity != "held-out", "'auto', 'bic' or a number"),
         }
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The rounds of the model, and the last exchange."""
-        rounds = consensus.ROUND if self.model == "linear" else consensus.PERCEPTRONS
+        rounds = consensus.ROUND if self.options.model == "linear" else consensus.PERCEPTRONS
         return (rounds, *self.later_exchanges)
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
         """The last exchange, if the options need it."""
-        last = consensus.REFIT if self.model == "linear" else consensus.SLOPES
+        last = consensus.REFIT if self.options.model == "linear" else consensus.SLOPES
         return (last,) if self._refits else ()
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for W by rounds of ADMM, or for the parameters of perceptrons."""
-        if self.model == "mlp":
+        if self.options.model == "mlp":
             return (yield from self._perceptrons(agreement))
         result = yield from super().train(agreement, replicate)
         if not self.private:
@@ -480,11 +500,13 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
         """Solve for the parameters of perceptrons (section 5.2); then measure the edges."""
         masks = self.masks(agreement)
         problem = perceptrons.ServerProblem(
-            network=Network(len(agreement.names), (self.hidden,)),
+            network=Network(len(agreement.names), (self.options.hidden,)),
             masks=masks,
             schedule=self._schedule(agreement),
             decay=0.0 if self.papers else perceptrons.NEURAL_DECAY,
-            threshold=self.usual_threshold if self.threshold is None else self.threshold,
+            threshold=self.usual_threshold
+            if self.options.threshold is None
+            else self.options.threshold,
         )
 
         def result(strengths: FloatArray, reason: str = "") -> Result:
@@ -498,7 +520,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
             return np.sqrt(problem.network.squared_norms(state.theta))
 
         # From parameters that are drawn by the seed.
-        state, stopped = perceptrons.init(problem, self.seed), None
+        state, stopped = perceptrons.init(problem, self.options.seed), None
         while stopped is None:
             penalty = problem.schedule.at(state.round).consensus_penalty
             values = {"parameters": state.theta, "penalty": penalty}
@@ -515,7 +537,7 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule of the model for that many rounds."""
-        if self.model == "linear":
+        if self.options.model == "linear":
             return super().full_schedule(agreement, rounds)
         if self.papers:
             return self._growing_schedule(rounds)
@@ -530,4 +552,4 @@ class NotearsADMM(PerceptronOptions, LinearADMM, PrivateStrategy):
     @property
     def nonlinear(self) -> bool:
         """Whether effects are perceptrons."""
-        return self.model == "mlp"
+        return self.options.model == "mlp"

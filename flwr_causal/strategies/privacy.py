@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.options import bounded
+from flwr_causal.core.options import Mode, bounded, only
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
 from flwr_causal.core.privacy.scales import scales_by_column
 from flwr_causal.core.words import some
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.options import Mode, only, require_fitting
+from flwr_causal.strategies.linear import LinearOptions, LinearStrategy
+from flwr_causal.strategies.options import require_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,18 +31,16 @@ if TYPE_CHECKING:
 
 #: Options about values that reports tell of, which a private report does not.
 OF_REPORTS = ("text_columns", "constant_columns", "duplicate_columns", "missing_texts")
-PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.epsilon is not None)
-NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.epsilon is None)
+PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.options.epsilon is not None)
+NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.options.epsilon is None)
 #: A column fits where its mean is at most so many scales from the centre, and its standard
 #: deviation is between these many scales.
 FAR, LEAST_SPREAD = 2.0, 0.25
 
 
-@dataclass(kw_only=True, eq=False)
-class PrivateStrategy(LinearStrategy):
-    """Base of the linear methods with differential privacy of rows; docs/differential_privacy.md.
-
-    A subclass states in :attr:`with_privacy` what its options must be.
+@dataclass(frozen=True, kw_only=True)
+class PrivateOptions(LinearOptions):
+    """The options of :class:`PrivateStrategy`.
 
     Parameters
     ----------
@@ -64,47 +62,59 @@ class PrivateStrategy(LinearStrategy):
     epsilon: float | None = bounded(None, above=0, most=MOST_EPSILON)
     delta: float | None = only(PRIVATE, None, least=LEAST_DELTA, below=1)
     scales: dict[Any, Any] | str | None = None
-
     narrowed: ClassVar[Mapping[str, Mode]] = {
         "scales": PRIVATE,
         **dict.fromkeys(OF_REPORTS, NOT_PRIVATE),
     }
 
+
+class PrivateStrategy(LinearStrategy):
+    """Base of the linear methods with differential privacy of rows; docs/differential_privacy.md.
+
+    A subclass states in :attr:`with_privacy` what its options must be.
+    """
+
+    options_type = PrivateOptions
+    options: PrivateOptions
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with scales as a text, which messages can hold."""
+        stated = scales_by_column(options.scales)
+        text = json.dumps(stated) if stated else None
+        return super().settled(replace(options, scales=text))
+
     def validate(self) -> None:
-        """Check the options' values, and with epsilon also the options that it needs."""
-        stated = scales_by_column(self.scales)
-        # As a text, which run configs and messages can hold.
-        self.scales = json.dumps(stated) if stated else None
-        if self.epsilon is not None:
-            require_fitting(self, self.with_privacy, "epsilon")
+        """Check that the options fit each other, and epsilon where it is given."""
+        if self.options.epsilon is not None:
+            require_fitting(self.options, self.with_privacy, "epsilon")
         super().validate()
 
     @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:
         """Which options fit differential privacy, by name, and what they must be."""
         return {
-            "replicates": (self.replicates == 0, "0"),
-            "leave_one_out": (not self.leave_one_out, "False"),
-            "changed_tables": (self.changed_tables == "fail", "'fail'"),
-            "center": (self.center == "global", "'global'"),
-            "aggregation": (self.aggregation == "mean", "'mean'"),
-            "groups": (self.groups == 1, "1"),
+            "replicates": (self.options.replicates == 0, "0"),
+            "leave_one_out": (not self.options.leave_one_out, "False"),
+            "changed_tables": (self.options.changed_tables == "fail", "'fail'"),
+            "center": (self.options.center == "global", "'global'"),
+            "aggregation": (self.options.aggregation == "mean", "'mean'"),
+            "groups": (self.options.groups == 1, "1"),
         }
 
     @property
     def private(self) -> bool:  # type: ignore[override]
         """Whether the run has differential privacy."""
-        return self.epsilon is not None
+        return self.options.epsilon is not None
 
     @property
     def used_delta(self) -> float:
         """The option ``delta`` or its default."""
-        return USUAL_DELTA if self.delta is None else self.delta
+        return USUAL_DELTA if self.options.delta is None else self.options.delta
 
     @property
     def stated_scales(self) -> Scales:
         """The option ``scales``, by column."""
-        return scales_by_column(self.scales)
+        return scales_by_column(self.options.scales)
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns.
@@ -131,10 +141,10 @@ class PrivateStrategy(LinearStrategy):
 
     def budget(self, names: Sequence[str]) -> Budget:
         """Return the noise that epsilon and delta need with these columns."""
-        assert self.epsilon is not None
+        assert self.options.epsilon is not None
         stated = self.stated_scales
         estimates = any(name not in stated for name in names)
-        return budget_of(self.epsilon, self.used_delta, estimates=estimates)
+        return budget_of(self.options.epsilon, self.used_delta, estimates=estimates)
 
     def guarantee(self, names: Sequence[str], sharing: int, **further: Any) -> dict[str, Any]:
         """Return the guarantee in plain values, for the results.
@@ -148,12 +158,12 @@ class PrivateStrategy(LinearStrategy):
         **further
             What else is known, such as all scales.
         """
-        assert self.epsilon is not None
+        assert self.options.epsilon is not None
         d, stated = len(names), self.stated_scales
         estimated = [name for name in names if name not in stated]
         own = f"each party adds 1/{sharing} of the noise's variance"
         return {
-            "epsilon": self.epsilon,
+            "epsilon": self.options.epsilon,
             "delta": self.used_delta,
             "unit": "one row of one party, added or removed",
             "against": f"all who see the sum or the result, while {own}"

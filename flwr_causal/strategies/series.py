@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.options import require
+from flwr_causal.core.options import Mode, only, require
 from flwr_causal.core.series.design import (
     companion_radius,
     knowledge_masks,
@@ -19,8 +19,7 @@ from flwr_causal.core.series.model import LaggedModel, fit_lagged
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
-from flwr_causal.strategies.linear import LinearStrategy, in_units
-from flwr_causal.strategies.options import Mode, only
+from flwr_causal.strategies.linear import LinearOptions, LinearStrategy, in_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,12 +49,12 @@ HARDLY_STATIONARY = 0.95
 ROWS_TO_TELL = 4
 
 
-OF_LAGS = Mode("time series (order=1 or more)", lambda method: method.order > 0)
+OF_LAGS = Mode("time series (order=1 or more)", lambda method: method.options.order > 0)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class SeriesOptions:
-    """Options of the strategies on time series.
+    """The options of the strategies on time series.
 
     A row of the lagged design is [x_t, x_{t-1}, ..., x_{t-p}], with m = d (1 + p) columns.
 
@@ -85,6 +84,7 @@ class SeriesOptions:
     """
 
     order: int = 1
+    center: Literal["global", "party", "series", "phase"] = "global"
     lagged_threshold: float | None = only(OF_LAGS, None, least=0)
     lagged_sparsity: float | None = only(OF_LAGS, None, least=0)
     series_column: str = only(OF_LAGS, "")
@@ -94,8 +94,8 @@ class SeriesOptions:
     perturbed_from: float | None = only(OF_LAGS, None)
     perturbed_to: float | None = only(OF_LAGS, None)
 
-    def validate_series(self, center: str) -> None:
-        """Check the options' values, and that they fit the option ``center``.
+    def check_series(self) -> None:
+        """Check that the options of series fit each other.
 
         Raises
         ------
@@ -105,13 +105,8 @@ class SeriesOptions:
         both = (self.perturbed_from is None) == (self.perturbed_to is None)
         require(both, "perturbed_to", self.perturbed_to, "given with perturbed_from")
         marked = bool(self.phase_column) or self.perturbed_from is not None
-        require(center != "phase" or marked, "center", center, "given with phase_column")
+        require(self.center != "phase" or marked, "center", self.center, "given with phase_column")
         _ = self.layout
-
-    @property
-    def data(self) -> DataKind:
-        """Time series, or rows without time if the order is 0."""
-        return DataKind.SERIES if self.order else DataKind.LINEAR
 
     @property
     def layout(self) -> SeriesLayout:
@@ -140,9 +135,9 @@ def expected_of_series(expected: Expected, order: int) -> Expected:
     return replace(expected, columns=1 + order, level_remedy=remedy) if order else expected
 
 
-@dataclass(kw_only=True, eq=False)
-class RowsOrSeries(SeriesOptions, LinearStrategy):
-    """Base of the methods on rows without time or, with an ``order``, on time series.
+@dataclass(frozen=True, kw_only=True)
+class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
+    """The options of :class:`RowsOrSeries`.
 
     Parameters
     ----------
@@ -155,25 +150,36 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
     """
 
     order: int = 0
-    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
+
+
+class RowsOrSeries(LinearStrategy):
+    """Base of the methods on rows without time or, with an ``order``, on time series."""
+
+    options_type: ClassVar[type[RowsOrSeriesOptions]] = RowsOrSeriesOptions
+    options: RowsOrSeriesOptions
+
+    @property
+    def data(self) -> DataKind:
+        """Time series, or rows without time if the order is 0."""
+        return DataKind.SERIES if self.options.order else DataKind.LINEAR
 
     def validate_center(self) -> None:
         """Check that centring and options for series fit the order."""
-        known = OF_SERIES if self.order else WITHOUT_TIME
-        condition = f"{' or '.join(map(repr, known))} with order {self.order}"
-        require(self.center in known, "center", self.center, condition)
-        if self.order:
-            self.validate_series(self.center)
+        known = OF_SERIES if self.options.order else WITHOUT_TIME
+        condition = f"{' or '.join(map(repr, known))} with order {self.options.order}"
+        require(self.options.center in known, "center", self.options.center, condition)
+        if self.options.order:
+            self.options.check_series()
 
     @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns of series, times and phases, which are not variables; none without lags."""
-        return (*super().role_columns, *(self.series_columns if self.order else ()))
+        return (*super().role_columns, *(self.options.series_columns if self.options.order else ()))
 
     @property
     def expected(self) -> Expected:
         """One unit and level of each column, more steps than columns with their lags."""
-        return expected_of_series(super().expected, self.order)
+        return expected_of_series(super().expected, self.options.order)
 
     def with_parties(
         self,
@@ -191,20 +197,20 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
         pooled = getattr(model, "sample_moments", None)
         if not replies or not isinstance(pooled, Moments) or pooled.together is not None:
             return model
-        columns = lagged_names(agreement.names, self.order)
+        columns = lagged_names(agreement.names, self.options.order)
         if pooled.names != columns:
             return model
         scale = self.scale(agreement)
         found = {}
         for party, arrays in replies.items():
             products = self.folds_of(arrays["moments"]).sum(axis=0)
-            if self.order:
+            if self.options.order:
                 if not (products[0, 0] > 0 and products[1, 1] > 0):
                     continue  # a reply that is false: the products of no rows
                 (own,) = series_moments(products[None], agreement.rows[party], columns)
             else:
                 own = self._own_moments(agreement, products, reports[party])
-            level, units = (np.tile(v, 1 + self.order) for v in (agreement.mean, scale))
+            level, units = (np.tile(v, 1 + self.options.order) for v in (agreement.mean, scale))
             found[party] = in_units(own, level, units)[0]
         return replace(model, party_moments=found)
 
@@ -220,7 +226,7 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
         With ``center="party"`` the rows of all parties have the same mean, 0.
         """
         shift = np.zeros(len(agreement.names))
-        if self.center == "global":
+        if self.options.center == "global":
             mean = {column.name: column.mean for column in report.columns}
             own = np.array([mean[name] for name in agreement.names])
             shift = (own - agreement.mean) / self.scale(agreement)
@@ -228,9 +234,9 @@ class RowsOrSeries(SeriesOptions, LinearStrategy):
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the columns or, with lags, the lagged design."""
-        if self.order == 0:
+        if self.options.order == 0:
             return super().masks(agreement)
-        return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
+        return knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
 
 
 def series_moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[Moments]:

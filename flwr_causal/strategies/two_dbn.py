@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import require
+from flwr_causal.core.options import Mode, only, require
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
+from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.consensus import TWO_DBN
-from flwr_causal.strategies.notears_admm import OF_ADMM, LinearADMM
-from flwr_causal.strategies.options import Mode, only
+from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,
     by_block,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 
 
-DEFAULT_ROUNDS = 25
 #: The settings of Chen, Ma & Yue (2024).
 OF_PAPER = OfPaper(
     # Section 4, "Data Generation & Settings": rho_2 = rho_1, phi_2, phi_1.
@@ -56,19 +55,12 @@ OF_PAPER = OfPaper(
     },
 )
 
-SEVERAL_ORDERS = Mode("order=2 or more", lambda method: method.order > 1)
+SEVERAL_ORDERS = Mode("order=2 or more", lambda method: method.options.order > 1)
 
 
-@dataclass(kw_only=True, eq=False)
-class TwoDBN(SeriesOptions, LinearADMM):
-    """Federated structure learning from time series (Chen, Ma & Yue 2024).
-
-    The model is ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + noise`` (row vectors) with W
-    acyclic. With the rows [x_t, x_{t-1}, ..., x_{t-p}] it is the consensus ADMM of
-    NOTEARS-ADMM, whose options it shares
-    (:class:`~flwr_causal.strategies.notears_admm.LinearADMM`); the acyclicity acts on W alone.
-
-    **What leaves a party**: as for NOTEARS-ADMM, but arrays of m x d and m x m, m = d (1 + p).
+@dataclass(frozen=True, kw_only=True)
+class TwoDBNOptions(SeriesOptions, ADMMOptions):
+    """The options of :class:`TwoDBN`.
 
     Parameters
     ----------
@@ -93,6 +85,21 @@ class TwoDBN(SeriesOptions, LinearADMM):
     order, lagged_threshold, lagged_sparsity, series_column, time_column, gaps, phase_column, \
 perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.series.SeriesOptions`.
+    """
+
+    select_order: bool = only(SEVERAL_ORDERS, False)
+    center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
+
+
+class TwoDBN(LinearADMM):
+    """Federated structure learning from time series (Chen, Ma & Yue 2024).
+
+    The model is ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + noise`` (row vectors) with W
+    acyclic. With the rows [x_t, x_{t-1}, ..., x_{t-p}] it is the consensus ADMM of
+    NOTEARS-ADMM, whose options it shares
+    (:class:`~flwr_causal.strategies.notears_admm.LinearADMM`); the acyclicity acts on W alone.
+
+    **What leaves a party**: as for NOTEARS-ADMM, but arrays of m x d and m x m, m = d (1 + p).
 
     References
     ----------
@@ -100,22 +107,26 @@ perturbed_from, perturbed_to
     federated learning.
     """
 
+    options_type = TwoDBNOptions
+    options: TwoDBNOptions
+
     contract: ClassVar[Contract] = TWO_DBN
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
+    usual_rounds: ClassVar[int] = 25
     usual_threshold: ClassVar[float] = 0.15
     searched_threshold: ClassVar[float] = 0.15
 
-    select_order: bool = only(SEVERAL_ORDERS, False)
-    center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
-
     def validate(self) -> None:
-        """Check the options' values."""
-        if self.max_rounds is None and not self.papers:
-            self.max_rounds = DEFAULT_ROUNDS
+        """Check that the options fit each other."""
         super().validate()
-        number = not self.papers or isinstance(self.sparsity, float)
-        require(number, "sparsity", self.sparsity, "a number with variant='paper'")
-        self.validate_series(self.center)
+        number = not self.papers or isinstance(self.options.sparsity, float)
+        require(number, "sparsity", self.options.sparsity, "a number with variant='paper'")
+        self.options.check_series()
+
+    @property
+    def data(self) -> DataKind:
+        """Time series, or rows without time if the order is 0."""
+        return DataKind.SERIES if self.options.order else DataKind.LINEAR
 
     @property
     def of_paper(self) -> OfPaper:
@@ -125,56 +136,58 @@ perturbed_from, perturbed_to
     @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables."""
-        return (*super().role_columns, *self.series_columns, *self.target_columns)
+        return (*super().role_columns, *self.options.series_columns, *self.target_columns)
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        by_bic = not self.select_order or self.sparsity == "bic"
+        by_bic = not self.options.select_order or self.options.sparsity == "bic"
         needed = "False, or given with sparsity='bic',"
         return {**super().with_interventions, "select_order": (by_bic, needed)}
 
     @property
     def expected(self) -> Expected:
         """One unit and level of each column, more steps than columns with their lags."""
-        return expected_of_series(super().expected, self.order)
+        return expected_of_series(super().expected, self.options.order)
 
     # The lagged design.
 
     @property
     def lags(self) -> int:
         """Number of lags p in the design."""
-        return self.order
+        return self.options.order
 
     def columns(self, agreement: Agreement) -> tuple[str, ...]:
         """Return the names of the m columns of the design."""
-        return lagged_names(agreement.names, self.order)
+        return lagged_names(agreement.names, self.options.order)
 
     def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the design's columns."""
-        return knowledge_masks(self.knowledge_or_none, agreement.names, self.order)
+        return knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
 
     def thresholds(self, agreement: Agreement, usual: float) -> FloatArray:
         """Return the thresholds on the weights of the design's columns, shape (m, 1)."""
-        limits = self.limits(usual if self.threshold is None else self.threshold)
-        return by_block(*limits, len(agreement.names), self.order)
+        limits = self.options.limits(
+            usual if self.options.threshold is None else self.options.threshold
+        )
+        return by_block(*limits, len(agreement.names), self.options.order)
 
     @property
     def candidates(self) -> tuple[FitCandidate, ...]:
         """Every sparsity with every number of lags, the largest first."""
         given = super().candidates
-        if not self.select_order:
+        if not self.options.select_order:
             return given
         known = self.knowledge_or_none or Knowledge()
         least = max((lag for *_, lag in known.required_lagged), default=1)
-        orders = range(self.order, least - 1, -1)
+        orders = range(self.options.order, least - 1, -1)
         return tuple(candidate._replace(lags=p) for p in orders for candidate in given)
 
     def block_sparsity(self, num_variables: int) -> FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
-        automatic = isinstance(self.sparsity, str)
-        factor = self.lagged_factor(automatic=automatic)
-        return by_block(1.0, factor, num_variables, self.order)
+        automatic = isinstance(self.options.sparsity, str)
+        factor = self.options.lagged_factor(automatic=automatic)
+        return by_block(1.0, factor, num_variables, self.options.order)
 
     def system(
         self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from flwr_causal.core.options import public_names
+from flwr_causal.core.options import Mode
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.options import Mode
+from flwr_causal.strategies.base import CausalStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OURS = Mode("variant='default'", lambda method: method.variant == "default")
+OURS = Mode("variant='default'", lambda method: method.options.variant == "default")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,9 @@ USUAL = {"fraction_train": 1.0, "knowledge": None}
 AVERAGED = {**USUAL, "interventions": None, "intervention_column": "", "aggregation": "mean"}
 
 
-@dataclass(kw_only=True, eq=False)
-class PaperVariant:
-    """The option by which a method runs as in its paper.
+@dataclass(frozen=True, kw_only=True)
+class VariantOptions:
+    """The options of :class:`PaperVariant`.
 
     Parameters
     ----------
@@ -56,6 +56,12 @@ class PaperVariant:
 
     variant: Literal["default", "paper"] = "default"
 
+
+class PaperVariant(CausalStrategy):
+    """Base of the methods that can run as in their paper."""
+
+    options: VariantOptions  # type: ignore[assignment]
+
     @property
     def of_paper(self) -> OfPaper:
         """The settings of the paper; a method declares them."""
@@ -64,39 +70,35 @@ class PaperVariant:
     @property
     def papers(self) -> bool:
         """Whether the algorithm is the paper's."""
-        return self.variant == "paper"
+        return self.options.variant == "paper"
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with the values of the paper, with ``variant="paper"``.
+
+        An option that is at its default, or an empty text, is taken as left out.
+
+        Raises
+        ------
+        ConfigError
+            If an option that the paper fixes has another value, with the option's name.
+        """
+        return super().settled(_of_paper(options, self.of_paper) if self.papers else options)
 
 
-def settle_variant(method: PaperVariant) -> None:
-    """Give the options the values of the paper, with ``variant="paper"``.
-
-    It is called before the options' values are checked. An option that is at its default, or an
-    empty text, is taken as left out.
-
-    Parameters
-    ----------
-    method : PaperVariant
-        A strategy.
-
-    Raises
-    ------
-    ConfigError
-        If an option that the paper fixes has another value, with the option's name.
-    """
-    if not method.papers:
-        return
-    declared = method.of_paper
-    left_out = {option.name: option.default for option in fields(method)}
+def _of_paper(options: Any, declared: OfPaper) -> Any:
+    """Return the options with the values of the paper."""
+    left_out = {option.name: option.default for option in fields(options)}
     allowed = {name: (value,) for name, value in declared.fixed.items()} | {**declared.choices}
     values = {name: known[0] for name, known in allowed.items()} | {**declared.defaults}
+    settled = {}
     for name, value in values.items():
-        given = getattr(method, name)
+        given = getattr(options, name)
         if given in (left_out[name], ""):
-            setattr(method, name, value)
+            settled[name] = value
         elif name in allowed and given not in allowed[name]:
             shown = " or ".join(map(repr, allowed[name]))
-            public = public_names(type(method)).get(name, name)
             raise ConfigError(
-                f"The option '{public}' is {given!r}, but with variant='paper' it is {shown}, as "
-                f"in the paper: leave '{public}' out, or leave variant out."
+                f"The option '{name}' is {given!r}, but with variant='paper' it is {shown}, as "
+                f"in the paper: leave '{name}' out, or leave variant out."
             )
+    return replace(options, **settled)

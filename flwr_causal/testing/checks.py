@@ -136,7 +136,7 @@ def check_secure_sums(subject: Subject) -> None:
         raise CheckSkippedError(f"secure sums need {LEAST_PARTIES} parties")
     whole, _ = subject.run()
     try:
-        strategy = replace(subject.strategy, secure_aggregation=True)
+        strategy = subject.strategy.with_options(secure_aggregation=True)
         masked = replace(subject, strategy=strategy).simulate()
     except ConfigError as error:
         raise CheckSkippedError(str(error)) from None
@@ -145,7 +145,7 @@ def check_secure_sums(subject: Subject) -> None:
     if len(subject.parties) < 2 * LEAST_PARTIES:
         return
     try:
-        grouped = replace(strategy, groups=2)
+        grouped = strategy.with_options(groups=2)
     except ConfigError:
         return
     _expect_same(subject, whole, replace(subject, strategy=grouped).simulate())
@@ -156,7 +156,7 @@ def _check_replicates(subject: Subject, secure: CausalStrategy) -> None:
     runs = []
     for strategy in (subject.strategy, secure):
         try:
-            own = replace(subject, strategy=replace(strategy, replicates=REPLICATES))
+            own = replace(subject, strategy=strategy.with_options(replicates=REPLICATES))
             runs.append(own.simulate())
         except ConfigError:
             return

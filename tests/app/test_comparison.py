@@ -51,7 +51,7 @@ def test_the_baselines_are_ges_on_all_rows_and_on_each_partys():
 def test_the_baselines_have_the_columns_and_rows_of_the_run():
     tables = [table.assign(same="a") for table in TABLES]
     tables[0].loc[:4, "x1"] = None
-    found = found_by(FedGES(constant="drop", missing_values="drop"), tables)
+    found = found_by(FedGES(constant_columns="drop", missing_values="drop"), tables)
     clean = [tables[0].dropna()[list(NAMES)], *TABLES[1:]]
     assert found == found_by(FedGES(), clean)
     turned = [clean[0], *(table[list(NAMES[::-1])] for table in clean[1:])]

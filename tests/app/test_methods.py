@@ -35,7 +35,7 @@ def test_the_clients_of_the_app_are_those_of_the_methods():
 def test_build_checks_names_types_and_values():
     strategy = methods.build("moments", {"threshold": 1, "solver": "notears"})
     assert isinstance(strategy, Moments)
-    assert (strategy.threshold, strategy.solver) == (1.0, "notears")
+    assert (strategy.options.threshold, strategy.options.solver) == (1.0, "notears")
     for options, word in (
         ({"treshold": 1}, "Did you mean 'threshold'"),
         ({"threshold": "1"}, "'threshold' is '1'"),
@@ -86,11 +86,10 @@ def test_the_packages_name_their_parts_and_load_them_when_asked():
     assert methods.find("fedges") == (strategies.FedGES, clients.FedGESClient)
 
 
-def test_options_by_another_name_are_options():
-    strategy = methods.build("fedges", {"start": "overwrite", "constant": "fail"})
-    assert (strategy.start_from, strategy.constant_columns) == ("overwrite", "fail")
-    with pytest.raises(ConfigError, match="same one"):
-        methods.build("fedges", {"start": "fuse", "start_from": "fuse"})
+def test_an_option_may_have_the_name_of_a_method_of_the_strategy():
+    strategy = methods.build("fedges", {"start": "overwrite", "constant_columns": "fail"})
+    assert (strategy.options.start, strategy.options.constant_columns) == ("overwrite", "fail")
+    assert callable(strategy.start)
     with pytest.raises(ConfigError, match="Did you mean 'start'"):
         methods.build("fedges", {"strat": "fuse"})
 
@@ -104,11 +103,12 @@ from typing import ClassVar
 from flwr_causal.app.methods import Method
 from flwr_causal.clients import MomentsClient
 from flwr_causal.strategies import Moments
+from flwr_causal.strategies.moments import MomentsOptions
 
 
-@dataclass(kw_only=True, eq=False)
-class Mine(Moments):
-    """A method of somebody else's.
+@dataclass(frozen=True, kw_only=True)
+class MineOptions(MomentsOptions):
+    """The options of somebody else's method.
 
     Parameters
     ----------
@@ -116,8 +116,14 @@ class Mine(Moments):
         How deep it looks.
     """
 
-    method: ClassVar[str] = "mine"
     depth: int = 3
+
+
+class Mine(Moments):
+    """A method of somebody else's."""
+
+    method: ClassVar[str] = "mine"
+    options_type = MineOptions
 
 
 METHOD = Method(strategy=Mine, client=MomentsClient)
@@ -153,7 +159,7 @@ def installed(tmp_path, monkeypatch):
 def test_a_method_of_another_package_is_one_of_the_methods(installed):
     installed("their-package", {"mine": "METHOD"})
     strategy = methods.build("mine", {"depth": 4})
-    assert (strategy.method, strategy.depth) == ("mine", 4)
+    assert (strategy.method, strategy.options.depth) == ("mine", 4)
     assert methods.CLIENTS["mine"] is clients.MomentsClient
     assert "mine" in methods.CLIENTS
     assert [*methods.OWN_METHODS, "mine"] == list(methods.METHODS)

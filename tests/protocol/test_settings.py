@@ -9,7 +9,7 @@ from federations import make_federation, setup_for
 from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.app.pages import NAMES, with_names
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.options import from_plain, public_names, to_plain
+from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError
@@ -125,13 +125,9 @@ def test_each_rule_for_problems_of_tables_is_an_option_or_has_a_reason():
     for one in fields(Policy):
         assert (one.name in found) is not (one.name in settings.POLICY), one.name
     for method in OWN_METHODS:
-        # Under the names that the method's users give.
         names = options_by_method()[method]
-        strategy = METHODS[method].strategy
-        called = public_names(strategy)
         for one in fields(Policy):
-            name = called.get(one.name, one.name)
-            assert name not in names or name in found, (method, name)
+            assert one.name not in names or one.name in found, (method, one.name)
 
 
 class Watching(Relay):

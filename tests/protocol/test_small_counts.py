@@ -1,6 +1,5 @@
 """Counts of few rows: what leaves a party under each value of the option ``small_counts``."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -155,7 +154,6 @@ class HistogramClient(CausalClient):
         return {"counts": np.stack([(self.rows() <= 2).sum(0), (self.rows() > 2).sum(0)], axis=1)}
 
 
-@dataclass(kw_only=True, eq=False)
 class Histogram(CausalStrategy):
     """A stranger's method, without a word of small counts."""
 

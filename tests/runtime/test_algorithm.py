@@ -12,7 +12,7 @@ from flwr_causal.clients import CausalClient, answers
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
 from flwr_causal.simulations import LocalGrid, simulate
-from flwr_causal.strategies import Ask, CausalStrategy, Choice, Note, Result, run
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Choice, Note, Result, run
 
 FIRST = Exchange("first", "", returns=(Disclosure("sums", "of columns", ("d",), combine="sum"),))
 SECOND = Exchange(
@@ -38,12 +38,16 @@ class CentredClient(CausalClient):
         return {"moments": rows.T @ rows}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class CentredOptions(CausalOptions):
+    max_rounds: int = 2
+
+
 class Centred(CausalStrategy):
     """Means first, which replicates share; then moments, of which the main training chooses."""
 
     contract: ClassVar[Contract] = CONTRACT
-    max_rounds: int = 2
+    options_type = CentredOptions
 
     def train(self, agreement, replicate=0):
         replies = yield Ask(FIRST, shared=True)

@@ -26,7 +26,7 @@ from flwr_causal.protocol.bundle import BundlePart, Training, bundle_of, exchang
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing
-from flwr_causal.strategies import Ask, CausalStrategy, Result
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Result
 from flwr_causal.testing import check_method
 from flwr_causal.testing.checks import CHECKS
 from flwr_causal.testing.subject import CheckSkippedError, Spy, Subject
@@ -261,12 +261,16 @@ class StrangersClient(CausalClient):
         return {"products": rows.T @ rows, "scaled": asked["scale"], "count": np.array(count)}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class StrangersOptions(CausalOptions):
+    max_rounds: int = 3
+
+
 class Strangers(CausalStrategy):
     """Draws edges between variables of large covariance."""
 
     contract: ClassVar[Contract] = StrangersClient.contract
-    max_rounds: int = 3
+    options_type = StrangersOptions
 
     def train(self, agreement, replicate=0):
         for step in range(3):

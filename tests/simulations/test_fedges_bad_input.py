@@ -194,15 +194,15 @@ OPTIONS = {
     ),
     "a limit for exact": ({"mode": "exact", "max_edges": 3}, ConfigError, ["max_edges"]),
     "keep for scores": ({"mode": "scores", "keep": "best"}, ConfigError, ["keep"]),
-    "start by both names": (
-        {"start": "fuse", "start_from": "fuse"},
+    "the start of the code": (
+        {"start_from": "fuse"},
         ConfigError,
-        ["'start'", "'start_from'", "same"],
+        ["FedGES has no option 'start_from'"],
     ),
-    "constant by both names": (
-        {"constant": "keep", "constant_columns": "keep"},
+    "constant columns": (
+        {"constant": "keep"},
         ConfigError,
-        ["'constant'", "'constant_columns'"],
+        ["Did you mean 'constant_columns'"],
     ),
     "cyclic knowledge": (
         knows(required=(("x0", "x1"), ("x1", "x0"))),

@@ -135,7 +135,7 @@ def test_a_ready_strategy_is_used_as_it_is_and_left_alone():
     run = simulate(strategy, TABLES)
     assert run.config["threshold"] == 0.5
     assert run.rounds == 12
-    assert strategy.min_available_nodes == 7
+    assert strategy.options.min_available_nodes == 7
     with pytest.raises(ConfigError, match="give threshold to NotearsADMM"):
         simulate(strategy, TABLES, threshold=0.1)
 

@@ -22,7 +22,7 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
 from flwr_causal.simulations import simulate
-from flwr_causal.strategies import Ask, CausalStrategy, Note, Request, Result, run
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Note, Request, Result, run
 
 VALUES = ["high", "low", "none"]
 
@@ -84,12 +84,16 @@ class RingClient(CausalClient):
         return {"shares": counts[[VALUES.index(v) for v in asked["asked"]]] / counts.sum()}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class RingOptions(CausalOptions):
+    max_rounds: int = 20
+
+
 class Ring(CausalStrategy):
     """Sends each party its neighbour's graph until none grows."""
 
     contract: ClassVar[Contract] = RING
-    max_rounds: int = 20
+    options_type = RingOptions
 
     @property
     def policy(self):

@@ -331,7 +331,7 @@ def test_candidates_limit_what_is_asked():
 )
 def test_no_more_exchanges_than_allowed(options, rounds):
     method = FedCausal(min_available_nodes=4, **options)
-    assert method.max_rounds == rounds
+    assert method.options.max_rounds == rounds
     grid = spy(MIXED)
     outcome = run(method, grid)
     assert outcome.rounds <= rounds

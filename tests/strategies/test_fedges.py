@@ -325,13 +325,11 @@ def test_without_scores_it_is_the_papers_loop():
     assert last.graph.equals(paper.graph)
 
 
-def test_an_option_has_two_names():
-    assert FedGES(start="fuse").start_from == FedGES(start_from="fuse").start_from == "fuse"
-    assert FedGES(constant="drop").constant_columns == "drop"
-    # Flower's method is not hidden by the option.
+def test_the_option_start_does_not_hide_the_method():
+    assert FedGES(start="fuse").options.start == "fuse"
     assert callable(FedGES(start="fuse").start)
-    assert FedGES(fusion=1).fusion == 1.0
-    assert isinstance(FedGES(fusion="c25").fusion, str)
+    assert FedGES(fusion=1).options.fusion == 1.0
+    assert isinstance(FedGES(fusion="c25").options.fusion, str)
 
 
 def test_rounds_of_some_parties_only():

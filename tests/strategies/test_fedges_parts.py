@@ -181,7 +181,7 @@ def test_an_early_end_returns_the_best_that_was_judged(start):
 def test_with_keep_last_only_edges_leave_a_party(start):
     tables = FEDERATIONS[2]
     grid = spy(tables)
-    simulate_on(grid, start_from=start, keep="last")
+    simulate_on(grid, start=start, keep="last")
     replies = [one for one in grid.replies if one.metadata.message_type == "train"]
     assert len(replies) == len(grid.training_messages) > 0
     for reply in replies:
@@ -193,7 +193,7 @@ def test_with_keep_last_only_edges_leave_a_party(start):
         assert edges.max(initial=0) < 7
         assert set(reply.content["metrics"]) == {"num-examples", "round"}
     judging = spy(tables)
-    simulate_on(judging, start_from=start)
+    simulate_on(judging, start=start)
     metrics = [set(r.content["metrics"]) for r in judging.replies if r.content.array_records]
     assert all(names <= {"score", "num-examples", "round"} for names in metrics)
     assert any("score" in names for names in metrics)

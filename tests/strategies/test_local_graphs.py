@@ -147,7 +147,7 @@ def test_a_saved_state_goes_on_with_the_last_exchange(outcome):
 
 
 def test_the_exchange_is_reserved():
-    assert FedCausal(local_graphs=True).max_rounds == FedCausal().max_rounds + 1
+    assert FedCausal(local_graphs=True).options.max_rounds == FedCausal().options.max_rounds + 1
     short, reserved = found(local_graphs=False, max_rounds=4), found(max_rounds=5)
     assert (short.rounds, reserved.rounds) == (4, 5)
     assert reserved.graph.equals(short.graph)

@@ -81,7 +81,7 @@ def test_no_more_exchanges_than_allowed(options):
     method = NotearsADMM(**options)
     grid = spy(TABLES)
     outcome = run(method, grid)
-    assert outcome.rounds <= method.max_rounds <= 200
+    assert outcome.rounds <= method.options.max_rounds <= 200
     assert len(grid.training_messages) == 3 * outcome.rounds
     assert outcome.graph.is_acyclic()
 

@@ -172,7 +172,7 @@ def test_impossible_options(options, words):
 def test_the_run_config():
     config = {"notears-admm.model": "mlp", "notears-admm.hidden": 4, "max-rounds": 9}
     method = read_config(config)[2]
-    assert (method.model, method.hidden, method.max_rounds) == ("mlp", 4, 9)
+    assert (method.options.model, method.options.hidden, method.options.max_rounds) == ("mlp", 4, 9)
 
 
 class TestFailures:

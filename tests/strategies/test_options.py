@@ -1,5 +1,6 @@
 """Options are checked when a strategy is built: names, types, values."""
 
+import inspect
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,9 @@ from flwr_causal.app.methods import METHODS, build
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.options import bounded, checked, option_types
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies import Lingam, Moments, NotearsADMM
+from flwr_causal.strategies import Moments, NotearsADMM
+from flwr_causal.strategies.lingam import LingamOptions
+from flwr_causal.strategies.moments import MomentsOptions
 from flwr_causal.strategies.options import check_names
 
 BOTH = [NotearsADMM, Moments]
@@ -44,13 +47,13 @@ def test_whole_numbers_become_floats_where_those_are_wanted():
     assert type(checked("rate", 3, float)) is float
     assert type(checked("rate", 3, float | Literal["auto"])) is float
     assert type(checked("rate", 3, int)) is int
-    assert type(NotearsADMM(threshold=0).threshold) is float
+    assert type(NotearsADMM(threshold=0).options.threshold) is float
 
 
 def test_bounds_hold_where_a_subclass_changes_the_default():
-    @dataclass(kw_only=True, eq=False)
-    class Longer(Lingam):
-        """A method of a user's."""
+    @dataclass(frozen=True, kw_only=True)
+    class Longer(LingamOptions):
+        """The options of a user's method."""
 
         max_rounds: int | None = 7  # type: ignore[assignment]
         rate: float | Literal["auto"] = bounded("auto", least=0, below=1)
@@ -68,7 +71,7 @@ def test_bounds_hold_where_a_subclass_changes_the_default():
 
 
 def test_types_are_found_in_all_bases():
-    types = option_types(NotearsADMM)
+    types = option_types(NotearsADMM.options_type)
     assert types["max_rounds"] == int | None
     assert types["standardize"] is bool
     assert types["seed"] is int
@@ -142,7 +145,7 @@ def test_wrong_values_of_one_method(strategy, options, name):
 @pytest.mark.parametrize("method", METHODS)
 def test_options_round_trip_as_plain_values(method):
     strategy = METHODS[method].strategy()
-    again = METHODS[method].strategy(**strategy.options)
+    again = METHODS[method].strategy(**strategy.options.by_name())
     assert again.options == strategy.options
 
 
@@ -152,22 +155,44 @@ def test_a_file_that_is_not_there():
 
 
 def test_an_empty_text_means_no_knowledge():
-    assert NotearsADMM(knowledge="").knowledge is None
+    assert NotearsADMM(knowledge="").options.knowledge is None
 
 
 def test_a_strangers_strategy_is_checked_alike():
-    @dataclass(kw_only=True, eq=False)
-    class Mine(Moments):
-        """A method of a user's."""
+    @dataclass(frozen=True, kw_only=True)
+    class MineOptions(MomentsOptions):
+        """An option more."""
 
         depth: int = 3
 
-    assert Mine(depth=4).depth == 4
+    class Mine(Moments):
+        """A method of a user's."""
+
+        options_type = MineOptions
+
+    @dataclass(kw_only=True, eq=False)
+    class Old(Moments):
+        """A method whose options are its own fields."""
+
+        depth: int = 3
+
+    with pytest.raises(ConfigError, match=r"Old is a dataclass.*'options_type'"):
+        Old(depth=4)
+    assert inspect.signature(Mine).parameters["depth"].default == 3
+    assert Mine(depth=4).with_options(seed=3).options == MineOptions(depth=4, seed=3)
+    assert Mine(depth=4).options.depth == 4
     with pytest.raises(ConfigError, match="'depth'"):
         Mine(depth=0.5)
 
 
 def test_scalars_of_numpy_are_plain_numbers():
     method = NotearsADMM(threshold=np.float64(0.5), max_rounds=np.int64(9), early_stop=np.bool_(0))
-    kinds = [type(value) for value in (method.threshold, method.max_rounds, method.early_stop)]
+    kinds = [
+        type(value)
+        for value in (
+            method.options.threshold,
+            method.options.max_rounds,
+            method.options.early_stop,
+        )
+    ]
     assert kinds == [float, int, bool]

@@ -519,7 +519,7 @@ def test_no_more_exchanges_than_allowed(options):
     method = TwoDBN(**options)
     grid = spy([read_table(party) for party in PARTIES])
     outcome = run(method, grid)
-    assert outcome.rounds <= method.max_rounds
+    assert outcome.rounds <= method.options.max_rounds
     assert len(grid.training_messages) == 3 * outcome.rounds
 
 

@@ -6,7 +6,6 @@ from federations import make_federation, spy
 
 from flwr_causal.app.methods import METHODS, find
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import public_names
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import FedCausal, FedGES, NotearsADMM, TwoDBN, run
@@ -25,7 +24,7 @@ def of(method, **options):
 
 
 def values(strategy, *names):
-    return tuple(getattr(strategy, name) for name in names)
+    return tuple(getattr(strategy.options, name) for name in names)
 
 
 class TestNgZhang:
@@ -38,9 +37,9 @@ class TestNgZhang:
     def test_appendix_b(self, model, penalty, sparsity, rounds):
         """Penalties, gamma_1 = 1.75, gamma_2 = 1.25, lambda, 200 iterations, at most 1e16."""
         method = of("notears-admm", model=model)
-        assert method.max_rounds == 200
-        assert method.sparsity == sparsity
-        schedule = method.full_schedule(None, method.max_rounds)
+        assert method.options.max_rounds == 200
+        assert method.options.sparsity == sparsity
+        schedule = method.full_schedule(None, method.options.max_rounds)
         assert schedule.rounds == rounds
         for t in (0, 1, 5):
             rho_2, rho_1, own_sparsity, relaxation = schedule.at(t)
@@ -52,7 +51,7 @@ class TestNgZhang:
 
     def test_section_5_1_bias_terms(self):
         """Each client centres its own rows: levels of parties make no difference."""
-        assert of("notears-admm").center == "party"
+        assert of("notears-admm").options.center == "party"
         tables = make_federation(d=4, n=60, parties=3).tables
         shifted = [table + 9.0 * k for k, table in enumerate(tables)]
         one, other = (run(of("notears-admm", max_rounds=5), spy(t)) for t in (tables, shifted))
@@ -71,7 +70,7 @@ class TestChenMaYue:
     def test_section_4_settings(self):
         """rho_1 = rho_2 = 1, phi_1 = 1.6, phi_2 = 1.1."""
         method = of("2dbn")
-        schedule = method.full_schedule(None, method.max_rounds)
+        schedule = method.full_schedule(None, method.options.max_rounds)
         for t in (0, 1, 5):
             rho_2, rho_1, *_ = schedule.at(t)
             assert rho_1 == pytest.approx(1.6**t)
@@ -83,7 +82,7 @@ class TestChenMaYue:
         method = of("2dbn")
         assert values(method, "sparsity", "threshold", "refit") == (0.5, 0.3, False)
         assert method.full_schedule(None, 9).sparsity == (0.5,) * 9
-        assert method.limits(method.threshold) == (0.3, 0.3)
+        assert method.options.limits(method.options.threshold) == (0.3, 0.3)
         assert np.all(method.block_sparsity(4) == 1.0)
 
     def test_sections_4_2_and_7_5(self):
@@ -135,7 +134,7 @@ class TestYang:
 
     def test_equation_7_has_no_other_term(self):
         """lambda_2 is in the text on linear models only."""
-        assert of("fedcausal").proximity == 0.0
+        assert of("fedcausal").options.proximity == 0.0
         with pytest.raises(ConfigError, match=r"'proximity' is 0\.1"):
             of("fedcausal", proximity=0.1)
 
@@ -164,7 +163,7 @@ class TestYang:
         assert of("fedcausal", sparsity=0.3).lambda_1 == 0.3
 
     def test_the_ablation_is_of_the_paper(self):
-        assert of("fedcausal", acyclic_server=False).acyclic_server is False
+        assert of("fedcausal", acyclic_server=False).options.acyclic_server is False
 
 
 class TestTorrijos:
@@ -182,9 +181,9 @@ class TestTorrijos:
     def test_section_4_1(self):
         """At most l = 10 edges a round; Union, C25 and C50."""
         assert of("fedges").client_options.max_edges == 10
-        assert of("fedges").fusion == "union"
+        assert of("fedges").options.fusion == "union"
         for fusion in ("union", "c25", "c50"):
-            assert of("fedges", fusion=fusion).fusion == fusion
+            assert of("fedges", fusion=fusion).options.fusion == fusion
         with pytest.raises(ConfigError, match=r"'fusion' is 0\.5.*'union' or 'c25' or 'c50'"):
             of("fedges", fusion=0.5)
 
@@ -226,7 +225,7 @@ def test_another_value_is_refused_by_name(method, options):
 def test_the_papers_values_may_be_given(method):
     """As where all options of a strategy are given again."""
     settled = of(method)
-    again = PAPERS[method](**settled.options)
+    again = PAPERS[method](**settled.options.by_name())
     assert again.options == settled.options
     again.validate()
     assert again.options == settled.options
@@ -236,18 +235,16 @@ def test_the_papers_values_may_be_given(method):
 def test_every_value_that_a_paper_settles_is_an_option(method):
     declared = of(method).of_paper
     names = {*declared.fixed, *declared.choices, *declared.defaults}
-    known = {*vars(of(method))}
-    assert names <= known
-    assert set(public_names(PAPERS[method])) <= known
+    assert names <= of(method).options.by_name().keys()
 
 
 def test_no_option_but_variant_has_the_value_paper():
     for name in METHODS:
         strategy = find(name).strategy
-        for option, annotation in strategy.__dataclass_fields__.items():
+        for option, annotation in strategy.options_type.__dataclass_fields__.items():
             named = "paper" in str(annotation.type)
             assert not named or (option == "variant" and issubclass(strategy, PaperVariant))
 
 
 def test_an_empty_text_is_left_out():
-    assert of("notears-admm", knowledge="").knowledge is None
+    assert of("notears-admm", knowledge="").options.knowledge is None

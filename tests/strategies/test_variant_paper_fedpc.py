@@ -71,21 +71,25 @@ class TestSettings:
     def test_section_3_3_algorithm_1(self):
         """One pass; the weight of a child is its share of the rows."""
         method = FedPC(variant="paper")
-        assert (method.training, method.weights) == ("one-pass", "counts")
+        assert (method.options.training, method.options.weights) == ("one-pass", "counts")
 
     def test_section_4_q1_mspn(self):
         """MSPNs by LearnSPN: leaves over one column, and the class is a column like the others."""
         method = FedPC(variant="paper")
-        assert (method.learner, method.blocks, method.class_root) == ("spn", False, False)
+        assert (method.options.learner, method.options.blocks, method.options.class_root) == (
+            "spn",
+            False,
+            False,
+        )
 
     def test_appendix_d_3_table_4(self):
         """Cancer .4 and 300 in all settings; thresholds .3, .4, .5, instances 50 to 300."""
         method = FedPC(variant="paper")
-        assert (method.correlation, method.split_rows) == (0.4, 300)
+        assert (method.options.correlation, method.options.split_rows) == (0.4, 300)
         rows = [(0.3, 200), (0.5, 200), (0.4, 300), (0.4, 100), (0.5, 50)]
         for threshold, instances in rows:
             method = FedPC(variant="paper", correlation=threshold, split_rows=instances)
-            assert (method.correlation, method.split_rows) == (threshold, instances)
+            assert (method.options.correlation, method.options.split_rows) == (threshold, instances)
 
     @pytest.mark.parametrize(
         "options",
@@ -105,7 +109,7 @@ class TestSettings:
 
     def test_the_papers_values_may_be_given(self):
         settled = FedPC(variant="paper")
-        assert FedPC(**settled.options).options == settled.options
+        assert FedPC(**settled.options.by_name()).options == settled.options
 
 
 @pytest.mark.parametrize("pattern", ["horizontal", "vertical"])

@@ -102,7 +102,7 @@ def _policy(policy: PartyPolicy, path: str) -> Iterator[Finding]:
         yield Finding("problem", POLICY, text, f"Correct 'methods' in {path}, or leave it out.")
     # The options of this package's methods were checked when the policy was read.
     for name in policy.options.keys() & (methods.METHODS.keys() - set(methods.OWN_METHODS)):
-        known = option_types(methods.find(name).strategy)
+        known = option_types(methods.find(name).strategy.options_type)
         wrong = [one for one in policy.options[name] if one.replace("-", "_") not in known]
         if wrong:
             text = f"options.{name}: there is no option {', '.join(wrong)}"

@@ -292,7 +292,7 @@ def _outcome(
         nowhere = io.StringIO()
         with redirect_stdout(nowhere), redirect_stderr(nowhere):
             return PEERS[line.name].run(world, **options)
-    taken = {field.name for field in fields(methods.find(line.name).strategy)}
+    taken = {field.name for field in fields(methods.find(line.name).strategy.options_type)}
     given = {name: value for name, value in world.options.items() if name in taken}
     run = simulate(
         line.name,

@@ -15,8 +15,8 @@ from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import bounded, require
+from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (options are checked by type)
+from flwr_causal.core.options import Mode, bounded, only, require
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.kinds import DataKind
@@ -42,6 +42,7 @@ from flwr_causal.protocol.fedges import (
 )
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Note, Result, relayed
+from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
@@ -60,8 +61,8 @@ from flwr_causal.strategies.fedges.searches import (
     search_on_scores,
     small_cells,
 )
-from flwr_causal.strategies.options import Mode, also_called, only
-from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, settle_variant
+from flwr_causal.strategies.linear import with_knowledge
+from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -160,11 +161,11 @@ OF_PAPER = OfPaper(
         # Section 4.1.
         "fusion": ("union", "c25", "c50"),
         # Section 3.
-        "start_from": ("fuse", "overwrite"),
+        "start": ("fuse", "overwrite"),
     },
 )
 #: The options that select mode "fusion".
-OF_FUSION = ("fusion", "start_from", "max_edges", "max_fused_edges", "keep")
+OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
 
 
 OF_FUSED_GRAPHS = Mode(
@@ -177,25 +178,14 @@ OF_PRIOR = Mode(
     "score='bdeu' or parameters=True",
     lambda method: method.fits or method.continues or method.chosen_score == "bdeu",
 )
-NOT_MIXED = Mode("other scores than 'conditional-gaussian'", lambda method: method.score != MIXED)
+NOT_MIXED = Mode(
+    "other scores than 'conditional-gaussian'", lambda method: method.options.score != MIXED
+)
 
 
-@also_called(start="start_from", constant="constant_columns")
-@dataclass(kw_only=True, eq=False)
-class FedGES(PaperVariant, JoiningStrategy):
-    """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
-
-    docs/fedges.md says why the defaults are what they are, and the client's docstring
-    (:class:`~flwr_causal.clients.fedges.FedGESClient`) what leaves a party. Three modes:
-
-    - "scores": GES on sums over the parties. A party sends two numbers for each gain that the
-      search needs, and then counts of the variables that the found graph joins.
-    - "exact": GES on the pooled rows, from contingency counts that the parties send. This mode is
-      the most accurate and discloses the most. Parties may hold different columns of the same rows
-      (``row_id``) if ``max_parents`` is 1, or 2 where no three columns are each at another party:
-      three exchanges of masked marks of states count the joined rows, and the graph is theirs.
-    - "fusion": Parties send graphs, which the server fuses; with ``start="driven"`` (the default)
-      also their scores of the fused graphs.
+@dataclass(frozen=True, kw_only=True)
+class FedGESOptions(VariantOptions, CausalOptions):
+    """The options of :class:`FedGES`.
 
     Parameters
     ----------
@@ -205,9 +195,9 @@ class FedGES(PaperVariant, JoiningStrategy):
         ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
         some networks take very long.
     mode : {"auto", "scores", "exact", "fusion"}, default "auto"
-        "auto" is "scores", or "fusion" if ``fusion``, ``start_from``, ``max_edges``,
+        "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
         ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
-        With ``mode="scores"`` these options need ``start_from="driven"``.
+        With ``mode="scores"`` these options need ``start="driven"``.
         Scores are more accurate than fusion (measured) and disclose less than exact.
     score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
         "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
@@ -215,7 +205,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         found, and the last exchange chooses the graph with the highest held-out log-likelihood
         (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
         of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
-        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start_from="driven"``
+        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start="driven"``
         means BDeu at the parties. "conditional-gaussian" takes columns
         of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
     equivalent_sample_size : float, default 1.0
@@ -229,8 +219,8 @@ class FedGES(PaperVariant, JoiningStrategy):
         "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
         (0, 1]: that share of the parties, rounded up. Default: "c50"; for "driven" several shares,
         among which the scores choose.
-    start_from : {"driven", "fuse", "overwrite"}, optional
-        ``start`` is another name of this option. Mode "fusion": the graph from which parties
+    start : {"driven", "fuse", "overwrite"}, optional
+        Mode "fusion": the graph from which parties
         search. "fuse": the fused graph fused with the party's own one; "overwrite":
         the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
         "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
@@ -279,15 +269,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that equal another one in every row.
-
-    References
-    ----------
-    Torrijos, Gamez & Puerta (2024). FedGES: a federated learning approach for Bayesian network
-    structure learning.
     """
-
-    contract: ClassVar[Contract] = CONTRACT
-    data = DataKind.CATEGORIES
 
     max_rounds: int = 100
     mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
@@ -295,7 +277,7 @@ class FedGES(PaperVariant, JoiningStrategy):
     # Outside these bounds scores are not finite.
     equivalent_sample_size: float = only(OF_PRIOR, 1.0, least=1e-9, most=1e9)
     fusion: str | float | None = only(OF_FUSED_GRAPHS, None)
-    start_from: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
+    start: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
     max_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
     max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
     keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
@@ -313,28 +295,60 @@ class FedGES(PaperVariant, JoiningStrategy):
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
 
+
+class FedGES(PaperVariant, JoiningStrategy):
+    """Federated greedy equivalence search on categories (Torrijos, Gamez & Puerta 2024).
+
+    docs/fedges.md says why the defaults are what they are, and the client's docstring
+    (:class:`~flwr_causal.clients.fedges.FedGESClient`) what leaves a party. Three modes:
+
+    - "scores": GES on sums over the parties. A party sends two numbers for each gain that the
+      search needs, and then counts of the variables that the found graph joins.
+    - "exact": GES on the pooled rows, from contingency counts that the parties send. This mode is
+      the most accurate and discloses the most. Parties may hold different columns of the same rows
+      (``row_id``) if ``max_parents`` is 1, or 2 where no three columns are each at another party:
+      three exchanges of masked marks of states count the joined rows, and the graph is theirs.
+    - "fusion": Parties send graphs, which the server fuses; with ``start="driven"`` (the default)
+      also their scores of the fused graphs.
+
+    References
+    ----------
+    Torrijos, Gamez & Puerta (2024). FedGES: a federated learning approach for Bayesian network
+    structure learning.
+    """
+
+    options_type = FedGESOptions
+    options: FedGESOptions
+
+    contract: ClassVar[Contract] = CONTRACT
+    data = DataKind.CATEGORIES
+
+    def settled(self, options: Any) -> Any:
+        """Return the options with the background knowledge read from its file."""
+        return with_knowledge(super().settled(options))
+
     def validate(self) -> None:
-        """Check the options' values, and read the file of background knowledge."""
-        settle_variant(self)
+        """Check that the options fit each other."""
         super().validate()
         require(
             not self.continues or self.fits,
             "parameters",
-            self.parameters,
+            self.options.parameters,
             "True for start='driven' in mode 'scores', where the last exchange chooses the graph",
         )
-        if self.score == MIXED:
+        if self.options.score == MIXED:
             require(self.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'")
-        if self.fusion is not None:
-            needed(self.fusion, 1)
-        last = self.drives and self.keep == "last"
-        require(not last, "keep", self.keep, "'best' for start='driven'")
-        sampled = self.fraction_train < 1 and self.chosen_mode != "fusion"
+        if self.options.fusion is not None:
+            needed(self.options.fusion, 1)
+        last = self.drives and self.options.keep == "last"
+        require(not last, "keep", self.options.keep, "'best' for start='driven'")
+        sampled = self.options.fraction_train < 1 and self.chosen_mode != "fusion"
         require(
-            not sampled, "fraction_train", self.fraction_train, "1, since sums are over all parties"
+            not sampled,
+            "fraction_train",
+            self.options.fraction_train,
+            "1, since sums are over all parties",
         )
-        if isinstance(self.knowledge, str):
-            self.knowledge = Knowledge.load(self.knowledge) if self.knowledge else None
         _ = self.policy
 
     @property
@@ -345,22 +359,22 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def chosen_mode(self) -> str:
         """The mode that runs."""
-        if self.mode != "auto":
-            return self.mode
-        if self.score == MIXED:
+        if self.options.mode != "auto":
+            return self.options.mode
+        if self.options.score == MIXED:
             return "exact"
-        given = any(getattr(self, name) is not None for name in OF_FUSION)
+        given = any(getattr(self.options, name) is not None for name in OF_FUSION)
         return "fusion" if given else "scores"
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
         """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
-        return self.start_from or ("fuse" if self.keep == "last" else "driven")
+        return self.options.start or ("fuse" if self.options.keep == "last" else "driven")
 
     @property
     def continues(self) -> bool:
         """Whether driven rounds follow the search of mode "scores"."""
-        return self.mode == "scores" and self.start_from == "driven"
+        return self.options.mode == "scores" and self.options.start == "driven"
 
     @property
     def drives(self) -> bool:
@@ -375,19 +389,19 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def exchanges_beyond(self) -> int:
         """How many exchanges there may be beyond ``max_rounds``: cut points, and one search."""
-        return 1 + (MAX_EXCHANGES if self.discretize else 0)
+        return 1 + (MAX_EXCHANGES if self.options.discretize else 0)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges of the mode."""
         if self.columns_differ:
-            cuts = (CUTS,) if self.discretize else ()
+            cuts = (CUTS,) if self.options.discretize else ()
             return (*cuts, ALIGN, MASKED_TABLES, PRODUCTS)
-        pooled = self.secure_aggregation
-        if self.score == MIXED:
+        pooled = self.options.secure_aggregation
+        if self.options.score == MIXED:
             return (POOLED_MOMENTS if pooled else MOMENTS,)
         counts, fit = (POOLED_COUNTS, POOLED_FIT) if pooled else (COUNTS, FIT)
-        found = [CUTS] if self.discretize else []
+        found = [CUTS] if self.options.discretize else []
         if self.chosen_mode == "exact":
             found.append(counts)
         elif self.chosen_mode == "scores":
@@ -403,7 +417,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         return {
             **super().with_secure_aggregation,
             "mode": (self.chosen_mode != "fusion", "'scores' or 'exact'"),
-            "start_from": (not self.continues, "left out"),
+            "start": (not self.continues, "left out"),
         }
 
     @property
@@ -414,33 +428,37 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns: tables of two or three columns."""
-        few = self.max_parents is not None and self.max_parents <= MOST_PARENTS
+        few = self.options.max_parents is not None and self.options.max_parents <= MOST_PARENTS
         return {
             "max_parents": (few, " or ".join(str(k) for k in range(1, MOST_PARENTS + 1))),
-            "score": (self.score != MIXED, "another one"),
-            "max_rounds": (self.max_rounds >= 3, "3 or more"),
-            "small_counts": (self.small_counts == "report", "'report'"),
+            "score": (self.options.score != MIXED, "another one"),
+            "max_rounds": (self.options.max_rounds >= 3, "3 or more"),
+            "small_counts": (self.options.small_counts == "report", "'report'"),
             **super().with_different_columns,
         }
 
     @property
     def fits(self) -> bool:
         """Whether a last exchange fits the tables of probabilities."""
-        return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
+        return (
+            self.chosen_mode != "fusion"
+            if self.options.parameters is None
+            else self.options.parameters
+        )
 
     @property
     def chosen_score(self) -> str:
         """The score of the search, and of the parties' votes."""
-        if self.score != "auto":
-            return self.score
+        if self.options.score != "auto":
+            return self.options.score
         return {"scores": "qnml", "exact": "bic", "fusion": "bdeu"}[self.chosen_mode]
 
     @property
     def refined_by(self) -> tuple[str, ...]:
         """The scores of the search on counts that follows a search on likelihoods."""
-        if self.chosen_mode != "scores" or not self.fits or self.score == "bdeu":
+        if self.chosen_mode != "scores" or not self.fits or self.options.score == "bdeu":
             return ()
-        return CANDIDATES if self.score == "auto" else (self.score,)
+        return CANDIDATES if self.options.score == "auto" else (self.options.score,)
 
     @property
     def policy(self) -> Policy:
@@ -450,25 +468,26 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def expected(self) -> Expected:
         """Categories, and numbers with densities where they are taken as they are."""
-        return replace(super().expected, densities=self.score == MIXED, nominal=True)
+        return replace(super().expected, densities=self.options.score == MIXED, nominal=True)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:
-        """The background knowledge, read from its file where a path was given."""
-        return None if isinstance(self.knowledge, str) else self.knowledge
+        """The background knowledge."""
+        assert not isinstance(self.options.knowledge, str)
+        return self.options.knowledge
 
     @property
     def _takes_numbers(self) -> bool:
         """Whether columns of numbers are cut into intervals, or taken as they are."""
-        return self.discretize > 0 or self.score == MIXED
+        return self.options.discretize > 0 or self.options.score == MIXED
 
     @property
     def client_options(self) -> FedGESPartyOptions:
         """What the parties need for their own searches and scores."""
         return self.sent(
             FedGESPartyOptions,
-            score="bdeu" if self.continues and self.score == "auto" else self.chosen_score,
-            max_edges=self.max_edges or 10,
+            score="bdeu" if self.continues and self.options.score == "auto" else self.chosen_score,
+            max_edges=self.options.max_edges or 10,
         )
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
@@ -488,9 +507,9 @@ class FedGES(PaperVariant, JoiningStrategy):
             self._check_required(required, agreement.names)
         cuts: Cuts = {}
         taken = 0
-        if agreement.continuous and self.score != MIXED:
+        if agreement.continuous and self.options.score != MIXED:
             present = self._present(agreement)
-            agreed = yield from agreed_cuts(agreement, self.discretize, present)
+            agreed = yield from agreed_cuts(agreement, self.options.discretize, present)
             taken = agreed.taken
             cuts = dict(zip(agreement.continuous, agreed.cuts, strict=True))
             agreement = with_cuts(agreement, cuts)
@@ -520,9 +539,9 @@ class FedGES(PaperVariant, JoiningStrategy):
         """
         problem = self._problem(agreement)
         result = partial(self._result, agreement, cuts, small)
-        fits = self.fits and self.score != MIXED
-        most = max(0, max(1, self.max_rounds - fits) - taken)
-        if self.score == MIXED:
+        fits = self.fits and self.options.score != MIXED
+        most = max(0, max(1, self.options.max_rounds - fits) - taken)
+        if self.options.score == MIXED:
             found, source = yield from search_on_moments(problem, most, result)
             network = mixed_network(problem, source, agreement, found.dag) if self.fits else None
             return result(found, network=network, over=True)
@@ -537,12 +556,12 @@ class FedGES(PaperVariant, JoiningStrategy):
             graphs, used = yield from search_on_likelihoods(problem, most, result)
         taken += used
         fitted = None
-        if fits and taken < self.max_rounds:
+        if fits and taken < self.options.max_rounds:
             fitted = yield from fit(problem, graphs, result)
             taken += fitted is not None
         # One exchange at least is kept for the tables of the graph of the rounds.
-        if self.continues and fitted is not None and taken < self.max_rounds - 1:
-            most = max(1, self.max_rounds - 1) - taken
+        if self.continues and fitted is not None and taken < self.options.max_rounds - 1:
+            most = max(1, self.options.max_rounds - 1) - taken
             searched = fitted.found
             found, used = yield from self._fused(
                 problem, agreement, searched.dag, most, lambda _: result(searched, fitted)
@@ -551,7 +570,7 @@ class FedGES(PaperVariant, JoiningStrategy):
                 # Votes replace the shares of the fused graphs, which the other graph has not.
                 graphs = (found._replace(support=None, score=DRIVEN), searched)
                 fitted = None
-                if taken + used < self.max_rounds:
+                if taken + used < self.options.max_rounds:
                     fitted = yield from fit(problem, graphs, result)
         return result(fitted.found if fitted else graphs[0], fitted, over=True)
 
@@ -564,20 +583,26 @@ class FedGES(PaperVariant, JoiningStrategy):
         standing: Standing,
     ) -> Generator[Step, Any, tuple[Found, int]]:
         """Fuse graphs, from a DAG or from no edges; return also how many exchanges it took."""
-        fuser = Fuser(problem.names, self.knowledge_or_none, self.max_fused_edges)
+        fuser = Fuser(problem.names, self.knowledge_or_none, self.options.max_fused_edges)
         start = self.chosen_start
         if start == "driven":
-            shares = shares_for(len(agreement.rows)) if self.fusion is None else (self.fusion,)
+            shares = (
+                shares_for(len(agreement.rows))
+                if self.options.fusion is None
+                else (self.options.fusion,)
+            )
             rounds = driven_rounds(
-                fuser, shares, begin, patience=self.patience, most=most, standing=standing
+                fuser, shares, begin, patience=self.options.patience, most=most, standing=standing
             )
         else:
-            share = "c50" if self.fusion is None else self.fusion
-            best = self.keep != "last"
+            share = "c50" if self.options.fusion is None else self.options.fusion
+            best = self.options.keep != "last"
             rounds = fusion_loop(fuser, start, share, keep_best=best, most=most, standing=standing)
         found, used = yield from rounds
         if not found.reason:
-            found = found._replace(reason=f"all of the {self.max_rounds} exchanges were used")
+            found = found._replace(
+                reason=f"all of the {self.options.max_rounds} exchanges were used"
+            )
         return found, used
 
     def _joined(self, agreement: Agreement, cuts: Cuts, replicate: int) -> Training:
@@ -631,7 +656,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         """
         model: BayesianNetwork | MixedNetwork | None = network
         if fitted is not None:
-            model = network_of(agreement, fitted, self.equivalent_sample_size, cuts)
+            model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)
         warnings = small_cell_warning(small, agreement, self)
         if self.chosen_mode != "fusion" or self.fits:
             warnings += two_party_warning(agreement)
@@ -669,7 +694,7 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     def _check_required(self, required: BoolArray, names: Sequence[str]) -> None:
         """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
-        most = self.max_parents or 0
+        most = self.options.max_parents or 0
         for name, causes in zip(names, required.T, strict=True):
             if causes.sum() > most:
                 listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes).tolist())
@@ -688,13 +713,13 @@ class FedGES(PaperVariant, JoiningStrategy):
             num_parties=agreement.num_parties,
             score=self.chosen_score,
             refined_by=self.refined_by,
-            equivalent_sample_size=self.equivalent_sample_size,
+            equivalent_sample_size=self.options.equivalent_sample_size,
             knowledge=self.knowledge_or_none,
-            max_parents=self.max_parents,
-            turn=self.turn,
-            look_ahead=self.look_ahead,
-            pooled=self.secure_aggregation,
-            withheld=self.small_counts == "suppress",
+            max_parents=self.options.max_parents,
+            turn=self.options.turn,
+            look_ahead=self.options.look_ahead,
+            pooled=self.options.secure_aggregation,
+            withheld=self.options.small_counts == "suppress",
         )
 
     def baselines(
@@ -709,7 +734,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
         if self._takes_numbers or self.columns_differ:
             return {}
-        return {"bdeu": bdeu(list(tables), graph, self.policy, self.equivalent_sample_size)}
+        return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}
 
 
 def small_cell_warning(small: Mapping[str, int], agreement: Agreement, method: FedGES) -> list[str]:
@@ -717,8 +742,8 @@ def small_cell_warning(small: Mapping[str, int], agreement: Agreement, method: F
     small = {name: count for name, count in small.items() if count}
     if not small:
         return []
-    worst, minimum = max(small, key=small.__getitem__), method.minimum_count
-    if method.small_counts == "suppress":
+    worst, minimum = max(small, key=small.__getitem__), method.options.minimum_count
+    if method.options.small_counts == "suppress":
         return [
             f"{len(small)} of {len(agreement.rows)} parties withheld counts of fewer than "
             f"{minimum} rows ({worst}: {small[worst]} cells). Their tables count fewer rows than "
@@ -733,7 +758,7 @@ def small_cell_warning(small: Mapping[str, int], agreement: Agreement, method: F
 
 def _no_counts(method: FedGES) -> str:
     """Return the options with which no counts are sent, as another remedy; "" if there are none."""
-    if method.score == MIXED:
+    if method.options.score == MIXED:
         return ""
     if method.continues:
         return ", or send no counts (mode='scores' without 'start', and with 'parameters' off)"

@@ -9,7 +9,6 @@ import numpy as np
 
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import labelled_numbers
-from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.circuits.learners.trees.pair_tables import owners
 from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
 from flwr_causal.errors import ConfigError, DataError
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.fedpc.options import FedPCOptions
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
@@ -35,23 +35,6 @@ COUNTS = ("pairs", "triples")
 MOST_BYTES = 2**28
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
-
-
-class CircuitOptions(LearnerOptions):
-    """The options that decide what is trained, see :class:`FedPC`."""
-
-    if TYPE_CHECKING:
-        training: str
-        learner: str
-        weights: str
-        trained: str
-        minimum_count: int
-        secure_aggregation: bool
-        seed: int
-
-        @property
-        def num_bins(self) -> int:
-            """Intervals of a column of numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +117,7 @@ class CircuitPlan:
 
 
 def plan_of(
-    method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str
+    options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> CircuitPlan:
     """Return what is trained.
 
@@ -145,21 +128,21 @@ def plan_of(
     DataError
         If a party has too few rows for one pass.
     """
-    learner = _learner(method, agreement, holdings, target)
-    sums = _by_sums(method, holdings, learner, target)
-    counts = _counts(method, holdings)
-    marks = _pair_marks(method, agreement, holdings, target) if counts == "triples" else 0
-    weights, why = _weights(method, holdings, sums, target), ""
+    learner = _learner(options, agreement, holdings, target)
+    sums = _by_sums(options, holdings, learner, target)
+    counts = _counts(options, holdings)
+    marks = _pair_marks(options, agreement, holdings, target) if counts == "triples" else 0
+    weights, why = _weights(options, holdings, sums, target), ""
     if counts and not sums:
         learner, weights = "trees", counts
-        why = why_counts(method, _reason_of_trees(agreement, holdings, target))
+        why = why_counts(options, _reason_of_trees(agreement, holdings, target))
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
     _check_complete(domain, holdings, learner, sums=sums)
     plan = CircuitPlan(
         agreement, holdings, domain, target or None, sums, learner, weights, counts, marks, why
     )
-    if method.secure_aggregation and not (sums and holdings.presence.all()):
+    if options.secure_aggregation and not (sums and holdings.presence.all()):
         raise ConfigError(
             "The option 'secure_aggregation' is for parties that hold the same columns, and for "
             f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
@@ -167,7 +150,7 @@ def plan_of(
             "parties have (unshared_columns='drop'), or run without secure_aggregation."
         )
     if not sums and not plan.counted:
-        _check_rows(agreement, method.minimum_count)
+        _check_rows(agreement, options.minimum_count)
     return plan
 
 
@@ -182,23 +165,23 @@ def _check_complete(domain: Domain, holdings: Holdings, learner: str, *, sums: b
         )
 
 
-def plan_of_trees(method: CircuitOptions, domain: Domain, within: str | None) -> TrainingPlan:
+def plan_of_trees(options: FedPCOptions, domain: Domain, within: str | None) -> TrainingPlan:
     """Return what trees are trained on, within classes or not."""
-    training = training_of("trees", within, method)
-    return training.plan(domain, seed=method.seed, min_rows=method.minimum_count)
+    training = training_of("trees", within, options)
+    return training.plan(domain, seed=options.seed, min_rows=options.minimum_count)
 
 
-def plan_of_classes(method: CircuitOptions, plan: CircuitPlan) -> TrainingPlan:
+def plan_of_classes(options: FedPCOptions, plan: CircuitPlan) -> TrainingPlan:
     """Return what class-conditional circuits are trained on."""
-    training = training_of("class-conditional", plan.target, method)
-    return training.plan(plan.domain, seed=method.seed, min_rows=method.minimum_count)
+    training = training_of("class-conditional", plan.target, options)
+    return training.plan(plan.domain, seed=options.seed, min_rows=options.minimum_count)
 
 
-def labelled(method: CircuitOptions, plan: CircuitPlan) -> list[int]:
+def labelled(options: FedPCOptions, plan: CircuitPlan) -> list[int]:
     """Return the labelled numbers, if products of numbers and classes are asked for."""
     if not plan.lacking:
         return []
-    return labelled_numbers(plan_of_classes(method, plan), plan.holdings.presence)
+    return labelled_numbers(plan_of_classes(options, plan), plan.holdings.presence)
 
 
 def _check_rows(agreement: Agreement, minimum_count: int) -> None:
@@ -212,12 +195,12 @@ def _check_rows(agreement: Agreement, minimum_count: int) -> None:
         )
 
 
-def _learner(method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str) -> str:
-    if method.learner == "decision-tree" and not target:
+def _learner(options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str) -> str:
+    if options.learner == "decision-tree" and not target:
         raise ConfigError(
             "learner='decision-tree' needs a target: name it, or take another learner"
         )
-    if method.learner == "decision-tree" and not holdings.presence.all():
+    if options.learner == "decision-tree" and not holdings.presence.all():
         raise ConfigError(
             "learner='decision-tree' is for parties that hold the same columns. The paper defines "
             "FC[DT] as the average of trees (section 3.2), and reports results for different "
@@ -225,33 +208,33 @@ def _learner(method: CircuitOptions, agreement: Agreement, holdings: Holdings, t
             "predicts. Take the columns that all parties have (unshared_columns='drop'), or "
             "another learner"
         )
-    if method.learner != "auto":
-        return method.learner
-    if method.training in COUNTS:
+    if options.learner != "auto":
+        return options.learner
+    if options.training in COUNTS:
         return "trees"
     numbers = is_continuous(agreement, target) and not holdings.missing.any()
     return "class-conditional" if numbers and not holdings.sharing else "trees"
 
 
-def _by_sums(method: CircuitOptions, holdings: Holdings, learner: str, target: str) -> bool:
+def _by_sums(options: FedPCOptions, holdings: Holdings, learner: str, target: str) -> bool:
     """Whether the circuit is trained by sums over rows."""
-    if method.training in COUNTS:
+    if options.training in COUNTS:
         return bool(holdings.presence.all())
-    if method.training == "one-pass":
+    if options.training == "one-pass":
         return False
-    if method.training == "auto" and method.weights != "auto":
+    if options.training == "auto" and options.weights != "auto":
         return False
     same = bool(holdings.presence.all())
     labelled = not target or holdings.all_hold(target)
     # Where only some parties know the class, rows are matched by ids. What is multiplied is a class
     # and numbers: as with counts there are no components, and no head.
-    unfitting = [one for one in _unfitting(method) if not one.startswith("learner=")]
+    unfitting = [one for one in _unfitting(options) if not one.startswith("learner=")]
     matched = holdings.ids and not unfitting
     differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
     possible = learner in BY_SUMS and (same or (differing and (labelled or matched)))
-    if method.training == "sums" and not possible:
+    if options.training == "sums" and not possible:
         if same:
-            training_of(learner, target or None, method)
+            training_of(learner, target or None, options)
         raise ConfigError(
             "training='sums' over different columns needs numbers, and the target at every party, "
             "or ids of the rows and no components, head, decision or trained: "
@@ -262,30 +245,30 @@ def _by_sums(method: CircuitOptions, holdings: Holdings, learner: str, target: s
     return possible
 
 
-def _counts(method: CircuitOptions, holdings: Holdings) -> str:
+def _counts(options: FedPCOptions, holdings: Holdings) -> str:
     """Return what parties with different columns can count; "" where they cannot or must not."""
     if holdings.presence.all():
         return ""
-    if method.training in COUNTS:
-        _check_counts(method, holdings)
-        return method.training
-    possible = method.training == "auto" and holdings.ids and not _unfitting(method)
+    if options.training in COUNTS:
+        _check_counts(options, holdings)
+        return options.training
+    possible = options.training == "auto" and holdings.ids and not _unfitting(options)
     return "triples" if possible else ""
 
 
 def _pair_marks(
-    method: CircuitOptions, agreement: Agreement, holdings: Holdings, target: str
+    options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> int:
     """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
-    if method.training == "triples":
+    if options.training == "triples":
         return MOST_MARKS
     domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
     # Numbers are cut later, into as many intervals or fewer.
     numbers = {one.name for one in domain.variables if not one.num_states}
-    cuts = dict.fromkeys(numbers, np.arange(1.0, method.num_bins))
+    cuts = dict.fromkeys(numbers, np.arange(1.0, options.num_bins))
     domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
     within = target if target and holdings.all_hold(target) else None
-    single = len(owners(plan_of_trees(method, domain, within), None))
+    single = len(owners(plan_of_trees(options, domain, within), None))
     rows = max(*agreement.rows.values(), 1)
     room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
     return min(max(room - single, 0), MOST_MARKS)
@@ -300,55 +283,55 @@ def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> s
     return "of learner='trees'"
 
 
-def why_counts(method: CircuitOptions, reason: str) -> str:
+def why_counts(options: FedPCOptions, reason: str) -> str:
     """Return why ``training="auto"`` takes counts; "" if it was not asked."""
-    return f", chosen because {reason}" if method.training == "auto" else ""
+    return f", chosen because {reason}" if options.training == "auto" else ""
 
 
-def _check_counts(method: CircuitOptions, holdings: Holdings) -> None:
+def _check_counts(options: FedPCOptions, holdings: Holdings) -> None:
     """Raise a ConfigError if there are no ids, or options that counts do not fit."""
     if not holdings.ids:
         raise ConfigError(
-            f"training={method.training!r} needs rows that are matched by ids: give every party's "
+            f"training={options.training!r} needs rows that are matched by ids: give every party's "
             "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
         )
-    wrong = _unfitting(method)
+    wrong = _unfitting(options)
     if wrong:
         raise ConfigError(
-            f"training={method.training!r} over different columns has no mixtures of clusters and "
+            f"training={options.training!r} over different columns has no mixtures of clusters and "
             f"no head: set {', '.join(wrong)}"
         )
 
 
-def _unfitting(method: CircuitOptions) -> list[str]:
+def _unfitting(options: FedPCOptions) -> list[str]:
     """Return what options would have to be for counts of states, of those that are otherwise."""
     wanted = {
-        "learner": (method.learner in ("auto", "trees"), "'trees'"),
-        "weights": (method.weights == "auto", "'auto'"),
-        "components": (method.components in (None, 1), "1"),
-        "head": (method.head is not True, "False"),
-        "decision": (method.decision == "most-probable", "'most-probable'"),
-        "trained": (not method.trained, "''"),
+        "learner": (options.learner in ("auto", "trees"), "'trees'"),
+        "weights": (options.weights == "auto", "'auto'"),
+        "components": (options.components in (None, 1), "1"),
+        "head": (options.head is not True, "False"),
+        "decision": (options.decision == "most-probable", "'most-probable'"),
+        "trained": (not options.trained, "''"),
     }
     return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
 
 
-def _weights(method: CircuitOptions, holdings: Holdings, sums: bool, target: str) -> str:
+def _weights(options: FedPCOptions, holdings: Holdings, sums: bool, target: str) -> str:
     """Return how combinations of clusters are weighted."""
     if sums or holdings.presence.all():
         return "counts"
     labelled = bool(target) and holdings.all_hold(target)
-    if method.weights != "auto":
-        if method.weights == "classes" and not labelled:
+    if options.weights != "auto":
+        if options.weights == "classes" and not labelled:
             raise ConfigError(
                 "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
             )
-        if method.weights in ALIGNED_WEIGHTS and not holdings.ids:
+        if options.weights in ALIGNED_WEIGHTS and not holdings.ids:
             raise ConfigError(
-                f"weights='{method.weights}' needs rows that are aligned by ids: name the column "
+                f"weights='{options.weights}' needs rows that are aligned by ids: name the column "
                 "of ids with row_id, or take weights='counts'"
             )
-        return method.weights
+        return options.weights
     if labelled:
         return "classes"
     if not holdings.ids:

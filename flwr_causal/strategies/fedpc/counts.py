@@ -31,45 +31,46 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
-    from flwr_causal.strategies.fedpc.choices import CircuitOptions, CircuitPlan
+    from flwr_causal.strategies.fedpc.choices import CircuitPlan
     from flwr_causal.strategies.fedpc.losses import Remarks
+    from flwr_causal.strategies.fedpc.options import FedPCOptions
 
 
 def counted_states(
-    method: CircuitOptions, plan: CircuitPlan, known: Remarks
+    options: FedPCOptions, plan: CircuitPlan, known: Remarks
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of counts of pairs or triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
-    trees = plan_of_trees(method, plan.domain, plan.class_of_all)
+    trees = plan_of_trees(options, plan.domain, plan.class_of_all)
     joints = joints_of(plan.domain, trees, plan.holders, plan.pair_marks)
     columns = columns_of(plan.domain, trees, joints)
-    joined = yield from _joined(method, plan, owners(trees, joints), columns)
+    joined = yield from _joined(options, plan, owners(trees, joints), columns)
     products, counts = joined.products[0], joined.counts[0]
     model = _model_of_marks(plan, trees, joints, products)
     left_out = num_left_out(trees, joints, products, np.diagonal(counts))
-    _told(method, plan, known, joined, left_out)
+    _told(options, plan, known, joined, left_out)
     return model
 
 
 def counted_classes(
-    method: CircuitOptions, plan: CircuitPlan, known: Remarks, coordinates: Coordinates
+    options: FedPCOptions, plan: CircuitPlan, known: Remarks, coordinates: Coordinates
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of products of numbers and classes that only some parties know."""
-    classes = plan_of_classes(method, plan)
+    classes = plan_of_classes(options, plan)
     columns = ClassColumns(classes, coordinates, labelled_numbers(classes, plan.holdings.presence))
     meaning = columns_with_classes(plan.domain, columns)
-    asking = _joined(method, plan, columns.owners, meaning)
+    asking = _joined(options, plan, columns.owners, meaning)
     joined = yield from relayed(asking, {"coordinates": np.stack(coordinates)})
     products, counts = joined.products[0], joined.counts[0]
     trained_rows = columns.trained(products, joined.sums[0], counts)
     model = trained_rows.model(plan.domain)
     left_out = int(counts[len(counts) - 1, len(counts) - 1] - trained_rows.counts.sum())
-    _told(method, plan, known, joined, left_out)
+    _told(options, plan, known, joined, left_out)
     return model
 
 
 def _joined(
-    method: CircuitOptions, plan: CircuitPlan, variables: IntArray, columns: PlanColumns
+    options: FedPCOptions, plan: CircuitPlan, variables: IntArray, columns: PlanColumns
 ) -> Generator[Step, Any, JoinedMoments]:
     """Return the sums of products of columns, of these variables.
 
@@ -84,15 +85,15 @@ def _joined(
         tuple(holdings.names[j] for j in variables),
         holdings.presence[:, variables],
         plan.agreement.n,
-        method.minimum_count,
+        options.minimum_count,
         replicates=0,
-        seed=method.seed,
+        seed=options.seed,
         columns=columns,
     )
     try:
         joined = yield from joined_sums(holders)
     except DataError as error:
-        if method.training != "auto":
+        if options.training != "auto":
             raise
         raise DataError(
             f"{error}; or set training='one-pass', which may lose how columns of different parties "
@@ -103,14 +104,14 @@ def _joined(
 
 
 def _told(
-    method: CircuitOptions, plan: CircuitPlan, known: Remarks, joined: JoinedMoments, left_out: int
+    options: FedPCOptions, plan: CircuitPlan, known: Remarks, joined: JoinedMoments, left_out: int
 ) -> None:
     """Keep what the user should know of the joined rows."""
     known.num_rows = joined.plan.num_rows
     known.warnings += joined.doubts
     if left_out > 0:
         known.warnings.append(
-            f"{left_out} rows are not counted: fewer than {method.minimum_count} (minimum_count) "
+            f"{left_out} rows are not counted: fewer than {options.minimum_count} (minimum_count) "
             f"of those that the same parties have are of their class, a value of {plan.target!r}. "
             "Join rare classes to others in all tables, or lower minimum_count"
         )

@@ -713,7 +713,7 @@ def _enough(values: FloatArray, plan: TrainingPlan) -> FloatArray:
 # -- the learner ----------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class EinsumNetwork(EinsumOptions, TrainingBySums):
     """Learner of tensorised circuits; needs torch.
 

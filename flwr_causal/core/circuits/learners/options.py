@@ -1,6 +1,6 @@
 """The options of the learners that users of FedPC can set, with their defaults.
 
-Each class is a base of its learner and, through `LearnerOptions`, of the FedPC strategy. A new
+Each class is a base of its learner and, through `LearnerOptions`, of the options of FedPC. A new
 option is one field here and its use in the learner. Parameters that are not options of FedPC
 (grids, strengths) are fields of the learner.
 """
@@ -17,7 +17,7 @@ from flwr_causal.errors import ConfigError
 OptionsT = TypeVar("OptionsT")
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class HeadOptions:
     """How class-conditional circuits and trees predict the class.
 
@@ -38,7 +38,7 @@ class HeadOptions:
     decision: Literal["most-probable", "macro-f1"] = "most-probable"
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class TreesOptions:
     """Size of a mixture of Chow-Liu trees.
 
@@ -52,7 +52,7 @@ class TreesOptions:
     components: int | None = bounded(None, least=1, most=MOST)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class EinsumOptions:
     """Size and training of an Einsum network.
 
@@ -100,7 +100,7 @@ class EinsumOptions:
         return int(found[1]), int(found[2])
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class SpnOptions:
     """How LearnSPN finds the structure of a circuit.
 
@@ -126,7 +126,7 @@ class SpnOptions:
     class_root: bool = True
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class LearnerOptions(SpnOptions, EinsumOptions, TreesOptions, HeadOptions):
     """The options of all learners, of which each learner takes its own."""
 

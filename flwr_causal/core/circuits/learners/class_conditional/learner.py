@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassConditional(ClassConditionalOptions, TrainingWithHead):
     """Learner of class-conditional circuits; see `steps` for its exchanges.
 

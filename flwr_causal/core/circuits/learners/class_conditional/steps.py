@@ -355,7 +355,7 @@ def pieces(blocks: IntArray) -> list[IntArray]:
 REACH = 4.0
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassConditionalOptions(HeadOptions):
     """Grids from which the hyperparameters are chosen by held-out likelihood.
 
@@ -390,7 +390,7 @@ class ClassConditionalOptions(HeadOptions):
             given = tuple(float(one) for one in getattr(self, name))
             if not given or any(np.isnan(one) for one in given):
                 raise ConfigError(f"{name} needs at least one number, got {given}")
-            setattr(self, name, given)
+            object.__setattr__(self, name, given)
         for name in ("diagonals", "pooled"):
             if not all(0.0 <= share <= 1.0 for share in getattr(self, name)):
                 raise ConfigError(f"{name} must be from 0 to 1, got {getattr(self, name)}")

@@ -94,7 +94,7 @@ FOLDS = 5
 LEAST_ROWS = 50
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LearnSPN(SpnOptions):
     """Learner of circuits from mixed tables.
 

@@ -818,7 +818,7 @@ class TreesHead(HeadStep):
 # -- the learner ----------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ChowLiuMixture(TreesOptions, TrainingWithHead):
     """Learner of mixtures of Chow-Liu trees for tables of categories.
 
@@ -869,7 +869,7 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
         strengths = tuple(float(one) for one in self.strengths)
         if not strengths or not all(0.0 < one < np.inf for one in strengths):
             raise ConfigError(f"strengths needs numbers above 0, got {self.strengths}")
-        self.strengths = strengths
+        object.__setattr__(self, "strengths", strengths)
         if not self.head_strength > 0 or not self.head_penalty > 0 or self.most_pairs < 0:
             raise ConfigError(
                 "head_strength and head_penalty must be above 0 and most_pairs 0 or more, got "

@@ -1,0 +1,174 @@
+"""The options that all methods share, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from flwr_causal.core.options import MOST, Mode, bounded, check_bounds, check_types, only
+from flwr_causal.data.check.policy import FailDrop  # noqa: TC001 (options are checked by type)
+from flwr_causal.protocol.bundle import MOST_REPLICATES
+from flwr_causal.protocol.secure.keys import LEAST_PARTIES
+
+
+def sends_counts(method: Any) -> bool:
+    """Whether counts of rows leave a party, of which it can withhold small ones."""
+    return "interventions" in method.contract.reports or any(
+        item.values == "count" for exchange in method.exchanges for item in exchange.returns
+    )
+
+
+SECURE = Mode("secure_aggregation=True", lambda method: method.options.secure_aggregation)
+OF_COUNTS = Mode("methods and options that send counts of rows", sends_counts)
+OF_FEW_ROWS = Mode(
+    "methods and options that send counts of rows, or join different columns by ids",
+    lambda method: sends_counts(method) or method.joins_columns,
+)
+OF_GRAPHS = Mode("methods that return a graph", lambda method: False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalOptions:
+    """The options that all methods share.
+
+    A method's own are fields of a subclass. Types and bounds are checked when they are made.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Determines the sampling of parties and every random choice of the method.
+    max_rounds : int
+        The number of exchanges after the schema exchange that the method may use. Methods choose a
+        schedule made for this number; they do not cut a longer one short. A training that has not
+        finished then, and after what the method declares as ``exchanges_beyond``, ends with an
+        error.
+    fraction_train : float, default 1.0
+        The share of the parties that is sampled for each exchange.
+    min_available_nodes : int, default 2
+        How many nodes must be connected before the schema exchange begins.
+    expected_parties : str, default ""
+        The names of the parties that must take part, such as "north,south,west". The run waits for
+        them by name, for ``round_timeout`` seconds, and says who is missing; other nodes take no
+        part, and two nodes of one name are refused. Default: all nodes that are connected once
+        there are ``min_available_nodes``.
+    quorum : float, default 0.5
+        The share of the parties (or of the sampled parties) that must reply in an exchange. If
+        fewer reply, the run ends with an error, and the results so far are kept. With
+        ``secure_aggregation`` more than half must reply in any case; with 1 a sum takes one
+        exchange instead of two.
+    round_timeout : float, default 3600.0
+        Seconds to wait for the replies of an exchange.
+    server_timeout : float, default 3600.0
+        Limit, in seconds, of the server's own computations before an exchange, after it, and for
+        the final graph. Solvers check the time once an iteration. After this time the run ends with
+        an error, and the results so far are kept.
+    changed_tables : {"fail", "restart"}, default "fail"
+        What follows where a party's table changes during the run: the party fails until the table
+        is restored, or the training starts again with a new schema exchange, at most three times.
+    precision : {"float64", "float32"}, default "float64"
+        The type in which arrays are sent. float32 halves the traffic and costs about 1e-7 of
+        accuracy an exchange.
+    replicates : int, default 0
+        Number of bootstrap replicates: trainings on rows that each party draws from its own with
+        replacement, in the same exchanges as the main training. ``graph.confidence`` is then the
+        share of the replicates that have the edge; see docs/confidence.md. Each party sends
+        everything ``replicates + 1`` times.
+    leave_one_out : bool, default False
+        Train without each of the parties as well (with ``groups``, without each of these), in the
+        same exchanges: ``run.influence`` is then the change of the graph without each. Each party
+        sends everything as many times as there are parties. It shows the server what each party
+        adds; see docs/privacy.md.
+    secure_aggregation : bool, default False
+        Let the server learn sums over all parties only: parties add masks that cancel in the sum.
+        Numbers of rows, means and influence by party are then unknown. docs/security.md lists the
+        methods and options that have it, what it protects against, and what follows where a party
+        does not reply.
+    min_parties : int, default 3
+        Fewest parties with which such a run starts, at least 3, and fewest of a group.
+    groups : int or "auto", default 1
+        With ``secure_aggregation``: add up in so many groups of parties instead of all together;
+        "auto" makes as many groups as ``min_parties`` allows. The server learns each group's sums.
+        Medians, influence and ``leave_one_out`` are then by group. The groups follow from ``seed``
+        and the parties' names and stay the same; see docs/security.md.
+    signing_key : str or None, default None
+        Path, on the server's machine, of an Ed25519 private key (``ssh-keygen -t ed25519 -N ""``)
+        that signs what the run asks. Parties whose policy lists its public key refuse other runs.
+    minimum_count : int, default 5
+        The fewest rows behind a count of rows, or behind a sum over some of the rows, that leaves a
+        party; ``small_counts`` says what is done with smaller ones.
+    small_counts : {"report", "suppress", "refuse"}, default "report"
+        What parties do with counts of fewer rows: send them; send 0 instead, so that tables count
+        fewer rows than there are; or refuse to reply. For methods that send counts, without
+        ``secure_aggregation``, which hides them. docs/privacy/schema.md says what still follows
+        from sums.
+    output_dir : str or None, default None
+        Directory for the results (under ``flwr run`` its absolute path). It is made at the start
+        and updated during the run: status, history, failures, and what is needed to resume the run.
+        None writes nothing.
+    resume : bool, default False
+        Continue the interrupted run that ``output_dir`` holds, after its last exchange. If the
+        directory holds no run, a new one starts; a completed run is returned. Method, options
+        and tables must be the same; a party that is missing is left out of the exchanges until it
+        is back. Without ``resume`` an earlier run in the directory is replaced, and other files of
+        the results' names are an error.
+    row_id : str, default ""
+        Column of ids: rows of different parties with the same id describe the same subject. It is
+        no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold
+        different columns with "moments", "fedpc" and "fedges" in mode "exact"; with others that
+        is an error.
+    missing_values : {"fail", "drop"}, default "fail"
+        What to do about missing or infinite values: fail with an error, or leave their rows out.
+    missing_texts : str, default ""
+        Texts that are missing values, separated by commas, such as "NA,?,-999": in every column,
+        beside empty fields. In columns of numbers NA, NaN, null, None and the like always are; in
+        columns of text they are states unless they are named here.
+    constant_columns : {"fail", "drop"}, default "fail"
+        What to do about columns with one value in the rows of all parties.
+    text_columns : {"fail", "drop"}, default "fail"
+        What to do about columns that hold no numbers.
+    unshared_columns : {"fail", "drop"}, default "fail"
+        What to do about columns that only some parties have.
+    duplicate_columns : {"fail", "drop"}, default "fail"
+        What to do about columns that equal another one in every row.
+
+    Raises
+    ------
+    ConfigError
+        If an option has the wrong type, or is out of its bounds.
+    """
+
+    seed: int = bounded(0, least=0)
+    max_rounds: int = bounded(1, least=1, most=MOST)
+    fraction_train: float = bounded(1.0, above=0, most=1)
+    min_available_nodes: int = bounded(2, least=1)
+    expected_parties: str = ""
+    quorum: float = bounded(0.5, above=0, most=1)
+    round_timeout: float = bounded(3600.0, above=0)
+    server_timeout: float = bounded(3600.0, above=0)
+    changed_tables: Literal["fail", "restart"] = "fail"
+    precision: Literal["float64", "float32"] = "float64"
+    replicates: int = bounded(0, least=0, most=MOST_REPLICATES)
+    leave_one_out: bool = False
+    secure_aggregation: bool = False
+    min_parties: int = only(SECURE, LEAST_PARTIES, least=LEAST_PARTIES)
+    groups: int | Literal["auto"] = only(SECURE, 1, least=1, most=MOST)
+    minimum_count: int = only(OF_FEW_ROWS, 5, least=0, most=MOST)
+    small_counts: Literal["report", "suppress", "refuse"] = only(OF_COUNTS, "report")
+    signing_key: str | None = None
+    output_dir: str | None = None
+    resume: bool = False
+    row_id: str = ""
+    missing_values: FailDrop = "fail"
+    missing_texts: str = ""
+    constant_columns: FailDrop = "fail"
+    text_columns: FailDrop = "fail"
+    unshared_columns: FailDrop = "fail"
+    duplicate_columns: FailDrop = "fail"
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_bounds(self)
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the options by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.contract.report import Part
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.schema import Part
     from flwr_causal.protocol.setup import Setup
 
 
@@ -73,7 +73,7 @@ class Contract:
         on. Default: there are none beside "d" and "n".
     reports : tuple of str, default ("sums",)
         The parts of the report of the schema exchange that may leave a party beside what every
-        method needs, see :data:`flwr_causal.protocol.schema.PARTS`.
+        method needs, see :data:`flwr_causal.contract.report.PARTS`.
     private : tuple of Exchange, default ()
         The exchanges whose replies, in a run with ``epsilon``, follow from the party's private
         release alone; such a run has no others. Beside the method's own there may be those of all

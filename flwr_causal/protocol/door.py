@@ -8,13 +8,13 @@ before anything is combined.
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
 from flwr_causal.contract.exchange import WHOLE
+from flwr_causal.contract.report import MOST_ROWS
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.limits import LARGEST, MOST_ENTRIES
@@ -22,7 +22,7 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import REPORT
-from flwr_causal.protocol.schema import FACTS, MOST_COLUMNS, MOST_ROWS, REQUIRED
+from flwr_causal.protocol.schema import FACTS, REQUIRED
 from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.secure.ring import WordLayout
 from flwr_causal.protocol.setup import PREFIX
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape, Values
+    from flwr_causal.contract.report import Part
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.options import SmallCounts
-    from flwr_causal.protocol.schema import Fact, FactKind, Part
     from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
 
@@ -47,7 +47,6 @@ _TOLERANCE = 1e-5
 _ROUNDING = 1e-6
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
 LOWEST = float(np.finfo(np.float32).min)
-_MOST_FLOAT = sys.float_info.max
 #: The largest size of what returns that the server may state as a number.
 MOST_STATED = 100_000
 #: The name of the one array of a reply to a secure sum.
@@ -295,7 +294,8 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
     for key in report:
         if key not in facts:
             raise RefusedError(f"no report has the key '{key}'")
-        _check_fact(facts[key], report[key])
+        if problem := facts[key].problem(report[key]):
+            raise RefusedError(problem)
     columns = len(report["names"])
     for key, value in report.items():
         fact = facts[key]
@@ -307,6 +307,13 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
             )
         if not empty and fact.each == "column" and len(value) != columns:
             raise RefusedError(f"'{key}' has {len(value)} values for {columns} columns")
+    _check_counts(report, max_states)
+    _check_remainders(report)
+    return dict(report)
+
+
+def _check_counts(report: Mapping[str, Any], max_states: int) -> None:
+    """Refuse more states than may be named, and counts of more rows than there are."""
     counts = report.get("num-states", [])
     if sum(counts) != len(report.get("states", [])) or max(counts, default=0) > max_states:
         raise RefusedError(
@@ -319,8 +326,6 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
     for key in ("missing", "infinite", "stray", *(() if report.get("withheld") else ("distinct",))):
         if max(report.get(key, []), default=0) > rows:
             raise RefusedError(f"'{key}' is {max(report[key])} for a column of {rows} rows")
-    _check_remainders(report)
-    return dict(report)
 
 
 def _check_remainders(report: Mapping[str, Any]) -> None:
@@ -338,37 +343,6 @@ def _check_remainders(report: Mapping[str, Any]) -> None:
                 f"the sum of the deviations of the column '{name}' from its mean, {remainder:g}, "
                 f"is larger than the sum of their squares, {squares:g}, allows"
             )
-
-
-def _check_fact(fact: Fact, value: Any) -> None:
-    """Refuse a value of a report that is not of the declared kind."""
-    entries = value if fact.each else [value]
-    if not isinstance(entries, list):
-        raise RefusedError(f"'{fact.key}' is a single value where the report has a list")
-    if fact.each == "column" and len(entries) > MOST_COLUMNS:
-        raise RefusedError(f"'{fact.key}' is of {len(entries)} columns, at most {MOST_COLUMNS}")
-    possible = _POSSIBLE[fact.kind]
-    for entry in entries:
-        # A truth value is an int for Python, and travels as one.
-        if not possible(entry):
-            raise RefusedError(
-                f"'{fact.key}' is declared as {fact.kind}, but is not: {entry!r:.99}"
-            )
-
-
-def _whole_from(least: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and value >= least
-
-
-_POSSIBLE: dict[FactKind, Callable[[Any], bool]] = {
-    "text": lambda value: isinstance(value, str),
-    "count": _whole_from(0),
-    "position": _whole_from(-1),
-    "flag": lambda value: isinstance(value, int) and value in (0, 1),
-    # Comparisons, since the largest whole numbers of Python are no floats.
-    "number": lambda value: isinstance(value, int | float) and -_MOST_FLOAT <= value <= _MOST_FLOAT,
-    "square": lambda value: value == math.inf or (_POSSIBLE["number"](value) and value >= 0),
-}
 
 
 def received(content: RecordDict, dtype: str | None = None) -> Arrays:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.contract.report import States, pack_states, unpack_states
 from flwr_causal.core.options import to_plain
 from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.check.report import States, pack_states, unpack_states
 from flwr_causal.protocol.options import REPORT, PartyOptions, SmallCounts, received
 from flwr_causal.protocol.records import behind
 from flwr_causal.protocol.secure.purposes import purpose_of

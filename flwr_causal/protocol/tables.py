@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flwr_causal.protocol.schema import FACTS, PARTS
+from flwr_causal.contract.report import PARTS
+from flwr_causal.protocol.schema import FACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

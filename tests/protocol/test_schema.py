@@ -8,11 +8,12 @@ import pytest
 from federations import app_of, make_federation
 
 from flwr_causal.clients import MomentsClient, Source, client_app
+from flwr_causal.contract.report import PARTS
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.door import RefusedError, reported
-from flwr_causal.protocol.schema import FACTS, PARTS, REQUIRED
+from flwr_causal.protocol.schema import FACTS, REQUIRED
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay

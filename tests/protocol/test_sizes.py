@@ -15,6 +15,7 @@ from circuit_cases import MIXED, domain_of, random_circuit, random_elliptical
 from flwr.app import Array, ArrayRecord
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.report import MOST_COLUMNS
 from flwr_causal.core import limits
 from flwr_causal.core.circuits.circuit import Circuit, packed, unpacked
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
@@ -26,7 +27,7 @@ from flwr_causal.core.received import array_of, arrays_of, json_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import CausalError, DataError, FederationError
-from flwr_causal.protocol import bundle, door, records, replay, schema
+from flwr_causal.protocol import bundle, door, records, replay
 from flwr_causal.protocol.contract import Contract
 
 HOSTILE = (20_000_000, -1, 2**63, 1e300, float("nan"), "x", None, [1, [2]])
@@ -365,7 +366,7 @@ def test_a_report_of_a_million_columns_or_states():
         read(many, parts)
     with pytest.raises(door.RefusedError, match="max_states"):
         read({**values, "num-states": [0, 10**6, 0], "states": ["x"] * 10**6}, parts)
-    assert schema.MOST_COLUMNS == 20_000
+    assert MOST_COLUMNS == 20_000
 
 
 CONTRACT = Contract(

@@ -22,10 +22,11 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from flwr_causal.contract.report import States
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
     from flwr_causal.data.check.checks import TableProblem
-    from flwr_causal.data.check.report import ColumnReport, Kind, States, TableReport
+    from flwr_causal.data.check.report import ColumnReport, Kind, TableReport
 
 T = TypeVar("T")
 

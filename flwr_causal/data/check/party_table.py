@@ -146,7 +146,7 @@ def describe(
             facts[position] |= _states(rows[position], name, kind, policy)
         columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts[position]))
     dropped = len(table) - found.rows
-    return TableReport(found.rows, dropped, tuple(columns), sums, states, has_relations=relations)
+    return TableReport(found.rows, dropped, tuple(columns), sums, states, relations)
 
 
 def _kept_columns(frame: pd.DataFrame, found: _Pass) -> list[pd.Series]:

@@ -3,96 +3,147 @@
 A report holds names, types, counts and flags, and where the method centres or scales, three sums
 a column. Only where the method asks for states (those on categories do, the others never) it also
 holds the different values of each column that has few of them, without saying how often or in which
-rows they occur. It never holds the values of a column that has many, nor a row.
+rows they occur. It never holds the values of a column that has many, nor a row. Each field declares
+what it is and how it travels (:class:`flwr_causal.contract.report.Fact`).
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flwr_causal.contract.report import Fact, Part, fact, facts_of
 from flwr_causal.core.discrete.discrete import VALUES
 from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 
 Kind = Literal["numeric", "boolean", "category", "other"]
 
-#: The states of each of several columns.
-States = tuple[tuple[str, ...], ...]
-
 #: The kinds that the linear methods can use.
 NUMBERS: tuple[Kind, ...] = ("numeric", "boolean")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return the texts of a JSON list."""
+    listed = json_of(text)
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+        raise ValueError(f"no list of names: {text}")
+    return tuple(listed)
 
 
 @dataclass(frozen=True)
 class ColumnReport:
     """A party's report on one column.
 
+    Each field says what it is. The fields of a part that the report has not (``sums``,
+    ``relations`` or ``states``) are 0 or empty.
+
     Parameters
     ----------
-    name : str
-        The column's name.
     kind : {"numeric", "boolean", "category", "other"}
         Booleans count as the numbers 0 and 1; "other" is dates, complex numbers, mixtures.
     missing, infinite : int
-        Values of that kind in the whole column, before any row is dropped.
-    distinct_one : bool
-        Whether the kept rows hold one value only (always so with a single row).
+        Of the whole column, before any row is dropped.
     far : int
-        In how many of the kept rows it has values far outside all others
-        (:mod:`flwr_causal.data.check.far_values`).
+        By :mod:`flwr_causal.data.check.far_values`.
     copy_of : int or None
-        Position of the first column with the same values in every kept row, else None.
+        The position of an earlier column; None: it is no copy.
     mean, remainder, squares : float
-        With sums only, over the kept rows: the mean as a float64; the sum of the deviations from
-        that number (not quite zero, since a mean near 1e8 is itself rounded by 1e-8); the sum of
-        their squares (infinite where float64 cannot hold it). Else 0.
-    distinct : int
-        With states only: the number of different values in the kept rows. Else 0.
-    whole : bool
-        With states only: whether it is numeric and all its values are whole numbers.
-    values : {"", "bool", "int", "float", "str"}
-        With states only: what its values are in the table; empty where they are of several types.
-    repeated : bool
-        With states only: whether it is numeric, its values are not named, and one value is in more
-        than half of the kept rows.
+        The mean is rounded to float64, by 1e-8 where it is near 1e8: the remainder is the sum of
+        the deviations from that number. ``squares`` is infinite where float64 cannot hold it.
     states : tuple of str
-        With states only: the different values in the kept rows as texts, sorted; empty where the
-        policy does not let so many be named.
+        As texts, sorted; empty where the policy does not let so many be named.
     combination_of : tuple of int
-        With relations only: positions of the earlier columns whose linear combination it is in
-        every kept row; empty where it is none, or the rows are too few to find out.
-    stray : int
-        Of a column of text most of whose values are numbers: how many are none. Else 0.
+        Positions of earlier columns; empty where it is no combination, or the rows are too few to
+        find out.
     dominated : bool
-        With relations only: whether one row holds more than half of ``squares``, which cannot be
-        chance.
+        Whether one row holds more than half of ``squares``, which cannot be chance.
     """
 
-    name: str
-    kind: Kind
-    missing: int = 0
-    infinite: int = 0
-    distinct_one: bool = False
-    far: int = 0
-    copy_of: int | None = None
-    mean: float = 0.0
-    remainder: float = 0.0
-    squares: float = 0.0
-    distinct: int = 0
-    whole: bool = False
-    values: str = ""
-    repeated: bool = False
-    states: tuple[str, ...] = ()
-    combination_of: tuple[int, ...] = ()
-    dominated: bool = False
-    stray: int = 0
+    name: str = field(metadata={"fact": Fact("names", "name", "text")})
+    kind: Kind = field(
+        metadata={"fact": Fact("kinds", "numeric, boolean, category or other", "text")}
+    )
+    missing: int = fact(0, "number of missing values", "count")
+    infinite: int = fact(0, "number of infinite values", "count")
+    distinct_one: bool = fact(False, "whether the kept rows hold one value only", "flag")
+    far: int = fact(
+        0,
+        "number of the kept rows whose value is far outside all others, as codes of missing values "
+        "are; not which value",
+        "count",
+    )
+    copy_of: int | None = fact(
+        None, "the first column with the same values in every kept row", "position"
+    )
+    mean: float = fact(
+        0.0, "mean of the kept rows; 0 of a column that is no number", "number", "sums", key="means"
+    )
+    remainder: float = fact(
+        0.0,
+        "sum of the deviations from that mean, a rounding error",
+        "number",
+        "sums",
+        key="remainders",
+    )
+    squares: float = fact(0.0, "sum of the squared deviations from that mean", "square", "sums")
+    distinct: int = fact(0, "number of different values in the kept rows", "count", "states")
+    whole: bool = fact(False, "whether all values are whole numbers", "flag", "states")
+    values: str = fact(
+        "",
+        "what its values are in the table: bool, int, float or str; empty where they are of "
+        "several types",
+        "text",
+        "states",
+    )
+    repeated: bool = fact(
+        False,
+        "whether it is a number whose values are not named, of which one is in more than half of "
+        "the kept rows; not which value",
+        "flag",
+        "states",
+    )
+    states: tuple[str, ...] = fact(
+        (),
+        "the different values, of columns that have at most `max-states` of them (of numbers that "
+        "are not whole at most 10, and none where these are cut into intervals); neither how often "
+        "nor in which rows they occur",
+        "text",
+        "states",
+        "state",
+        lengths=Fact(
+            "num-states", "how many of the states below are its own", "count", "states", "column"
+        ),
+    )
+    combination_of: tuple[int, ...] = fact(
+        (),
+        "which columns it is a linear combination of in every kept row, where there are more rows "
+        "than columns; not by which factors",
+        "text",
+        "relations",
+        forms=(
+            lambda positions: " ".join(map(str, positions)),
+            lambda text: tuple(map(int, str.split(text))),
+        ),
+    )
+    dominated: bool = fact(
+        False,
+        "whether one row holds more than half of that sum, but not which row",
+        "flag",
+        "relations",
+    )
+    stray: int = fact(
+        0,
+        "of a column of text most of whose values are numbers, how many are none; neither which "
+        "nor where",
+        "count",
+    )
 
     @property
     def is_number(self) -> bool:
@@ -109,57 +160,77 @@ class ColumnReport:
 class TableReport:
     """A party's report on its table.
 
+    Each field says what it is, but for those below. A field that has its default is left out of
+    :meth:`to_dict`.
+
     Parameters
     ----------
-    rows : int
-        Rows that are kept for training.
-    dropped_rows : int
-        Rows left out because of missing or infinite values.
-    columns : tuple of ColumnReport
-        In the table's order.
-    has_sums : bool
-        Whether the columns' ``mean``, ``remainder`` and ``squares`` were computed.
-    has_states : bool
-        Whether the columns' ``distinct``, ``whole``, ``repeated`` and ``states`` were.
-    level_rows : int or None
-        The rows behind ``mean`` and ``remainder``, where these are not all that are kept (of time
-        series, the rows that are not under a perturbation); None if they are. With 0 the party has
-        no mean to report, and its means are 0.
-    has_ids : bool
-        Whether the table has ids by which rows of several parties may be aligned.
-    notes : tuple of str
-        Remarks on the table for the user, one sentence each; they hold no values of it.
-    has_relations : bool
-        Whether the columns' ``combination_of`` and ``dominated`` were found.
-    step : str
-        The length of a time step, with its unit; empty without a column of times.
-    targets : tuple of tuple of str
-        The different sets of columns on which known interventions act in some of the kept rows,
-        () among them for rows without one; empty if there are no interventions.
     withheld : bool
         Whether all numbers of rows and sums are withheld, because the party sends them in a secure
         sum: they are then 0 here, and the party has checked them itself.
-    ids_problem : str
-        Why rows cannot be aligned by the ids; "" if they can, or if there are none.
-    ids_kind : {"", "numbers", "text", "digits"}
-        What the ids are; "digits": text, of which some is a number in another spelling than a
-        number's, as "007". Empty if there are none.
+    columns : tuple of ColumnReport
+        In the table's order.
+    has_sums, has_states, has_relations : bool
+        Whether the columns' fields of these parts were found.
+    level_rows : int or None
+        None: the rows behind ``mean`` and ``remainder`` are all that are kept. With 0 the party has
+        no mean to report, and its means are 0.
+    targets : tuple of tuple of str
+        () is among them for rows without an intervention.
     """
 
-    rows: int
-    dropped_rows: int
+    rows: int = field(metadata={"fact": Fact("rows", "rows that are kept for training", "count")})
+    dropped_rows: int = field(
+        metadata={
+            "fact": Fact(
+                "dropped-rows", "rows left out because of missing or infinite values", "count"
+            )
+        }
+    )
     columns: tuple[ColumnReport, ...]
-    has_sums: bool
+    has_sums: bool = field(
+        metadata={"fact": Fact("has-sums", "whether the sums below are part of the report", "flag")}
+    )
     has_states: bool = False
-    level_rows: int | None = None
-    has_ids: bool = False
-    notes: tuple[str, ...] = ()
     has_relations: bool = False
-    step: str = ""
-    targets: tuple[tuple[str, ...], ...] = ()
-    withheld: bool = False
-    ids_problem: str = ""
-    ids_kind: str = ""
+    withheld: bool = fact(
+        False,
+        "with secure aggregation, and of `moments` with epsilon, 1: numbers of rows and values "
+        "below are then 0, the sums and all that follows from them are left out; `distinct` then "
+        "counts the states below, and one more where there are more values",
+        "flag",
+    )
+    level_rows: int | None = fact(
+        None,
+        "rows behind the means, where these are of the rows that are not perturbed "
+        "(`center='phase'`)",
+        "count",
+        "series",
+    )
+    step: str = fact("", "length of a time step, where a column has the times", "text", "series")
+    notes: tuple[str, ...] = fact(
+        (), "how many series are too short for the order", "text", "series", "note"
+    )
+    targets: tuple[tuple[str, ...], ...] = fact(
+        (),
+        "the different sets of columns on which known interventions act, as JSON lists, if there "
+        "are any; not in how many or which rows",
+        "text",
+        "interventions",
+        "note",
+        forms=(json.dumps, _names),
+    )
+    has_ids: bool = fact(False, "whether there is a column of ids", "flag", "ids")
+    ids_problem: str = fact(
+        "", "how many ids are missing, repeat or have lost digits, if any", "text", "ids"
+    )
+    ids_kind: str = fact(
+        "",
+        "whether the ids are numbers, text, or text of digits that no number is written as, such "
+        "as 007",
+        "text",
+        "ids",
+    )
 
     @classmethod
     def of_names(cls, names: Iterable[object]) -> TableReport:
@@ -237,50 +308,16 @@ class TableReport:
 
     def to_dict(self) -> dict[str, int | str | list[str] | list[int] | list[float]]:
         """Return plain ints and lists of one type each, fit for a Flower ConfigRecord."""
-        columns = self.columns
-        sums = columns if self.has_sums else ()
-        values: dict[str, int | str | list[str] | list[int] | list[float]] = {
-            "rows": self.rows,
-            "dropped-rows": self.dropped_rows,
-            "has-sums": int(self.has_sums),
-            "names": [column.name for column in columns],
-            "kinds": [str(column.kind) for column in columns],
-            "missing": [column.missing for column in columns],
-            "infinite": [column.infinite for column in columns],
-            "stray": [column.stray for column in columns],
-            "distinct-one": [int(column.distinct_one) for column in columns],
-            "far": [column.far for column in columns],
-            "copy-of": [-1 if column.copy_of is None else column.copy_of for column in columns],
-            "means": [column.mean for column in sums],
-            "remainders": [column.remainder for column in sums],
-            "squares": [column.squares for column in sums],
-        }
-        if self.has_states:
-            values["distinct"] = [column.distinct for column in columns]
-            values["whole"] = [int(column.whole) for column in columns]
-            values["values"] = [column.values for column in columns]
-            values["repeated"] = [int(column.repeated) for column in columns]
-            texts, counts = pack_states([column.states for column in columns])
-            values |= {"states": texts, "num-states": counts}
-        if self.has_relations:
-            values["combination-of"] = [" ".join(map(str, c.combination_of)) for c in columns]
-            values["dominated"] = [int(column.dominated) for column in columns]
-        if self.level_rows is not None:
-            values["level-rows"] = self.level_rows
-        if self.step:
-            values["step"] = self.step
-        if self.has_ids:
-            values["has-ids"] = 1
-        if self.ids_problem:
-            values["ids-problem"] = self.ids_problem
-        if self.ids_kind:
-            values["ids-kind"] = self.ids_kind
-        if self.notes:
-            values["notes"] = list(self.notes)
-        if self.withheld:
-            values["withheld"] = 1
-        if self.targets:
-            values["targets"] = [json.dumps(one) for one in self.targets]
+        values: dict[str, Any] = {}
+        for own, entry in facts_of(TableReport):
+            value = getattr(self, own.name)
+            if value != own.default:
+                values |= entry.write(value)
+        for own, entry in facts_of(ColumnReport, "column"):
+            has = entry.part is None or getattr(self, f"has_{entry.part}")
+            # That there are no sums is said by has-sums, of the other parts by missing keys.
+            if has or entry.part == "sums":
+                values |= entry.write([getattr(c, own.name) for c in self.columns if has])
         return values
 
     @classmethod
@@ -293,102 +330,55 @@ class TableReport:
             The values are no valid report.
         """
         try:
-            has_sums, has_states = bool(values["has-sums"]), "states" in values
-            has_relations = "combination-of" in values
-            if not set(values["kinds"]) <= set(get_args(Kind)):
-                raise ValueError(f"unknown kinds in {values['kinds']}")
-            number = len(values["names"])
-            facts: dict[str, Sequence[Any]] = {
-                "name": [str(name) for name in values["names"]],
-                "kind": values["kinds"],
-                "missing": [int(count) for count in values["missing"]],
-                "infinite": [int(count) for count in values["infinite"]],
-                "stray": [int(count) for count in values["stray"]],
-                "distinct_one": [bool(flag) for flag in values["distinct-one"]],
-                "far": [int(count) for count in values["far"]],
-                "copy_of": [None if k < 0 else int(k) for k in values["copy-of"]],
+            has: dict[Part | None, bool] = {
+                None: True,
+                "sums": bool(values["has-sums"]),
+                "states": "states" in values,
+                "relations": "combination-of" in values,
             }
-            if max(values["copy-of"], default=-1) >= number:
-                raise ValueError("a copy of a column that is not there")
-            if has_sums:
-                facts["mean"] = [float(value) for value in values["means"]]
-                facts["remainder"] = [float(value) for value in values["remainders"]]
-                facts["squares"] = [float(value) for value in values["squares"]]
-            if has_states:
-                facts["distinct"] = [int(count) for count in values["distinct"]]
-                facts["whole"] = [bool(flag) for flag in values["whole"]]
-                facts["values"] = values["values"]
-                if not set(facts["values"]) <= {"", *VALUES}:
-                    raise ValueError(f"unknown types of values in {values['values']}")
-                facts["repeated"] = [bool(flag) for flag in values["repeated"]]
-                facts["states"] = unpack_states(values["states"], values["num-states"])
-            if has_relations:
-                facts["combination_of"] = [
-                    tuple(map(int, text.split())) for text in values["combination-of"]
-                ]
-                facts["dominated"] = [bool(flag) for flag in values["dominated"]]
-                if not all(0 <= k < number for own in facts["combination_of"] for k in own):
-                    raise ValueError("a combination of columns that are not there")
-            if any(len(column) != number for column in facts.values()):
+            lists = {
+                own.name: entry.read(values)
+                for own, entry in facts_of(ColumnReport, "column")
+                if has[entry.part]
+            }
+            number = len(lists["name"])
+            if any(len(column) != number for column in lists.values()):
                 raise ValueError(f"{number} columns, but not as many of each fact")
-            columns = tuple(
-                ColumnReport(**{fact: column[k] for fact, column in facts.items()})
-                for k in range(number)
+            report = cls(
+                columns=tuple(
+                    ColumnReport(**dict(zip(lists, column, strict=True)))
+                    for column in zip(*lists.values(), strict=True)
+                ),
+                has_states=has["states"],
+                has_relations=has["relations"],
+                **{
+                    own.name: entry.read(values)
+                    for own, entry in facts_of(cls)
+                    if own.default is MISSING or entry.key in values
+                },
             )
-            rows, dropped = int(values["rows"]), int(values["dropped-rows"])
-            level_rows = int(values["level-rows"]) if "level-rows" in values else None
-            if level_rows is not None and not 0 <= level_rows <= rows:
-                raise ValueError(f"{level_rows} of {rows} rows are behind the means")
-            notes = tuple(str(note) for note in values.get("notes", ()))
-            has_ids = bool(values.get("has-ids", 0))
-            targets = tuple(_names(text) for text in values.get("targets", ()))
-            return cls(
-                rows,
-                dropped,
-                columns,
-                has_sums,
-                has_states,
-                level_rows,
-                has_ids,
-                notes,
-                has_relations,
-                str(values.get("step", "")),
-                targets,
-                bool(values.get("withheld", 0)),
-                str(values.get("ids-problem", "")),
-                str(values.get("ids-kind", "")),
-            )
+            report._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError(f"the report of the table is malformed ({error!r})") from error
+        return report
 
-
-def _names(text: str) -> tuple[str, ...]:
-    """Return the texts of a JSON list."""
-    listed = json_of(text)
-    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise ValueError(f"no list of names: {text}")
-    return tuple(listed)
+    def _check(self) -> None:
+        """Raise a ValueError for values that no entry shows to be impossible by itself."""
+        number = len(self.columns)
+        if not {column.kind for column in self.columns} <= set(get_args(Kind)):
+            raise ValueError(f"unknown kinds in {[column.kind for column in self.columns]}")
+        if not {column.values for column in self.columns} <= {"", *VALUES}:
+            raise ValueError(
+                f"unknown types of values in {[column.values for column in self.columns]}"
+            )
+        if any((column.copy_of or 0) >= number for column in self.columns):
+            raise ValueError("a copy of a column that is not there")
+        if not all(0 <= k < number for column in self.columns for k in column.combination_of):
+            raise ValueError("a combination of columns that are not there")
+        if self.level_rows is not None and not 0 <= self.level_rows <= self.rows:
+            raise ValueError(f"{self.level_rows} of {self.rows} rows are behind the means")
 
 
 def tells_combinations(rows: int, columns: int) -> bool:
     """Whether rows are so many that some column need not be a combination of others, or nearly."""
     return rows > columns + 1
-
-
-def pack_states(states: Sequence[Sequence[str]]) -> tuple[list[str], list[int]]:
-    """Return all states in one list, and how many of them belong to each column."""
-    return [state for column in states for state in column], [len(column) for column in states]
-
-
-def unpack_states(texts: Sequence[str], counts: Sequence[int]) -> States:
-    """Undo :func:`pack_states`.
-
-    Raises
-    ------
-    ValueError
-        The counts do not fit the texts.
-    """
-    if sum(counts) != len(texts) or any(count < 0 for count in counts):
-        raise ValueError(f"{len(texts)} states, but {sum(counts)} are expected")
-    rest = iter(texts)
-    return tuple(tuple(str(next(rest)) for _ in range(count)) for count in counts)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.report import MOST_ROWS
 from flwr_causal.data.check.report import ColumnReport, TableReport
-from flwr_causal.protocol.schema import MOST_ROWS
 from flwr_causal.protocol.secure import exact
 from flwr_causal.protocol.secure.ring import SumError
 from flwr_causal.protocol.secure.words import Size

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flwr_causal.contract.report import pack_states, unpack_states
 from flwr_causal.core.discrete.discrete import as_discrete, sorted_states, state_name
 from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe, prepare_states
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.check.report import TableReport, pack_states, unpack_states
+from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 
 

@@ -109,7 +109,7 @@ def test_a_sweep_is_adopted_and_shown(sweep, tmp_path):
     assert figures.written(text, figures.results(tmp_path)) != text
 
 
-def test_lines_that_a_sweep_did_not_run_keep_their_figures_and_say_so(tmp_path):
+def test_points_that_a_sweep_did_not_compute_keep_their_figures_and_say_so(tmp_path):
     def written(name, date, *lines):
         head = {"name": "ng2022-clients", "command": f"flwr-causal {name}", "date": date}
         head = dict.fromkeys(results.NEEDED, "M") | head | {"axes": "num_variables,num_parties"}
@@ -131,13 +131,20 @@ def test_lines_that_a_sweep_did_not_run_keep_their_figures_and_say_so(tmp_path):
     target = results.adopted(written("third", "2027", ("moments", "2", 6)), folder)
     found = results.read(target)
     shown = [(row[0], row[2], row[5]) for row in found.rows]
-    assert shown == [("moments", "2", "6"), ("Avg", "2", "4"), ("Voting", "4", "5")]
-    (note,) = found.notes
-    assert note == "Figures of an earlier sweep: Avg; Voting: `flwr-causal second`, 2026."
-    target = results.adopted(written("fourth", "2028", ("Avg", "2", 7)), folder)
+    assert shown == [
+        ("moments", "2", "6"),
+        ("Voting", "2", "2"),
+        ("Avg", "2", "4"),
+        ("Voting", "4", "5"),
+    ]
+    assert found.notes == (
+        "Figures of an earlier sweep: Voting (10, 2): `flwr-causal first`, 2025.",
+        "Figures of an earlier sweep: Avg; Voting (10, 4): `flwr-causal second`, 2026.",
+    )
+    target = results.adopted(written("fourth", "2028", ("Avg", "2", 7), ("Voting", "2", 8)), folder)
     assert results.read(target).notes == (
         "Figures of an earlier sweep: moments: `flwr-causal third`, 2027.",
-        "Figures of an earlier sweep: Voting: `flwr-causal second`, 2026.",
+        "Figures of an earlier sweep: Voting (10, 4): `flwr-causal second`, 2026.",
     )
 
 

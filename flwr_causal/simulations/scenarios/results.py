@@ -16,7 +16,7 @@ import os
 import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flwr_causal.data.spreadsheet import guarded, unguarded
 from flwr_causal.errors import DataError
@@ -25,7 +25,7 @@ from flwr_causal.simulations.scenarios.scenario import find
 from flwr_causal.simulations.scenarios.tables import WORLD, Entry, MetricTable, markdown, with_world
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from flwr_causal.simulations.scenarios.scenario import Point, Scenario
 
@@ -42,6 +42,8 @@ COUNTS = ("runs", "failed")
 ERROR, PAPER = " error", " paper"
 #: Begins the note of lines whose figures are those of an earlier sweep.
 EARLIER = "Figures of an earlier sweep: "
+#: The line and the coordinates of a figure.
+Place: TypeAlias = tuple[str, ...]
 #: In the directory of a sweep.
 FILE = "figures.csv"
 DIGITS = 5
@@ -255,8 +257,8 @@ def machine() -> str:
 def adopted(path: Path, folder: Path, machine: str = "") -> Path:
     """Copy the result of a sweep, or of another measurement, into a folder of results.
 
-    Lines that the sweep has and did not run keep the figures of the file that is there, with a note
-    of their command and date.
+    Points of lines that the sweep has and did not compute keep the figures of the file that is
+    there, with a note of their command and date.
 
     Parameters
     ----------
@@ -288,11 +290,11 @@ def adopted(path: Path, folder: Path, machine: str = "") -> Path:
 
 
 def with_earlier(result: FigureTable, earlier: FigureTable, scenario: Scenario) -> FigureTable:
-    """Return a result with the lines of an earlier one that it did not run.
+    """Return a result with the figures of an earlier one that it did not compute.
 
     Parameters
     ----------
-    result, earlier : Result
+    result, earlier : FigureTable
         Of the same scenario.
     scenario : Scenario
         Lines and points that it no longer has are left out.
@@ -301,50 +303,75 @@ def with_earlier(result: FigureTable, earlier: FigureTable, scenario: Scenario) 
     if _names(earlier.head.get("axes", "")) != axes:
         return result
     new = {_place(row, axes): row for row in _records(result)}
-    old = {_place(row, axes): row for row in _records(earlier)}
-    ran = {place[0] for place, row in new.items() if int(row["runs"]) or int(row["failed"])}
+    ran = {place for place, row in new.items() if int(row["runs"]) or int(row["failed"])}
     known = [line.label for line in scenario.lines] + list(ALWAYS)
-    kept = [
-        line
-        for line in dict.fromkeys(place[0] for place in old)
-        if line in known
-        and line not in ran
-        and any(int(row["runs"]) for place, row in old.items() if place[0] == line)
-    ]
-    if not kept:
+    points = [tuple(str(point.get(axis, "")) for axis in axes) for point in scenario.grid]
+    old = {
+        place: row
+        for row in _records(earlier)
+        if (place := _place(row, axes))[0] in known
+        and place[1:] in points
+        and place not in ran
+        and int(row["runs"])
+    }
+    if not old:
         return result
     columns = tuple(dict.fromkeys((*result.columns, *earlier.columns)))
     stated = [place[0] for place in new if place[0] not in known]
-    order = dict.fromkeys((*known, *stated))
-    points = [tuple(str(point.get(axis, "")) for axis in axes) for point in scenario.grid]
     rows = []
     for point in points:
-        for line in order:
-            place = (line, *point)
-            row = old.get(place) if line in kept else new.get(place)
+        for line in dict.fromkeys((*known, *stated)):
+            row = old.get((line, *point)) or new.get((line, *point))
             if row is not None:
                 rows.append(tuple(row.get(column, "") for column in columns))
-    notes = (*result.notes, *_sources(earlier, kept))
+    notes = (*result.notes, *_sources(earlier, list(old), ran))
     return replace(result, columns=columns, rows=tuple(rows), notes=notes)
 
 
-def _sources(earlier: FigureTable, kept: Sequence[str]) -> list[str]:
-    """Return the notes that say of lines of a result how they were made."""
-    former = earlier.head
-    sources = dict.fromkeys(kept, f"`{former['command']}`, {former['date']}.")
-    for note in earlier.notes:
-        labels, _, source = note.removeprefix(EARLIER).partition(": ")
-        if note.startswith(EARLIER):
-            sources |= {line: source for line in labels.split("; ") if line in sources}
-    return [
-        f"{EARLIER}{'; '.join(line for line in kept if sources[line] == source)}: {source}"
-        for source in dict.fromkeys(sources.values())
+def _sources(earlier: FigureTable, kept: Sequence[Place], ran: Collection[Place]) -> list[str]:
+    """Return the notes that say how earlier figures were made.
+
+    A line whose figures are not all of one source is named with the coordinates of its points.
+
+    Parameters
+    ----------
+    earlier : FigureTable
+    kept, ran : sequence of tuple
+        Line and coordinates of its figures, and of those that the new sweep computed.
+    """
+    notes = [
+        note.removeprefix(EARLIER).rpartition(": `")
+        for note in earlier.notes
+        if note.startswith(EARLIER)
     ]
+    head = f"`{earlier.head['command']}`, {earlier.head['date']}."
+    sources = {
+        place: next(
+            (f"`{source}" for labels, _, source in notes if _named(place, labels.split("; "))), head
+        )
+        for place in kept
+    }
+    by_line: dict[str, set[str]] = {}
+    for place in (*kept, *ran):
+        by_line.setdefault(place[0], set()).add(sources.get(place, ""))
+    labels: dict[str, dict[str, None]] = {}
+    for place, source in sources.items():
+        label = place[0] if len(by_line[place[0]]) == 1 else _label(place)
+        labels.setdefault(source, {})[label] = None
+    return [f"{EARLIER}{'; '.join(own)}: {source}" for source, own in labels.items()]
+
+
+def _label(place: Place) -> str:
+    return f"{place[0]} ({', '.join(place[1:])})"
+
+
+def _named(place: Place, labels: Sequence[str]) -> bool:
+    return place[0] in labels or _label(place) in labels
 
 
 def _records(result: FigureTable) -> list[dict[str, str]]:
     return [dict(zip(result.columns, row, strict=True)) for row in result.rows]
 
 
-def _place(row: Mapping[str, str], axes: Sequence[str]) -> tuple[str, ...]:
+def _place(row: Mapping[str, str], axes: Sequence[str]) -> Place:
     return (row["line"], *(row[axis] for axis in axes))

@@ -133,6 +133,16 @@ class CausalStrategy(FedAvg, Algorithm):
             configrecord_key=records.CONFIG,
             train_metrics_aggr_fn=self._averaged,
         )
+        self._names = frozenset(self.options.by_name())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to set an option as an attribute, which would have no effect."""
+        if name in vars(self).get("_names", ()):
+            raise ConfigError(
+                f"'{name}' is an option: with_options({name}=...) of the strategy returns one with "
+                "another value."
+            )
+        super().__setattr__(name, value)
 
     def __init_subclass__(cls, **further: Any) -> None:
         super().__init_subclass__(**further)

@@ -208,7 +208,7 @@ def test_a_changed_step_does_what_the_page_says(promise):
 @pytest.mark.parametrize(
     ("right", "wrong", "promise"),
     [
-        ("self.threshold / np.maximum", "1.0 * np.maximum", adaptive),
+        ("self.options.threshold / np.maximum", "1.0 * np.maximum", adaptive),
         (
             "graph=graph, model=model, scores=np.abs(graph.raw_weights)",
             "graph=graph, model=model",

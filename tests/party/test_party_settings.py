@@ -307,7 +307,7 @@ def test_what_is_sent_is_what_was_signed(tmp_path, changes):
 @pytest.mark.parametrize("method", [NotearsADMM(max_rounds=6), FedCausal(max_rounds=60)])
 def test_what_the_method_chooses_is_no_contradiction(tmp_path, method):
     file, policy = key_of(tmp_path)
-    method.min_available_nodes, method.signing_key = 3, file
+    method = method.with_options(min_available_nodes=3, signing_key=file)
     run(method, guarded(TABLES, tmp_path, policy))
     assert sent(tmp_path, "round", "group")
 

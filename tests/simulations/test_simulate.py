@@ -191,7 +191,7 @@ def test_a_progress_bar_can_be_shown(capfd):
     run = simulate("lingam", TABLES, progress=True)
     (ended,) = re.findall(r"(\d+)/(\d+)", capfd.readouterr().err)
     assert ended == (str(run.rounds), str(run.rounds))
-    assert run.rounds < Lingam().max_rounds
+    assert run.rounds < Lingam().options.max_rounds
 
 
 def test_the_bar_says_whose_turn_it_is(monkeypatch):

@@ -522,3 +522,9 @@ def test_a_loop_whose_graphs_run_away_ends(keep):
     assert "grew to more than three edges" in run.stop_reason
     assert run.rounds < 100
     assert run.graph.to_dag().is_acyclic()
+    # The paper's algorithm has no such end.
+    if keep == "last":
+        options = {name: options[name] for name in ("fusion", "equivalent_sample_size")}
+        papers = simulate("fedges", tables, variant="paper", **options)
+        assert "grew to" not in papers.stop_reason
+        assert papers.graph.num_edges > 3 * papers.graph.adjacency.shape[0]

@@ -180,7 +180,11 @@ def test_a_strangers_strategy_is_checked_alike():
         Old(depth=4)
     assert inspect.signature(Mine).parameters["depth"].default == 3
     assert Mine(depth=4).with_options(seed=3).options == MineOptions(depth=4, seed=3)
-    assert Mine(depth=4).options.depth == 4
+    mine = Mine(depth=4)
+    assert mine.options.depth == 4
+    for name in ("depth", "fraction_train"):
+        with pytest.raises(ConfigError, match=rf"with_options\({name}="):
+            setattr(mine, name, 1)
     with pytest.raises(ConfigError, match="'depth'"):
         Mine(depth=0.5)
 

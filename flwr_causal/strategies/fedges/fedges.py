@@ -597,7 +597,15 @@ class FedGES(PaperVariant, JoiningStrategy):
         else:
             share = "c50" if self.options.fusion is None else self.options.fusion
             best = self.options.keep != "last"
-            rounds = fusion_loop(fuser, start, share, keep_best=best, most=most, standing=standing)
+            rounds = fusion_loop(
+                fuser,
+                start,
+                share,
+                keep_best=best,
+                endless=self.papers,
+                most=most,
+                standing=standing,
+            )
         found, used = yield from rounds
         if not found.reason:
             found = found._replace(

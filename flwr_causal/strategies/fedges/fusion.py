@@ -192,15 +192,16 @@ def fusion_loop(
     share: str | float,
     *,
     keep_best: bool,
-    endless: bool = False,
+    endless: bool,
     most: int,
     standing: Standing,
 ) -> Generator[Step, Any, tuple[Found, int]]:
     """Fuse the parties' graphs, round after round (Torrijos et al. 2024, Algorithm 1).
 
     Each party searches from the fused graph, or from the fused graph fused with its own one, with a
-    limited number of insertions. The server fuses the resulting graphs, and stops once every
-    party's graph is one that it has sent before.
+    limited number of insertions. Parties keep nothing between rounds: the server returns each of
+    them its last graph. The server fuses the resulting graphs, and stops once every party's graph
+    is one that it has sent before.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def fusion_loop(
         Of the parties, that keeps an edge.
     keep_best : bool
         Whether parties score the graph that they receive, and the best one is returned.
-    endless : bool, default False
+    endless : bool
         Whether the loop goes on however large the graphs grow, as in the paper.
     most : int
         The most exchanges.

@@ -90,7 +90,7 @@ def cardinalities_of(agreement: Agreement) -> IntArray:
 #: Largest number of cells that parties send in one secure sum.
 MOST_POOLED = 2**24
 #: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
-#: extended BIC with gamma = 0.5 (Foygel & Drton 2010): of many pairs some gain by chance.
+#: extended BIC with gamma = 1/4 (Foygel & Drton 2010): of many pairs some gain by chance.
 EDGE_COST = 0.5
 USED_UP = "the exchanges were used up before the search had ended"
 

@@ -1,12 +1,15 @@
 """What all tests share: one thread each, the number of examples, and runs that many look at."""
 
 import os
+import sys
+from functools import partial
 
 # Threads cost more than they bring on matrices of this size, with two workers all the more.
 # NumPy, torch and Flower's processes read these when they start.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 import pytest
+from entry_point_packages import forget, install
 from federations import SpyGrid, make_federation
 from hypothesis import settings
 
@@ -53,3 +56,13 @@ def grids(monkeypatch):
 
     monkeypatch.setattr(engines, "LocalGrid", watched)
     return made
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Install packages that declare something, as pip would; forget them afterwards."""
+    monkeypatch.syspath_prepend(tmp_path)
+    yield partial(install, tmp_path)
+    forget()
+    for path in tmp_path.glob("*.py"):
+        sys.modules.pop(path.stem, None)

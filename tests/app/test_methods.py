@@ -131,33 +131,8 @@ HALF = MomentsClient
 '''
 
 
-@pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """Install packages that declare methods, as pip would; forget them afterwards."""
-
-    def install(package, points, code=PACKAGE):
-        module = package.replace("-", "_")
-        (tmp_path / f"{module}.py").write_text(code)
-        info = tmp_path / f"{module}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = [f"{name} = {module}:{attribute}" for name, attribute in points.items()]
-        (info / "entry_points.txt").write_text("\n".join(["[flwr_causal.methods]", *lines]))
-
-    def forget():
-        methods.find.cache_clear()
-        methods._declared.cache_clear()
-
-    monkeypatch.syspath_prepend(tmp_path)
-    forget()
-    yield install
-    forget()
-    for path in tmp_path.glob("*.py"):
-        sys.modules.pop(path.stem, None)
-
-
 def test_a_method_of_another_package_is_one_of_the_methods(installed):
-    installed("their-package", {"mine": "METHOD"})
+    installed("their-package", {"mine": "METHOD"}, PACKAGE)
     strategy = methods.build("mine", {"depth": 4})
     assert (strategy.method, strategy.options.depth) == ("mine", 4)
     assert methods.CLIENTS["mine"] is clients.MomentsClient
@@ -174,7 +149,7 @@ def test_a_method_of_another_package_is_one_of_the_methods(installed):
 
 def test_a_method_of_another_package_runs_as_an_app(installed, tmp_path):
     """As under ``flwr run`` and on real nodes; its options are keys behind its id."""
-    installed("their-package", {"mine": "METHOD"})
+    installed("their-package", {"mine": "METHOD"}, PACKAGE)
 
     def run(num_nodes=3, nodes=None, **further):
         config = {"method": "mine", "variables": 4, "rows": 120, **further}

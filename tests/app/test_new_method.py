@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from entry_point_packages import forget
 from flower_apps import accepted_by_flower
 from typer.testing import CliRunner
 
 import flwr_causal
-from flwr_causal.app import methods
+from flwr_causal.app import entry_points
 from flwr_causal.app.new_method import create
 from flwr_causal.command_line import app
 from flwr_causal.errors import ConfigError
@@ -51,17 +52,17 @@ def test_its_own_tests_pass(package):
 
 def test_the_entry_point_names_the_method(package, monkeypatch):
     _, declared = package
-    ((name, value),) = declared["project"]["entry-points"][methods.GROUP].items()
-    entry = EntryPoint(name, value, methods.GROUP)
-    monkeypatch.setattr(methods, "_declared", lambda: {name: (entry,)})
-    methods.find.cache_clear()
+    ((name, value),) = declared["project"]["entry-points"]["flwr_causal.methods"].items()
+    entry = EntryPoint(name, value, "flwr_causal.methods")
+    monkeypatch.setattr(entry_points, "entry_points", lambda group: [entry])
+    forget()
     try:
         rows = np.array([[i, 2.0 * i + (-1) ** i] for i in range(40)])
         run = simulate("ridge-graph", [rows[::2], rows[1::2]], threshold=0.1)
         assert run.config["method"] == declared["tool"]["flwr"]["app"]["config"]["method"]
         assert run.stop_reason == "one round is enough"
     finally:
-        methods.find.cache_clear()
+        forget()
 
 
 def definitions(text):

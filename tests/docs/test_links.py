@@ -13,8 +13,8 @@ PAGES = [
     *ROOT.glob("examples/*/*.md"),
     *ROOT.glob("benchmarks/*.md"),
 ]
-# Names with dots that are no modules: the group of entry points.
-GROUPS = {"flwr_causal.methods"}
+# Names with dots that are no modules: the groups of entry points.
+GROUPS = {f"flwr_causal.{kind}" for kind in ("methods", "simulators", "metrics", "peers")}
 
 
 def anchors(path):

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from flwr_causal.app.entry_points import with_declared
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD, voted
 from flwr_causal.simulations.scenarios.world import LineResult, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 #: Smallest absolute weight that is an edge, where a program leaves the threshold to its user.
@@ -315,7 +316,7 @@ def sklearn_classifier(world: World, kind: str = "boosting") -> LineResult:
     return LineResult(counts={name: float(value) for name, value in found.items()})
 
 
-PEERS: dict[str, Peer] = {
+_OWN = {
     "causal-learn-pc": Peer("causallearn", "causal-learn", causal_learn_pc),
     "causal-learn-ges": Peer("causallearn", "causal-learn", causal_learn_ges),
     "causal-learn-boss": Peer("causallearn", "causal-learn", causal_learn_boss),
@@ -331,3 +332,9 @@ PEERS: dict[str, Peer] = {
     "spflow-einet": Peer("spflow", "spflow", spflow_einet),
     "sklearn": Peer("sklearn", "scikit-learn", sklearn_classifier),
 }
+#: The programs by name, also those that other packages declare.
+PEERS: Mapping[str, Peer] = with_declared(
+    _OWN,
+    "peer",
+    lambda point, run: Peer(point.module, point.dist.name if point.dist else point.module, run),
+)

@@ -128,7 +128,7 @@ class Scenario:
     runs : int
         Default number of runs.
     metrics : tuple of str
-        Names in `scores.METRICS`.
+        Names in `scores.OWN`, or of metrics of other packages.
     data : mapping
         ``name`` in `worlds.WORLDS`, and its arguments.
     split : mapping or None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.app.comparison import circuit_scores
+from flwr_causal.app.entry_points import check_own, with_declared
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.graphs.intervention_distance import sid, sid_bounds
 from flwr_causal.core.graphs.metrics import (
@@ -20,7 +22,7 @@ from flwr_causal.core.graphs.metrics import (
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -45,7 +47,10 @@ LOCAL = ("local_tpr", "local_fdr")
 #: effects. They are in every table of graphs over numbers.
 OF_WORLD = ("varsortability", "r2_sortability")
 TIMES = ("cpu_seconds",)
-METRICS = (*COMPARED, *LOCAL, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_WORLD, *TIMES)
+OWN = (*COMPARED, *LOCAL, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_WORLD, *TIMES)
+#: Functions of other packages: they are given the data and a line's result with one of its graphs,
+#: or with none if it has none, and return a number, or None where they say nothing.
+DECLARED: Mapping[str, Callable[[World, LineResult], float | None]] = with_declared({}, "metric")
 
 
 def check_metrics(names: Sequence[str]) -> None:
@@ -57,8 +62,10 @@ def check_metrics(names: Sequence[str]) -> None:
         If one does not.
     """
     for name in names:
-        if name not in METRICS:
-            raise ConfigError(f"'metrics' has '{name}': choose of {', '.join(METRICS)}")
+        check_own(name, "metric", OWN)
+        if name not in OWN and name not in DECLARED:
+            known = ", ".join((*OWN, *DECLARED))
+            raise ConfigError(f"'metrics' has '{name}': choose of {known}")
 
 
 def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[str, float]:
@@ -75,6 +82,9 @@ def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[st
         found |= {name: float(np.mean([one[key] for one in rates])) for name, key in own.items()}
     if outcome.model is not None and world.test is not None:
         found |= _of_model(world, outcome.model, names)
+    for name in names:
+        if name in DECLARED:
+            found |= _by_declared(world, outcome, name)
     return {name: float(value) for name, value in found.items()}
 
 
@@ -103,6 +113,12 @@ def _of_graph(
     if "effect_error" in names and graph.kind == "dag" and graph.is_acyclic():
         found["effect_error"] = effect_error(truth, graph)
     return found
+
+
+def _by_declared(world: World, outcome: LineResult, name: str) -> dict[str, float]:
+    each = [replace(outcome, graphs=(graph,)) for graph in outcome.graphs] or [outcome]
+    values = [value for one in each if (value := DECLARED[name](world, one)) is not None]
+    return {name: float(np.mean(values))} if len(values) == len(each) else {}
 
 
 def _raw(graph: CausalGraph) -> Any:

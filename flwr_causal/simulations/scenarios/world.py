@@ -71,3 +71,8 @@ class LineResult:
     local: tuple[CausalGraph, ...] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
     shared_seconds: float = 0.0
+
+    @property
+    def graph(self) -> CausalGraph | None:
+        """The first graph; None of a result without graphs."""
+        return self.graphs[0] if self.graphs else None

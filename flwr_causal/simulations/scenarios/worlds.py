@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flwr_causal.app.entry_points import with_declared
 from flwr_causal.data.partition import draw_rows, split, split_columns
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
@@ -16,7 +17,7 @@ from flwr_causal.simulations.scenarios import files, hard, joint, simulators
 from flwr_causal.simulations.scenarios.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pandas as pd
 
@@ -34,15 +35,18 @@ def tables(seed: int, paths: list[str], truth: str = "", num_rows: int | None = 
 
 #: Maker of the data by name. All take ``seed``; what they take beside are a scenario's coordinates
 #: and the keys of its table ``[data]``. Those that need files also take ``data_dir``.
-WORLDS: dict[str, Callable[..., World]] = {
-    "linear": simulators.linear,
-    "nonlinear": simulators.nonlinear,
-    "series": simulators.series,
-    "joint": joint.joint,
-    "tables": tables,
-    **hard.HARD,
-    **files.DATA_SETS,
-}
+WORLDS: Mapping[str, Callable[..., World]] = with_declared(
+    {
+        "linear": simulators.linear,
+        "nonlinear": simulators.nonlinear,
+        "series": simulators.series,
+        "joint": joint.joint,
+        "tables": tables,
+        **hard.HARD,
+        **files.DATA_SETS,
+    },
+    "simulator",
+)
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,21 @@
+"""Packages with entry points, as pip would have installed them."""
+
+from flwr_causal.app import entry_points, methods
+
+
+def install(folder, package, points, code, group="flwr_causal.methods"):
+    """Write a package of one module into a folder of ``sys.path``: its code, what it declares."""
+    module = package.replace("-", "_")
+    (folder / f"{module}.py").write_text(code)
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    lines = [f"{name} = {module}:{attribute}" for name, attribute in points.items()]
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
+    forget()
+
+
+def forget():
+    """Forget which packages declare what."""
+    methods.find.cache_clear()
+    entry_points.declared.cache_clear()

@@ -85,6 +85,13 @@ class Cache:
         """Bytes of memory, by which the cache is limited."""
         return self.source.nbytes + self.table.nbytes + self.families.gains.nbytes
 
+    def score(self, y: int, parents: tuple[int, ...]) -> float:
+        """Return the party's own local score s(y | parents); parents are ascending."""
+        key = (y, *parents)
+        if key not in self.scores:
+            self.scores[key] = self.source.family_score(y, parents)
+        return self.scores[key]
+
 
 class FedGESClient(ColumnsClient):
     """Searches, scores and counts on the party's rows, as the run's mode needs.
@@ -139,8 +146,8 @@ class FedGESClient(ColumnsClient):
         """Search from the fused graph, or from the fused graph fused with the party's own."""
         received, cache = asked["received"], self._cached(asked)
         fuse_first = asked["start"] == "fuse"
-        start = self._fused(cache, received, asked["own"]) if fuse_first else received
-        reply = {"edges": self._search(cache, start)}
+        start = self.fuse(received, asked["own"]) if fuse_first else received
+        reply = {"edges": self._searched(cache, start)}
         if asked.exchange is JUDGED_GRAPH:
             reply["score"] = np.array(self._score(cache, received))
         return reply
@@ -149,48 +156,70 @@ class FedGESClient(ColumnsClient):
     def graphs(self, asked: Asked) -> Arrays:
         """Search from the fused graph, and from the fused graph fused with the party's own."""
         received, own, cache = asked["received"], asked["own"], self._cached(asked)
-        alone = self._search(cache, received)
+        alone = self._searched(cache, received)
         # In the first round both starts are the graph without edges.
         both = len(received) or len(own)
-        fused = self._search(cache, self._fused(cache, received, own)) if both else alone
+        fused = self._searched(cache, self.fuse(received, own)) if both else alone
         return {"overwritten": alone, "fused": fused}
 
-    def _fused(self, cache: Cache, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
-        names, knowledge = cache.table.names, self.options.knowledge
+    def fuse(self, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
+        """Fuse the server's DAG and the party's own: a step that a subclass may replace.
+
+        Parameters
+        ----------
+        received, own : ndarray of shape (m, 2)
+            Rows ``[cause, effect]``, variables numbered in the order of their names.
+
+        Returns
+        -------
+        ndarray of shape (m, 2)
+            The edges of the DAG from which the party searches.
+        """
+        names, knowledge = self._variables, self.options.knowledge
         before = knowledge.precedence(names) if knowledge else None
         return fuse([received, own], len(names), before=before).keep("union")
 
-    def _search(self, cache: Cache, start: NDArray[Any]) -> NDArray[Any]:
-        """Run GES with few insertions from a DAG; return the edges of the DAG that it finds."""
+    def search(self, cache: Cache, start: BoolArray) -> BoolArray:
+        """Search from a DAG by GES with few insertions: a step that a subclass may replace.
+
+        Parameters
+        ----------
+        cache : Cache
+            The party's rows, ``cache.table``, and their scores, ``cache.score(y, parents)``.
+        start : ndarray of bool, shape (d, d)
+            Row causes column; with background knowledge it respects that.
+
+        Returns
+        -------
+        ndarray of bool, shape (d, d)
+            The DAG that was found.
+        """
         options = self.options
-        names, knowledge = cache.table.names, self.options.knowledge
-        marks = matrix_of(start, len(names))
-        if knowledge:
-            masks = knowledge.masks(names)
-            marks = marks & masks.allowed | masks.required
         search = prepared_search(
             cache.source,
-            names,
-            start=marks,
-            knowledge=knowledge,
+            cache.table.names,
+            start=start,
+            knowledge=options.knowledge,
             max_parents=options.max_parents,
         )
         search.families = cache.families
         search.run(options.max_edges, turn=options.turn)
         cache.families = search.families
-        return edges_of(search.dag)
+        return search.dag
+
+    def _searched(self, cache: Cache, start: NDArray[Any]) -> NDArray[Any]:
+        """Return the edges of the DAG that a search from a DAG finds."""
+        names, knowledge = cache.table.names, self.options.knowledge
+        marks = matrix_of(start, len(names))
+        if knowledge:
+            masks = knowledge.masks(names)
+            marks = marks & masks.allowed | masks.required
+        return edges_of(self.search(cache, marks))
 
     def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
         """Return the party's own score of a DAG."""
         families = enumerate(parents_of(edges, len(cache.table.names)))
-        return sum(self._family_score(cache, y, parents) for y, parents in families)
-
-    def _family_score(self, cache: Cache, y: int, parents: tuple[int, ...]) -> float:
-        """Return the party's own local score s(y | parents)."""
-        key = (y, *parents)
-        if key not in cache.scores:
-            cache.scores[key] = cache.source.family_score(y, parents)
-        return cache.scores[key]
+        return sum(cache.score(y, parents) for y, parents in families)
 
     @answers(JUDGE)
     def judge(self, asked: Asked) -> Arrays:
@@ -263,9 +292,7 @@ class FedGESClient(ColumnsClient):
     def _votes(self, cache: Cache, edges: NDArray[Any]) -> list[bool]:
         """Return whether the party's own score agrees with each edge, by child, then parent."""
         return [
-            self._family_score(cache, y, parents)
-            - self._family_score(cache, y, (*parents[:k], *parents[k + 1 :]))
-            > TOLERANCE
+            cache.score(y, parents) - cache.score(y, (*parents[:k], *parents[k + 1 :])) > TOLERANCE
             for y, parents in families_of(matrix_of(edges, len(cache.table.names)))
             for k in range(len(parents))
         ]

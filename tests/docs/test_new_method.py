@@ -7,6 +7,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from flwr_causal.strategies import Moments, NotearsADMM
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("new_method.md", "several_exchanges.md", "change_method.md")
 TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
-AVERAGE, ENTRY, OPTIONS, TWO, CHECK, STEPS = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+AVERAGE, ENTRY, OPTIONS, TWO, CHECK, STEPS, FEDGES = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 
 
 NUMBERS = count()
@@ -198,6 +199,42 @@ def clipped(guide):
     run = simulate(Moments(), parts(wild), client=guide.ClippedMomentsClient)
     assert [edge[:2] for edge in usual.graph.edges()] != EDGES
     assert [edge[:2] for edge in run.graph.edges()] == EDGES
+
+
+CHAIN = np.eye(4, k=1) + np.eye(4, k=-1)
+
+
+def finds_the_chain(text):
+    guide = execute(text, **vars(module_of(STEPS)))
+    for run in (guide.voted, guide.added):
+        assert run.graph.kind == "cpdag"
+        np.testing.assert_array_equal(run.graph.adjacency, CHAIN)
+    return guide
+
+
+def test_fusion_and_search_of_fedges_are_steps():
+    guide = finds_the_chain(FEDGES)
+    graphs = {"a": [[0, 1]], "b": [[1, 0], [1, 2]], "c": [[0, 1]]}
+    own = {party: np.array(edges) for party, edges in graphs.items()}
+    fusion = guide.VotingFedGES().fuse(own, ("x", "y", "z"))
+    assert fusion.edges.tolist() == [[0, 1], [1, 2]]  # none closes a cycle
+    assert fusion.support.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("list(nx.topological_sort(dag))", "list(dag)"),
+        ("- before", ""),
+        ("gain > best", "gain < best"),
+        ("return dag\n\n\nrng", "return start\n\n\nrng"),
+        ("*causes, *nx.descendants(graph, effect)", "*causes"),
+    ],
+)
+def test_a_wrong_step_of_fedges_is_noticed(right, wrong):
+    assert right in FEDGES
+    with pytest.raises((AssertionError, CausalError, ValueError, nx.NetworkXUnfeasible)):
+        finds_the_chain(FEDGES.replace(right, wrong))
 
 
 @pytest.mark.parametrize("promise", [adaptive, reweighted, clipped])

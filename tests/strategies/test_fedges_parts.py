@@ -1,5 +1,6 @@
 """The loops of fusion against slow transcriptions, and the parts that a FedGES run is made of."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
+from flwr_causal.strategies import FedGES
 from flwr_causal.strategies.fedges.fedges import DRIVEN
 from flwr_causal.strategies.fedges.fit import chosen
 from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
@@ -135,7 +137,8 @@ def test_a_fused_graph_keeps_the_edges_that_most_parties_have(most):
     plain = Plain.of(FEDERATIONS[1])
     nothing = np.zeros((0, 2), dtype=np.uint16)
     own = {str(k): plain.search(k, nothing, 10) for k in range(len(plain.sources))}
-    free, capped = Fuser(plain.names, None), Fuser(plain.names, None, most)
+    step = partial(FedGES().fuse, names=plain.names)
+    free, capped = Fuser(plain.names, None, step), Fuser(plain.names, None, step, most)
     fusion = free.fuse(own)
     for share in ("union", "c50"):
         whole, part = (fuser.candidate(fusion, share, own) for fuser in (free, capped))
@@ -219,9 +222,9 @@ class Scripted(FedGESClient):
         self.round = asked.number
         return super().graph(asked)
 
-    def _search(self, cache, start):
+    def search(self, cache, start):
         script = self.graphs[int(self.context.node_config["partition-id"])]
-        return edges_of(script[(self.round - 1) % len(script)])
+        return script[(self.round - 1) % len(script)]
 
     def _score(self, cache, edges):
         return float(self.scores[len(edges)])

@@ -72,12 +72,22 @@ class Fusion:
         In how many of the transformed DAGs each edge stands, from 1 to ``num_dags``.
     num_dags : int
         How many DAGs were fused.
+
+    Raises
+    ------
+    ConfigError
+        If an edge points backward in the order.
     """
 
     order: IntArray
     edges: NDArray[np.int32]
     support: IntArray
     num_dags: int
+
+    def __post_init__(self) -> None:
+        cause, effect = np.argsort(self.order)[self.edges.T]
+        if (cause >= effect).any():
+            raise ConfigError("an edge of the fusion points backward in its order of variables")
 
     def keep(self, share: str | float) -> NDArray[np.int32]:
         """Return the edges that enough of the DAGs have, shape ``(m, 2)``, sorted.

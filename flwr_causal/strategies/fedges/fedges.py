@@ -12,7 +12,7 @@ import numpy as np
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.scores import score_graph
-from flwr_causal.core.ges.fusion import needed
+from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (options are checked by type)
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
+    from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
@@ -583,7 +584,9 @@ class FedGES(PaperVariant, JoiningStrategy):
         standing: Standing,
     ) -> Generator[Step, Any, tuple[Found, int]]:
         """Fuse graphs, from a DAG or from no edges; return also how many exchanges it took."""
-        fuser = Fuser(problem.names, self.knowledge_or_none, self.options.max_fused_edges)
+        fusion = partial(self.fuse, names=problem.names)
+        most_edges = self.options.max_fused_edges
+        fuser = Fuser(problem.names, self.knowledge_or_none, fusion, most_edges)
         start = self.chosen_start
         if start == "driven":
             shares = (
@@ -612,6 +615,27 @@ class FedGES(PaperVariant, JoiningStrategy):
                 reason=f"all of the {self.options.max_rounds} exchanges were used"
             )
         return found, used
+
+    def fuse(self, graphs: Mapping[str, IntArray], names: tuple[str, ...]) -> Fusion:
+        """Fuse the parties' DAGs: a step that a subclass may replace.
+
+        Parameters
+        ----------
+        graphs : mapping of str to ndarray of shape (m, 2)
+            By party, the rows ``[cause, effect]`` of its DAG.
+        names : tuple of str
+            The variables, in the order in which they are numbered.
+
+        Returns
+        -------
+        Fusion
+            Edges along one order of the variables, and how many DAGs have each of them: those that
+            enough DAGs have, by the option ``fusion``, are kept.
+        """
+        known = self.knowledge_or_none
+        return fuse(
+            list(graphs.values()), len(names), before=known.precedence(names) if known else None
+        )
 
     def _joined(self, agreement: Agreement, cuts: Cuts, replicate: int) -> Training:
         """Search on the tables of the joined rows, where parties hold different columns."""

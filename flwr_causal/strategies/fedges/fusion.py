@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.ges.fusion import Fusion, fuse, needed
+from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
@@ -92,18 +93,16 @@ class Fuser:
         The variables, sorted.
     knowledge : Knowledge or None
         Forbidden edges are removed from the fused graph, required edges are added.
+    fuse : callable
+        Returns the fusion of the parties' DAGs, given by party.
     most_edges : int or None
         Largest number of edges of a fused graph, before required ones are added.
     """
 
     names: tuple[str, ...]
     knowledge: Knowledge | None
+    fuse: Callable[[Mapping[str, Edges]], Fusion]
     most_edges: int | None = None
-
-    def fuse(self, own: Mapping[str, Edges]) -> Fusion:
-        """Transform the parties' DAGs to one order."""
-        before = self.knowledge.precedence(self.names) if self.knowledge else None
-        return fuse(list(own.values()), len(self.names), before=before)
 
     def run_away(self, own: Mapping[str, Edges]) -> bool:
         """Whether the parties' DAGs have too many edges for further rounds."""

@@ -525,9 +525,16 @@ def test_a_loop_whose_graphs_run_away_ends(keep):
     assert "grew to more than three edges" in run.stop_reason
     assert run.rounds < 100
     assert run.graph.to_dag().is_acyclic()
-    # The paper's algorithm has no such end.
-    if keep == "last":
-        options = {name: options[name] for name in ("fusion", "equivalent_sample_size")}
-        papers = simulate("fedges", tables, variant="paper", **options)
-        assert "grew to" not in papers.stop_reason
-        assert papers.graph.num_edges > 3 * papers.graph.adjacency.shape[0]
+
+
+def test_the_papers_loop_goes_on_however_large_the_graphs_grow():
+    """Section 3: until no party's graph is new."""
+    rng = np.random.default_rng(0)
+    tables = [rng.integers(0, 2, (12, 12)) for _ in range(4)]
+    options = {"variant": "paper", "equivalent_sample_size": 50.0, "max_rounds": 30}
+    run = simulate("fedges", tables, **options)
+    assert "found before" in run.stop_reason
+    ours = {"variant": "default", "start": "fuse", "fusion": "union", "keep": "last"}
+    ended = simulate("fedges", tables, **options | ours)
+    assert "grew" in ended.stop_reason
+    assert run.rounds > ended.rounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from logging import ERROR, WARNING
+from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.protocol.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
+from flwr_causal.runtime.raised import log_raised
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -148,7 +149,7 @@ def client_app(
             return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
-            report = _reported(context, name, {"error": _in_words(noted, name)})
+            report = _reported(context, name, {"error": _in_words(noted, context)})
             content = probed(message, RecordDict({records.CONFIG: report}))
             return Message(content, reply_to=message)
 
@@ -267,18 +268,18 @@ def _reported(context: Context, name: str, report: dict[str, Any]) -> ConfigReco
     return ConfigRecord({**head, **report})
 
 
-def _in_words(error: Exception, party: str) -> str:
+def _in_words(error: Exception, context: Context) -> str:
     """Return an error of the schema exchange as it is reported."""
     if isinstance(error, door.RefusedError):
         return f"The report was not sent: {error}"
-    return str(_sayable(error, party))
+    return str(_sayable(error, context))
 
 
-def _sayable(error: Exception, party: str) -> CausalError:
+def _sayable(error: Exception, context: Context) -> CausalError:
     """Return an error as the server may see it: texts of other packages may hold values."""
     if isinstance(error, CausalError):
         return error
-    log(ERROR, "The ClientApp of %s raised an exception", party, exc_info=error)
+    log_raised(context, error)
     return FederationError(
         f"The party's client raised a {type(error).__name__}; the log of its node says where."
     )
@@ -414,7 +415,7 @@ def _reply(
     try:
         return through(mods, message, context, answer)
     except Exception as error:
-        raise _sayable(own.noted(error, **about), party_name(context)) from error
+        raise _sayable(own.noted(error, **about), context) from error
 
 
 def _answer(

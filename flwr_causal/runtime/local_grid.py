@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from logging import ERROR
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore import log
 
 from flwr_causal.compat import (
     CLIENT_RAISED,
@@ -19,7 +17,7 @@ from flwr_causal.compat import (
     set_task_identity,
 )
 from flwr_causal.errors import CausalError
-from flwr_causal.protocol.schema import party_name
+from flwr_causal.runtime.raised import log_raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +31,8 @@ class LocalGrid(Grid):
     An exchange takes about a millisecond a node, so that tests, sweeps and notebooks need no Ray.
     Each node has its own ``Context``, whose state lasts for the run. A client that raises gives an
     error reply and keeps its state, as on the other engines; unless the exception is a
-    :class:`~flwr_causal.errors.CausalError`, Flower's log shows its traceback.
+    :class:`~flwr_causal.errors.CausalError`, Flower's log shows its traceback, once a run for each
+    place in the code.
 
     Parameters
     ----------
@@ -147,7 +146,6 @@ class LocalGrid(Grid):
         except Exception as error:
             self.raised.append(error)
             if not isinstance(error, CausalError):
-                name = party_name(context)
-                log(ERROR, "The ClientApp of %s raised an exception", name, exc_info=error)
+                log_raised(context, error)
             reason = f"{type(error).__name__}: {error}"
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)

@@ -135,5 +135,23 @@ def test_the_traceback_of_a_client_is_logged_and_chained(federation, caplog):
     with pytest.raises(FederationError) as caught:
         simulate(Moments(), federation.tables, client=Broken)
     assert isinstance(caught.value.__cause__.__cause__, ZeroDivisionError)
-    assert "party 0 raised an exception" in caplog.text
-    assert "return 1 / 0" in caplog.text
+    # Once: not of each party, nor when it is asked again.
+    (logged,) = [one for one in caplog.records if one.exc_info]
+    assert "party 0 raised an exception" in logged.getMessage()
+    assert caplog.text.count("return 1 / 0") == 1
+
+
+def test_each_place_that_raises_is_logged(caplog):
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        if context.node_config["partition-id"] == 1:
+            raise ValueError("here")
+        raise ValueError("there")
+
+    for _ in range(2):
+        grid = LocalGrid(app, 4)
+        list(grid.send_and_receive([question(i) for i in grid.get_node_ids()]))
+    logged = [one.getMessage() for one in caplog.records if one.exc_info]
+    assert logged == [f"The ClientApp of party {k} raised an exception" for k in (0, 1)] * 2

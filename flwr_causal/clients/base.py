@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
 from flwr_causal.clients.privacy import public_report
-from flwr_causal.data.check.party_table import complete_rows, describe, prepare
+from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.data.read.by_cell import read_by_cell
 from flwr_causal.data.read.pieces import LargeFile, joined, pieces, selected, whole
@@ -418,6 +418,25 @@ class CausalClient(NumPyClient):
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""
         return joined(self.row_pieces(), len(self.table()))
 
+    def codes(self) -> NDArray[np.uint8]:
+        """Return the party's rows as numbers of the agreed states, shape (n_k, d).
+
+        ``setup.states`` has the states of each column: code k stands for state k. For methods on
+        categories, whose contract has ``reports=("states",)``.
+
+        Raises
+        ------
+        ConfigError
+            If the contract has no states.
+        """
+        setup = self.setup
+        if not setup.policy.names_states:
+            raise ConfigError(
+                f"The parties of '{self.contract.method}' have agreed on no states: declare them "
+                "in its Contract(..., reports=('states',))."
+            )
+        return prepare_states(self.frame(), setup.names, setup.states, setup.policy).codes.T
+
     @property
     def held_names(self) -> tuple[str, ...]:
         """The agreed columns that the party holds: all of them but where columns differ."""
@@ -506,6 +525,31 @@ class CausalClient(NumPyClient):
         if not (isinstance(arrays, ArrayRecord) and isinstance(numbers, ConfigRecord)):
             return None
         return Memory(records.unpack_arrays(arrays), dict(numbers))
+
+    def memory_at(self, number: int) -> Memory | None:
+        """Return the memory of the party's last exchange, None if there is none.
+
+        It can be the memory of this exchange: if a reply was lost, the server sends the message
+        again. The party must then send the same reply, and not update its state a second time.
+
+        Parameters
+        ----------
+        number : int
+            The number of this exchange, ``asked.number``. A memory must contain the number of its
+            exchange, as ``number``.
+
+        Raises
+        ------
+        FederationError
+            If a message of a later exchange was answered before.
+        """
+        memory = self.recall()
+        if memory is not None and memory.numbers["number"] > number:
+            raise FederationError(
+                f"The message of exchange {number} came after that of exchange "
+                f"{memory.numbers['number']}; it was ignored."
+            )
+        return memory
 
     def remember(self, arrays: Arrays, **numbers: Number | str) -> None:
         """Keep arrays and numbers for the next message; stored once the reply has been built.

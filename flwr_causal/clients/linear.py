@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from flwr_causal.clients.base import CausalClient, Memory
+from flwr_causal.clients.base import CausalClient
 from flwr_causal.core.linear.folds import split_rows
 from flwr_causal.data.check.column_sums import combined, sums_of
 from flwr_causal.data.read.pieces import joined, whole
@@ -18,7 +18,6 @@ from flwr_causal.data.series.levels import (
     perturbed_rows,
 )
 from flwr_causal.data.series.series import Series, SeriesLayout, find_series, long_enough
-from flwr_causal.errors import FederationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,31 +37,6 @@ class LinearClient(CausalClient):
     """Base of the linear methods' clients."""
 
     options: LinearPartyOptions
-
-    def memory_at(self, number: int) -> Memory | None:
-        """Return the memory of the party's last exchange, None if there is none.
-
-        It can be the memory of this exchange: if a reply was lost, the server sends the message
-        again. The party must then send the same reply, without a second update of its multipliers.
-
-        Parameters
-        ----------
-        number : int
-            The number of this exchange. A memory must contain the number of its exchange, as
-            ``number``.
-
-        Raises
-        ------
-        FederationError
-            If a message of a later exchange was answered before.
-        """
-        memory = self.recall()
-        if memory is not None and memory.numbers["number"] > number:
-            raise FederationError(
-                f"The message of exchange {number} came after that of exchange "
-                f"{memory.numbers['number']}; it was ignored."
-            )
-        return memory
 
     def design(self) -> FloatArray:
         """Return the party's rows centred and scaled as agreed, shape (n_k, m)."""

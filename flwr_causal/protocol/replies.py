@@ -9,7 +9,7 @@ import numpy as np
 
 from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.core.linear.medians import median_shares, second_moment_shares
-from flwr_causal.errors import FederationError
+from flwr_causal.errors import ConfigError, FederationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,8 +69,21 @@ class Replies:
         return tuple(summed) if self.sums else self.parties
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return a sum or a mean."""
-        return self.combined[name]
+        """Return a sum or a mean.
+
+        Raises
+        ------
+        ConfigError
+            If it is kept by party, or if there is nothing of that name.
+        """
+        if name in self.combined:
+            return self.combined[name]
+        if any(name in arrays for arrays in self.by_party.values()):
+            raise ConfigError(
+                f"'{name}' is kept by party, as the exchange declares it: write "
+                f"replies.of('{name}'), or declare it with combine='sum' or 'mean'."
+            )
+        raise ConfigError(f"the replies have no '{name}'; they have {', '.join(self.combined)}.")
 
     def __contains__(self, name: str) -> bool:
         """Return whether there is a sum or a mean of that name."""

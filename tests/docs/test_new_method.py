@@ -9,16 +9,22 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
+from flwr.app import Error, Message
+from scipy.stats import chi2, chi2_contingency
 
+from flwr_causal.compat import CLIENT_RAISED
 from flwr_causal.errors import CausalError
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, NotearsADMM
+from flwr_causal.testing import check_method
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("new_method.md", "several_exchanges.md", "change_method.md")
+PAGES = ("new_method.md", "several_exchanges.md", "category_method.md", "change_method.md")
 TEXT = "".join((DOCS / page).read_text(encoding="utf-8") for page in PAGES)
-AVERAGE, ENTRY, OPTIONS, TWO, CHECK, STEPS, FEDGES = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+BLOCKS = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", TEXT, re.S)
+AVERAGE, ENTRY, OPTIONS, TWO, STATE, CHECK, PC, STEPS, FEDGES = (block for block, _ in BLOCKS)
 
 
 NUMBERS = count()
@@ -35,6 +41,30 @@ def execute(text, **names):
 
 
 module_of = cache(execute)
+
+
+@pytest.mark.parametrize(
+    ("block", "after"),
+    [
+        (AVERAGE, ()),
+        (OPTIONS, (AVERAGE,)),
+        (TWO, ()),
+        (STATE, (TWO,)),
+        (PC, ()),
+        (FEDGES, (STEPS,)),
+    ],
+    ids=["average", "options", "two", "state", "pc", "fedges"],
+)
+def test_the_pages_show_what_is_printed(block, after, capsys):
+    names = {name: one for before in after for name, one in vars(module_of(before)).items()}
+    capsys.readouterr()
+    execute(block, **names)
+    assert capsys.readouterr().out == dict(BLOCKS)[block]
+
+
+def test_every_block_that_prints_shows_it():
+    silent = {ENTRY, CHECK, STEPS}
+    assert {block for block, shown in BLOCKS if not shown} == silent
 
 
 # One exchange of averages.
@@ -143,6 +173,142 @@ def test_a_wrong_step_of_the_second_page_is_noticed(right, wrong):
     assert right in TWO
     with pytest.raises((AssertionError, CausalError, ValueError, KeyError, IndexError)):
         finds_the_order(execute(TWO.replace(right, wrong)))
+
+
+# State that a party updates.
+
+
+class Losing:
+    """Loses the reply of the second party in the third exchange: it is asked again."""
+
+    def __init__(self, grid):
+        self.grid, self.sent = grid, []
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def send_and_receive(self, messages, *, timeout=None):
+        messages = list(messages)
+        self.sent.append(len(messages))
+        replies = list(self.grid.send_and_receive(messages, timeout=timeout))
+        if len(self.sent) == 4:  # the schema exchange is the first
+            replies[1] = Message(Error(CLIENT_RAISED, "lost"), reply_to=messages[1])
+        return replies
+
+
+def averages_the_parties(text):
+    guide = execute(text, **vars(module_of(TWO)))
+    run = guide.averaged
+    rows = np.vstack(guide.parties[:4])
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    wanted = np.zeros((3, 3))
+    for j in (1, 2):
+        wanted[:j, j] = np.linalg.lstsq(rows[:, :j], rows[:, j], rcond=None)[0]
+    wanted[np.abs(wanted) <= 0.2] = 0.0
+    np.testing.assert_allclose(run.graph.weights, wanted, atol=5e-3)
+    assert run.rounds < 60
+    grids = []
+
+    def losing(grid):
+        grids.append(Losing(grid))
+        return grids[0]
+
+    again = simulate(
+        guide.Averaged(), guide.parties[:4], client=guide.AveragedClient, wrap_grid=losing
+    )
+    assert grids[0].sent[3:6] == [4, 1, 4]
+    assert again.graph.equals(run.graph)
+    assert [one["change"] for one in again.history] == [one["change"] for one in run.history]
+
+
+def test_state_is_updated_once_for_each_number():
+    averages_the_parties(STATE)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('memory.numbers["number"] == asked.number', "False"),
+        ("- 0.05 * gradient", "+ 0.05 * gradient"),
+        ("k=1", "k=0"),
+        ('return {"weights": memory.arrays["weights"]}', 'return {"weights": asked["weights"]}'),
+    ],
+)
+def test_a_wrong_step_of_the_state_is_noticed(right, wrong):
+    assert right in STATE
+    with pytest.raises((AssertionError, CausalError, ValueError)):
+        averages_the_parties(STATE.replace(right, wrong))
+
+
+# A method on categories.
+
+
+def finds_the_collider(text):
+    guide = execute(text)
+    edges = {edge[:2] for edge in guide.run.graph.edges()}
+    assert edges == {("smoker", "ill"), ("dust", "ill"), ("ill", "cough")}
+    assert [one["tests"] for one in guide.run.history] == [6, 16, 3]
+    whole = [pd.concat(guide.parties, ignore_index=True)]
+    one = simulate(guide.ChiSquarePC(), whole, client=guide.ChiSquarePCClient)
+    assert one.graph.equals(guide.run.graph)
+    secure = guide.ChiSquarePC(secure_aggregation=True)
+    run = simulate(secure, guide.parties, client=guide.ChiSquarePCClient)
+    assert run.graph.equals(guide.run.graph)
+    table = whole[0].groupby(["dust", "cough", "ill"]).size().unstack(fill_value=0).to_numpy()
+    table = table.reshape(2, 2, 2)
+    parts = [chi2_contingency(table[:, :, k], correction=False) for k in (0, 1)]
+    expected = chi2.sf(sum(part.statistic for part in parts), 2)
+    assert guide.p_value(table) == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_page_on_categories_runs_as_it_stands():
+    finds_the_collider(PC)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ('reports=("states",)', 'reports=("sums",)'),
+        ('"count", "sum"', '"count"'),
+        ("if k not in fixed", "if k in fixed"),
+        ("> self.options.alpha", "< self.options.alpha"),
+        ("/ total", "/ table.sum()"),
+        ("self.codes()", "self.rows()"),
+        ('values="index", below="d"', 'values="mark"'),
+        ("minlength=int(np.prod(shape))", "minlength=1 + int(np.prod(shape))"),
+        ('] = "keep"', '] = "drop"'),
+        ("size or i < j", "size"),
+    ],
+)
+def test_a_wrong_step_on_categories_is_noticed(right, wrong):
+    assert right in PC
+    with pytest.raises((AssertionError, CausalError, ValueError)):
+        finds_the_collider(PC.replace(right, wrong, 1))
+
+
+def test_codes_without_states_say_what_to_declare():
+    text = PC.replace('reports=("states",)', 'reports=("sums",)')
+    text = text.replace(
+        'Literal["fail", "drop", "keep"] = "keep"', 'Literal["fail", "drop"] = "drop"'
+    )
+    with pytest.raises(CausalError, match=r"reports=\('states',\)"):
+        execute(text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "names", "parties"),
+    [
+        (PC, ("ChiSquarePC", "ChiSquarePCClient"), 3),
+        (STATE, ("Averaged", "AveragedClient"), 3),
+    ],
+    ids=["categories", "state"],
+)
+def test_the_further_methods_pass_the_checks(text, names, parties):
+    guide = execute(text, **vars(module_of(TWO)))
+    method, client = (getattr(guide, name) for name in names)
+    report = check_method(method(), guide.parties[:parties], client=client)
+    assert report.passed, report.table()
 
 
 # One step of an existing method.

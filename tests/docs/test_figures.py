@@ -1,6 +1,7 @@
 """The pages of figures show the result files, and result files say how they were made."""
 
 import math
+import re
 import shlex
 
 import figures
@@ -186,6 +187,26 @@ def test_the_papers_page_names_lines_that_exist_and_every_scenario_of_a_paper():
     others = {"seng2025-binary", "seng2025-mnist"}
     papers = {name for name in scenario.names() if scenario.find(name).paper}
     assert papers - others <= {entry["scenario"] for entry in measured}
+
+
+@pytest.mark.parametrize(
+    ("paper", "figures_", "tables_"),
+    [
+        ("ng2022", "1 2 3 4 5 6 7 8", ""),
+        ("yang2024", "1 2 3 S1 S2", "1 2 S1 S2 S3"),
+        ("chen2024", "1 2 3 4 5 6 7 8 9 10 11", "1 2 3 4 5"),
+        ("torrijos2024", "1", "1 2 3"),
+        ("seng2025", "1 2 3 4 5", "1 2 3 4 5 6"),
+    ],
+)
+def test_every_figure_and_table_of_a_paper_has_a_row(paper, figures_, tables_):
+    named = {"figure": set(), "table": set()}
+    for entry in figures.experiments()[paper]:
+        for kind, numbers in re.findall(
+            r"(figure|table)s? ((?:S?\d+[ab]?(?: and )?)+)", entry["of"]
+        ):
+            named[kind] |= set(re.findall(r"S?\d+", numbers))
+    assert named == {"figure": set(figures_.split()), "table": set(tables_.split())}
 
 
 def test_a_paper_row_says_what_ran_what_is_stated_and_what_did_not_run():

@@ -118,6 +118,19 @@ class TestYang:
             "growth": 10.0,
         }
 
+    @pytest.mark.parametrize(
+        ("model", "options"), [("linear", {}), ("mlp", {"inner_steps": 2})], ids=["linear", "mlp"]
+    )
+    def test_table_s2_where_a_run_begins(self, model, options):
+        """alpha_init 0 and rho_init 1, at the parties as at the server."""
+        if model == "mlp":
+            pytest.importorskip("torch")
+        grid = spy(make_federation(d=3, n=60, parties=2).tables)
+        run(of("fedcausal", model=model, max_rounds=1, **options), grid)
+        asked = [dict(message.content["config"]) for message in grid.sent]
+        (first,) = {(one["multiplier"], one["penalty"]) for one in asked if "penalty" in one}
+        assert first == (0.0, 1.0)
+
     def test_algorithm_1_is_that_of_perceptrons(self):
         method = of("fedcausal")
         assert values(method, "model", "refine", "center") == ("mlp", "none", "party")

@@ -207,3 +207,22 @@ def test_known_classes_tie_a_hybrid_without_aligned_rows():
     counts = [one.class_rows(train[:, 30].astype(int), 2) for one in trained]
     _, accuracy = judged(by_known_classes(domain, factors, counts))
     assert accuracy > 0.93
+
+
+def test_a_number_without_a_value_in_a_cluster_is_there_as_in_all_rows():
+    """Whoever has missing values in one column only may be a cluster of their own."""
+    rng = np.random.default_rng(3)
+    group = np.repeat([0.0, 9.0], 100)
+    values = np.column_stack([group + rng.normal(size=200), group + 0.5 * rng.normal(size=200)])
+    values = np.column_stack([values, np.where(group > 0, np.nan, rng.normal(size=200))])
+    domain, tasks = domain_of([0, 0, 0]), [TrainingTask((0, 1, 2), True)]
+    trained = train_party(domain, values, tasks, num_clusters=2, learner=LearnSPN())
+    assert trained.rows == [[100, 100]]
+    lacking = trained.circuits[trained.labels[-1, 0]]
+    alone = LearnSPN().learn(domain_of([0]), values[:, 2:], 0)
+    rows = np.column_stack([np.full((50, 2), np.nan), np.linspace(-3, 3, 50)])
+    np.testing.assert_allclose(lacking.log_densities(rows), alone.log_densities(rows[:, 2:]))
+    # The other columns are those of the cluster's own rows.
+    rest = LearnSPN().learn(domain_of([0, 0]), values[100:, :2], 0)
+    rows = np.column_stack([values[100:, :2], np.full(100, np.nan)])
+    np.testing.assert_allclose(lacking.log_densities(rows), rest.log_densities(rows[:, :2]))

@@ -249,8 +249,32 @@ def _circuits(
 def cluster_circuits(
     domain: Domain, values: FloatArray, labels: IntArray, learner: Learner, seed: int = 0
 ) -> list[Circuit]:
-    """Return a circuit for each cluster, each learned from its own rows."""
-    return [learner.learn(domain, values[labels == k], seed) for k in range(int(labels.max()) + 1)]
+    """Return a circuit for each cluster, each learned from its own rows.
+
+    A number without a value in a cluster is independent of the rest there, and distributed as in
+    all rows.
+    """
+    return [
+        _with_empty(domain, values, values[labels == k], learner, seed)
+        for k in range(int(labels.max()) + 1)
+    ]
+
+
+def _with_empty(
+    domain: Domain, values: FloatArray, own: FloatArray, learner: Learner, seed: int
+) -> Circuit:
+    """Return the circuit of a cluster's own rows, of which some numbers may have no value."""
+    empty = np.isnan(own).all(axis=0) & (domain.num_states == 0)
+    if not empty.any():
+        return learner.learn(domain, own, seed)
+
+    def root(columns: list[int], learner: Learner, rows: FloatArray) -> Node:
+        part = Domain(tuple(domain.variables[j] for j in columns))
+        return learner.learn(part, rows[:, columns], seed).root_in(domain)
+
+    roots = [root([j], LearnSPN(), values) for j in np.flatnonzero(empty).tolist()]
+    known = np.flatnonzero(~empty).tolist()
+    return Circuit(domain, joined([*roots, *([root(known, learner, own)] if known else [])]))
 
 
 def elliptical_circuits(

@@ -1,5 +1,6 @@
 """What all tests share: one thread each, the number of examples, and runs that many look at."""
 
+import gc
 import os
 import sys
 from functools import partial
@@ -25,6 +26,15 @@ loop.SETTLE_SECONDS = 0.0
 settings.register_profile("few", deadline=None, max_examples=10, derandomize=True)
 settings.register_profile("many", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("few")
+
+
+def pytest_collection():
+    # All that this makes stays to the end: to look for garbage in it takes as long as to make it.
+    gc.disable()
+
+
+def pytest_collection_finish():
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ def grow_shrink(
         covariance[a] = correlation[candidates[a], target]
     factor = np.empty((q + 1, q))
     parent = required.copy()
-    count = 0
+    count = np.int64(0)
     for a in range(q):
         if required[a] and variance[a] > collinear:
             _add(correlation, candidates, a, count, factor, variance, covariance)

@@ -14,7 +14,7 @@ from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 from flwr_causal.core.ties import SCORE_TIE
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
 
 # A candidate whose variance given the parents is below this share is a combination of them.
 DEPENDENT = 1e-9
@@ -179,7 +179,9 @@ def _lay_out(task: SearchTask, room: OrderRoom, count: int) -> None:
 
 
 @compiled_inside
-def _enter(task: SearchTask, room: OrderRoom, child: int, count: int, slot: int, size: int) -> None:
+def _enter(
+    task: SearchTask, room: OrderRoom, child: int, count: int, slot: Integer, size: Integer
+) -> None:
     """Make the candidate at ``slot`` parent number ``size``."""
     own, origin = task.own[child], task.first[child]
     width = task.first[child + 1] - origin
@@ -268,9 +270,11 @@ def _varies(room: OrderRoom, slot: int) -> bool:
 
 
 @compiled_inside
-def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float]:
+def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[Integer, float]:
     """Add parents while the score improves; return their number and the log determinant."""
-    own, origin, size = task.own[child], task.first[child], 0
+    own, origin = task.own[child], task.first[child]
+    size: Integer = np.int64(0)
+    best: Integer
     width = task.first[child + 1] - origin
     _lay_out(task, room, count)
     for t in range(width):
@@ -296,7 +300,7 @@ def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[in
     now = _log_left_now(room, width)
     limit, plain = size + task.most, len(room.within) == 1
     while size < limit:
-        best, least, lowest, price = -1, 0.0, np.inf, np.inf
+        best, least, lowest, price = np.int64(-1), 0.0, np.inf, np.inf
         for slot in range(count):
             begin = slot if plain else room.start[slot]
             if width == 1 and (plain or room.start[slot + 1] == begin + 1):
@@ -335,7 +339,7 @@ def _log_left_now(room: OrderRoom, width: int) -> float:
 
 
 @compiled_inside
-def _decompose(task: SearchTask, room: OrderRoom, child: int, size: int) -> float:
+def _decompose(task: SearchTask, room: OrderRoom, child: int, size: Integer) -> float:
     """Decompose the correlations of the parents anew; return the log determinant."""
     own, origin, row = task.own[child], task.first[child], 0
     width = task.first[child + 1] - origin
@@ -375,7 +379,7 @@ def _decompose(task: SearchTask, room: OrderRoom, child: int, size: int) -> floa
 
 
 @compiled_inside
-def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: int, now: float) -> int:
+def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: Integer, now: float) -> int:
     """Return the number of the parent without which the score is best, -1 for none."""
     width = task.first[child + 1] - task.first[child]
     for row in range(room.begin[size]):
@@ -408,7 +412,7 @@ def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: int, now: 
 
 
 @compiled_inside
-def _log_without(room: OrderRoom, parent: int, size: int, width: int) -> float:
+def _log_without(room: OrderRoom, parent: int, size: Integer, width: int) -> float:
     """Return the log determinant of the variable's covariance without one of the parents.
 
     Without columns B the covariance grows by ``b' V^-1 b``: b are their coefficients, and V is
@@ -443,7 +447,9 @@ def _log_without(room: OrderRoom, parent: int, size: int, width: int) -> float:
 
 
 @compiled_inside
-def _select(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[int, float, float]:
+def _select(
+    task: SearchTask, room: OrderRoom, child: int, count: int
+) -> tuple[Integer, float, float]:
     """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
 
     Returns
@@ -470,7 +476,7 @@ def _select(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[
 
 @compiled_inside
 def _list_candidates(
-    task: SearchTask, room: OrderRoom, child: int, order: IntArray, limit: int, skip: int
+    task: SearchTask, room: OrderRoom, child: int, order: IntArray, limit: int, skip: Integer
 ) -> int:
     """List the child's candidates: lags, and variables before position ``limit`` but ``skip``."""
     count = 0
@@ -632,7 +638,7 @@ def sweep(
     for at in range(d):
         place[order[at]] = at
     for child in range(d):
-        count = _list_candidates(task, room, child, order, place[child], -1)
+        count = _list_candidates(task, room, child, order, place[child], np.int64(-1))
         _, fits[0, child], fits[1, child] = _select(task, room, child, count)
     for x in scan:
         near, here = _neighbours(task, room, x, order, place)

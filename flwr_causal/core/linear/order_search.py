@@ -430,8 +430,9 @@ class _Problem:
         self.log_variances = np.zeros(self.d)
         if edge_cost is None:
             self.log_variances = np.log([own.second[j, j] for j, own in enumerate(moments)])
-        self.required = np.asarray(masks.required, dtype=bool)[:, :d]
-        self.allowed = np.asarray(masks.allowed, dtype=bool)[:, :d] | self.required
+        # In one memory layout: for another one the kernels would be compiled again.
+        self.required = np.ascontiguousarray(masks.required[:, :d], dtype=bool)
+        self.allowed = np.ascontiguousarray(masks.allowed[:, :d], dtype=bool) | self.required
         if pairs is not None:
             self.allowed = self.allowed & (pairs[:, :d] | self.required)
         self.least_cost = -0.5 * self.rows.mean() * log(1 - least_effect**2)

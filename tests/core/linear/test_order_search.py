@@ -281,6 +281,15 @@ def test_lags_may_cause_and_are_not_caused():
     assert np.array_equal(found, np.vstack([now, lagged]) != 0)
 
 
+def test_every_kernel_is_compiled_once():
+    """Another memory layout would be compiled anew, which takes longer than all searches."""
+    moments, _ = sampled(0)
+    masks = everything(moments)
+    search_orders(moments, masks)
+    search_orders(moments, EdgeMasks(*map(np.asfortranarray, masks)), num_targets=4)
+    assert len(module.sweep.signatures) == len(module.select_all.signatures) == 1
+
+
 def test_moments_of_other_pairs_are_not_read():
     moments, truth = sampled(7, n=2000)
     near = truth | truth.T | np.eye(6, dtype=bool)

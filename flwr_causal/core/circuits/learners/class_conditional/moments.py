@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import cophenet, linkage
+from scipy.spatial.distance import squareform
 from scipy.special import logsumexp
 
 from flwr_causal.core.circuits.leaves.elliptical import (
@@ -447,7 +448,9 @@ def correlation_blocks(covariance: FloatArray, cuts: Sequence[float]) -> IntArra
     deviations = np.sqrt(np.diagonal(covariance))
     distance = 1.0 - np.abs(covariance / np.outer(deviations, deviations))
     tree = linkage(np.clip(distance[np.triu_indices(d, 1)], 0.0, 1.0), "average")
-    return np.stack([_in_order(fcluster(tree, cut, "distance")) for cut in cuts])
+    joined = squareform(cophenet(tree))
+    alone = np.eye(d, dtype=bool)
+    return np.stack([_in_order(np.argmax(alone | (joined <= cut), axis=1)) for cut in cuts])
 
 
 def members(labels: IntArray) -> list[IntArray]:

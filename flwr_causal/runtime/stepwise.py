@@ -21,8 +21,9 @@ from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.replies import Replies
+from flwr_causal.runtime import loop
 from flwr_causal.runtime.federation import Arrival, Collected, setup_bytes
-from flwr_causal.runtime.loop import SETTLE_SECONDS, Session, checked_initial
+from flwr_causal.runtime.loop import Session, checked_initial
 from flwr_causal.runtime.outcome import Outcome, numbers_of, weights_of
 from flwr_causal.runtime.wrappers import check_composes, check_wrapped
 
@@ -82,7 +83,7 @@ class Stepwise:
             check_wrapped(method, WRAPPER)
             initial = records.unpack_arrays(initial_arrays)
             method.initial = checked_initial(method, initial)
-            self.session.begin(SETTLE_SECONDS, None)
+            self.session.begin(loop.SETTLE_SECONDS, None)
         self.federation = self.session.federation
         log(
             INFO,

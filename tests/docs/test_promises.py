@@ -2,9 +2,16 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
+
+
+@cache
+def functions_in(file):
+    tree = ast.parse((REPOSITORY / file).read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_test_that_a_page_names_exists():
@@ -13,8 +20,6 @@ def test_every_test_that_a_page_names_exists():
         file = ""
         for path, test in re.findall(r"`(tests/[\w/]+\.py)?::(\w+)`", page.read_text("utf-8")):
             file = path or file
-            tree = ast.parse((REPOSITORY / file).read_text("utf-8"))
-            names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-            assert test in names, f"{page.name}: {file}::{test}"
+            assert test in functions_in(file), f"{page.name}: {file}::{test}"
             named += 1
     assert named > 10

@@ -28,6 +28,20 @@ def _tidied():
     gc.collect()
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray of two nodes that runs already: to start one for each run takes longer than the run."""
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 1, "include_dashboard": False}
+    with pytest.MonkeyPatch.context() as patch:
+        running = Cluster(initialize_head=True, head_node_args=head)
+        running.add_node(num_cpus=1)
+        patch.setenv("RAY_ADDRESS", running.address)
+        yield
+        running.shutdown()
+
+
 def test_both_engines_give_the_same_run():
     federation = make_federation()
     local, ray = (
@@ -53,6 +67,7 @@ def test_both_engines_give_the_same_run():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
 def test_both_engines_give_the_same_run_on_categories():
     federation = make_federation()
     options = {"mode": "exact", "discretize": 3, "truth": federation.truth}
@@ -74,6 +89,7 @@ def test_both_engines_give_the_same_run_on_categories():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
 def test_a_problem_with_the_data_comes_back_as_data_error():
     tables = make_federation().tables
     tables[1] = tables[1].assign(x0=np.nan)
@@ -82,6 +98,7 @@ def test_a_problem_with_the_data_comes_back_as_data_error():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
 def test_circuits_are_the_same_on_both_engines():
     columns = ["mean radius", "mean texture", "area error", "worst concavity", "target"]
     dealt = split_columns(breast_cancer()[columns], 2, "vertical", target="target", seed=1)
@@ -114,27 +131,16 @@ moments = { method = "moments" }
 
 
 @pytest.mark.release
-def test_a_scenario_runs_on_a_ray_cluster_that_exists(tmp_path, monkeypatch):
-    from ray.cluster_utils import Cluster
-
+@pytest.mark.usefixtures("cluster")
+def test_a_scenario_runs_on_a_ray_cluster_that_exists(tmp_path):
     (tmp_path / "one.toml").write_text(SCENARIO)
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
-    try:
-        cluster.add_node(num_cpus=1)
-        monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-        found = {}
-        for engine in ("ray", "local"):
-            folder = tmp_path / engine
-            options = {"runs": 1, "methods": ["moments"], "progress": False}
-            report = reproduce(
-                str(tmp_path / "one.toml"), engine=engine, output_dir=folder, **options
-            )
-            assert report.failed == 0
-            (cell,) = (folder / "cells").glob("*.json")
-            found[engine] = json.loads(cell.read_text())["metrics"]
-        del found["ray"]["cpu_seconds"], found["local"]["cpu_seconds"]
-        assert found["ray"] == found["local"]
-    finally:
-        cluster.shutdown()
+    found = {}
+    for engine in ("ray", "local"):
+        folder = tmp_path / engine
+        options = {"runs": 1, "methods": ["moments"], "progress": False}
+        report = reproduce(str(tmp_path / "one.toml"), engine=engine, output_dir=folder, **options)
+        assert report.failed == 0
+        (cell,) = (folder / "cells").glob("*.json")
+        found[engine] = json.loads(cell.read_text())["metrics"]
+    del found["ray"]["cpu_seconds"], found["local"]["cpu_seconds"]
+    assert found["ray"] == found["local"]

@@ -9,7 +9,10 @@ from lagged_systems import moments_of, simulate_series
 
 from flwr_causal.core.circuits.composed.composition import cluster_products
 from flwr_causal.core.circuits.composed.tied_clusters import fit_latent_classes
-from flwr_causal.core.circuits.learners.class_conditional.pattern import PartMoments, joint_moments
+from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
+    PartMoments,
+    joint_moments,
+)
 from flwr_causal.core.consensus import admm
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.consensus.schedules import Schedule

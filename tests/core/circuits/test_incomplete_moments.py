@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.circuits.learners.class_conditional.pattern import (
+from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
     PartMoments,
     joint_moments,
 )

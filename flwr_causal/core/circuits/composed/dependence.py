@@ -36,7 +36,10 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from flwr_causal.core.circuits.learners.class_conditional.pattern import completed, known_groups
+from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
+    completed,
+    known_groups,
+)
 from flwr_causal.core.ties import first_largest, first_smallest
 from flwr_causal.errors import DataError
 

@@ -35,7 +35,7 @@ def chosen(columns, classes, grid=GRID, parts=1):
             own = columns[part][classes[part] == c]
             logs[c] += log_sums(own, reach)
             sums[c] += power_sums(own, middle, grid, reach)
-    counts = np.bincount(classes).astype(float)
+    counts = np.bincount(classes).astype(float)[:, None]
     return grid[choose_powers(counts, logs, sums, middle, grid)]
 
 

@@ -284,7 +284,9 @@ class ScaleStep(SummingStep):
     origin: FloatArray
 
     name = "scale"
-    sent = (Sent("origin", "point about which sums are taken", ("columns",)),)
+    sent: ClassVar[tuple[Sent, ...]] = (
+        Sent("origin", "point about which sums are taken", ("columns",)),
+    )
 
     def arrays(self) -> Arrays:
         """Return the origin."""

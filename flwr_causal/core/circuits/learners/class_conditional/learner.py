@@ -69,10 +69,9 @@ class ClassConditional(ClassConditionalOptions, TrainingWithHead):
             )
         return plan
 
-    def start(
-        self, plan: TrainingPlan, presence: BoolArray | None = None
-    ) -> LeafScale | pattern.PatternScale:
+    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> LeafScale:
         """Return the state before the first exchange."""
         if presence is not None and not np.all(presence):
             return pattern.started(plan, presence)
-        return LeafScale(plan, np.zeros(len(plan.numbers)))
+        d = len(plan.numbers)
+        return LeafScale(plan, np.zeros(d), np.ones((1, d), dtype=np.bool_))

@@ -177,8 +177,8 @@ def choose_powers(
 
     Parameters
     ----------
-    counts : ndarray of float, shape (C,)
-        Rows of each class.
+    counts : ndarray of float, shape (C, 1) or (C, d)
+        Rows of each class, of all columns or of each one.
     logs : ndarray of float, shape (C, d)
         :func:`log_sums` of each class.
     sums : ndarray of float, shape (C, 2, p, d)
@@ -195,9 +195,9 @@ def choose_powers(
     ndarray of int, shape (d,)
         Index of the power. The variance of each class has one pseudo row of the total variance.
     """
-    n = counts.sum()
+    n = counts.sum(axis=0)
     first, second = sums[:, 0], sums[:, 1]
-    each, power = counts[:, None, None], powers[:, None]
+    each, power = counts[:, None], powers[:, None]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         total = second.sum(axis=0) / n - (first.sum(axis=0) / n) ** 2
         scatter = np.maximum(second - first**2 / np.maximum(each, 1.0), 0.0)
@@ -233,21 +233,20 @@ def _misses(
     chosen: IntArray,
 ) -> BoolArray:
     """Return whether normal leaves with these powers miss mean or variance of each column, (d,)."""
-    there = counts > 0
-    shares = counts[there] / counts.sum()
+    shares = counts / counts.sum(axis=0)
     columns, identity = np.arange(len(chosen)), int(np.flatnonzero(powers == 1.0)[0])
-    first, second = np.moveaxis(sums[there] / counts[there, None, None, None], 1, 0)
-    mean = shares @ first[:, identity]
-    variance = np.maximum(shares @ second[:, identity] - mean**2, 0.0)
+    first, second = np.moveaxis(sums / np.maximum(counts, 1.0)[:, None, None], 1, 0)
+    mean = (shares * first[:, identity]).sum(axis=0)
+    variance = np.maximum((shares * second[:, identity]).sum(axis=0) - mean**2, 0.0)
     own, start = powers[chosen], signed_log(middle)
     slope = np.exp((own - 1.0) * start)
     means, squares = first[:, chosen, columns], second[:, chosen, columns]
     deviations = np.sqrt(np.maximum(squares - means**2, FLOOR))
     at = of_signed_log(start, own) + slope * means
     centres, squares = transformed_moments(at, slope * deviations, np.inf, own, reach)
-    centre = shares @ centres
+    centre, square = (shares * centres).sum(axis=0), (shares * squares).sum(axis=0)
     off = np.abs(centre - middle - mean) > MISSED_MEAN * np.sqrt(variance)
-    return np.asarray(off | (shares @ squares - centre**2 > MOST_VARIANCE * variance))
+    return np.asarray(off | (square - centre**2 > MOST_VARIANCE * variance))
 
 
 # Added to variances, in units of the columns' variance, as a column may be constant in a class.

@@ -1,6 +1,6 @@
 """Class-conditional circuits of parties that hold different columns.
 
-The exchanges are those of `steps`, for any pattern of columns over parties. A *pattern* is a set of
+The training is that of `steps`, for any pattern of columns over parties. A *pattern* is a set of
 numeric columns that at least one party holds. Scales, powers and tables of a column are computed
 from the sums of the parties that hold it. Means and covariances are computed for each pattern, from
 the rows of the parties that hold it, and shrunk by the held-out likelihood of these rows;
@@ -11,8 +11,8 @@ All parties receive the same request. A party computes the sums of `steps` for t
 holds and returns 0 for all others, so that the replies can be added. A column that a party does not
 hold is missing in all rows of its values.
 
-Parties that all hold all columns train by `steps`, which chooses the blocks for each fold. If no
-column is held by two parties, the covariances between parties are 0.
+Parties that all hold all columns train by the exchanges of `steps`, which choose the blocks for
+each fold. If no column is held by two parties, the covariances between parties are 0.
 
 The marginal of a t distribution over a pattern is a t distribution with that pattern's moments. The
 joint t distribution makes a and b uncorrelated given S, but not independent: all columns share one
@@ -21,52 +21,47 @@ scale variable, so that a row that is extreme in a is expected to be extreme in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
-from flwr_causal.core.circuits.learners.class_conditional import steps
-from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
-    PartMoments,
-    joint_moments,
-)
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
-    ClassMoments,
-    ClassSums,
     Coordinates,
-    choose_shrinkage,
-    chosen_of,
     correlation_blocks,
-    shrunk_moments,
-    tails_of,
 )
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
+    COORDINATES,
     NUM_FOLDS,
-    ClassConditionalTrained,
-    probabilities,
+    HeldOut,
+    LeafMoments,
+    LeafScale,
+    LeafStep,
+    Powers,
+    by_category,
+    columns_of,
+    triangles_of,
 )
 from flwr_causal.core.circuits.learners.training_by_sums import (
-    SummingStep,
     impossible,
     miscounted,
     summed_array,
     symmetric,
-    upper_triangles,
 )
-from flwr_causal.core.circuits.presence import column_groups
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.class_conditional.moments import Shrinkage
-    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalOptions
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, State, TrainingPlan
+    from flwr_causal.core.circuits.learners.class_conditional.steps import (
+        ClassConditionalOptions,
+        LeafStepT,
+    )
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
 
 
 def started(plan: TrainingPlan, presence: ArrayLike) -> PatternScale:
@@ -84,8 +79,6 @@ def started(plan: TrainingPlan, presence: ArrayLike) -> PatternScale:
     ConfigError
         If a party does not hold the target; or if the options ask for a head or a threshold, which
         need rows with all columns.
-    DataError
-        If no party holds a column.
     """
     held = np.asarray(presence, dtype=bool)
     if plan.target is not None and not held[:, plan.target].all():
@@ -103,11 +96,8 @@ def started(plan: TrainingPlan, presence: ArrayLike) -> PatternScale:
         )
     numbers = held[:, list(plan.numbers)]
     numbers = numbers[numbers.any(axis=1)]
-    groups = [
-        steps.LeafScale(part_of(plan, group.columns), np.zeros(len(group.columns)))
-        for group in column_groups(numbers)
-    ]
-    return PatternScale(plan, np.unique(numbers, axis=0)[::-1], tuple(groups))
+    patterns = np.unique(numbers, axis=0)[::-1]
+    return PatternScale(plan, np.zeros(len(plan.numbers)), patterns)
 
 
 # -- the columns of a party -----------------------------------------------------------------------
@@ -183,6 +173,10 @@ class PartyColumns(NamedTuple):
             for name, array in asked.items()
         }
 
+    def spread(self, sums: Arrays, d: int) -> Arrays:
+        """Return sums of the party's numbers, the last axis, as those of d; 0 for the others."""
+        return {name: spread(array, self.own, d) for name, array in sums.items()}
+
 
 def part_of(
     plan: TrainingPlan, columns: Iterable[int], categories: Iterable[int] = ()
@@ -192,18 +186,6 @@ def part_of(
     return replace(plan, columns=tuple(sorted(own)))
 
 
-def columns_of(patterns: BoolArray) -> list[IntArray]:
-    """Return the columns of each pattern."""
-    return [np.flatnonzero(one).astype(np.int64) for one in patterns]
-
-
-def triangles_of(patterns: BoolArray) -> list[slice]:
-    """Return where the upper triangle of each pattern's second moments lies among all of them."""
-    sizes = patterns.sum(axis=1)
-    ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
-    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
-
-
 def spread(array: FloatArray, places: IntArray, d: int) -> FloatArray:
     """Return an array (..., d) with ``array`` at some places of its last axis, 0 elsewhere."""
     result = np.zeros((*array.shape[:-1], d))
@@ -211,95 +193,47 @@ def spread(array: FloatArray, places: IntArray, d: int) -> FloatArray:
     return result
 
 
-# -- scales and powers, of each group of columns that the same parties hold -----------------------
+# -- the exchanges --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ByGroup(SummingStep):
-    """An exchange of `steps` for each group of numbers that the same parties hold.
+class OfPatterns(LeafStep):
+    """An exchange of `steps`, of parties that hold different columns."""
 
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Of all columns.
-    patterns : ndarray of bool, shape (G, d)
-        The different sets of numbers that parties hold.
-    groups : tuple of Scale, Powers or Moments
-        The next exchange of each group. Where a group needs an earlier exchange than the others,
-        only its columns take part, and the other groups wait.
-    """
+    complete = False
 
-    plan: TrainingPlan
-    patterns: BoolArray
-    groups: tuple[steps.LeafScale | steps.Powers | steps.LeafMoments, ...]
-
-    #: The exchange of one group.
-    step: ClassVar[type[steps.LeafScale | steps.Powers | steps.LeafMoments]]
+    @classmethod
+    def form(cls, step: type[LeafStepT]) -> type[LeafStepT]:
+        """Return the exchange that takes the place of a later one."""
+        forms: dict[type[LeafStep], Any] = {
+            Powers: PatternPowers,
+            LeafMoments: PatternMoments,
+            HeldOut: PatternHeldOut,
+        }
+        return cast("type[LeafStepT]", forms[step])
 
     def arrays(self) -> Arrays:
-        """Return the patterns, and the arrays of the groups with all columns side by side."""
-        result: Arrays = {"patterns": self.patterns.astype(np.float64)}
-        for group in self.groups:
-            if isinstance(group, self.step):
-                for name, array in group.arrays().items():
-                    if name in BY_COLUMN:
-                        whole = spread(array, self.places(group), len(self.plan.numbers))
-                        result[name] = result.get(name, 0.0) + whole
-                    else:
-                        result[name] = array
-        return result
+        """Return the patterns, and what is sent where all parties hold all columns."""
+        return {"patterns": self.patterns.astype(np.float64), **super().arrays()}
+
+
+class PatternScale(OfPatterns, LeafScale):
+    """Counts, sums and squares of each class; counts by column."""
+
+    name = "pattern-scale"
+    sent = (PATTERNS, *LeafScale.sent)
+    summed = (
+        summed_array(
+            "counts", "rows of each class with each column", ("classes", "columns"), "count"
+        ),
+        *LeafScale.summed[1:],
+    )
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return the sums over a party's rows, 0 for columns that it does not hold."""
         party = PartyColumns.of(values, plan, asked["patterns"])
-        answer = cls.party_sums(values, party, party.of_columns(asked))
-        return {name: spread(array, party.own, len(plan.numbers)) for name, array in answer.items()}
-
-    @classmethod
-    def party_sums(cls, values: FloatArray, party: PartyColumns, asked: Arrays) -> Arrays:
-        """Return the sums of the party's own columns, which are the last axis."""
-        return cls.step.sums(values, party.plan, asked)
-
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the next exchange, the earliest one that a group still needs."""
-        groups: tuple[Any, ...] = tuple(
-            group.after(self.group_sums(group, summed)) if isinstance(group, self.step) else group
-            for group in self.groups
-        )
-        kinds: tuple[type[ByGroup], ...] = (PatternScale, PatternPowers, PatternMoments)
-        needed = {type(group) for group in groups}
-        return next(kind for kind in kinds if kind.step in needed)(self.plan, self.patterns, groups)
-
-    def group_sums(self, group: SummingStep, summed: Mapping[str, FloatArray]) -> Arrays:
-        """Return the sums of the columns of a group."""
-        own = self.places(group)
-        return {name: array[..., own] for name, array in summed.items()}
-
-    def places(self, group: SummingStep) -> IntArray:
-        """Return the places of a group's columns among all."""
-        own = group.plan.numbers  # type: ignore[attr-defined]
-        return np.searchsorted(np.array(self.plan.numbers), np.array(own))
-
-
-class PatternScale(ByGroup):
-    """Counts, sums and squares of each class; counts by column."""
-
-    name = "pattern-scale"
-    step = steps.LeafScale
-    sent = (PATTERNS, *steps.LeafScale.sent)
-    summed = (
-        summed_array(
-            "counts", "rows of each class with each column", ("classes", "columns"), "count"
-        ),
-        *steps.LeafScale.summed[1:],
-    )
-
-    @classmethod
-    def party_sums(cls, values: FloatArray, party: PartyColumns, asked: Arrays) -> Arrays:
-        """Return the sums, with the counts of the classes repeated for each column."""
-        answer = super().party_sums(values, party, asked)
-        return answer | {"counts": np.repeat(answer["counts"][:, None], len(party.own), axis=1)}
+        answer = super().sums(values, party.plan, party.of_columns(asked))
+        return party.spread(answer | {"counts": answer["counts"][:, None]}, len(plan.numbers))
 
     @classmethod
     def doubts(
@@ -312,30 +246,26 @@ class PatternScale(ByGroup):
         first, second = sums["first"][..., None], sums["second"][..., None]
         yield from impossible(sums["counts"], first, second)
 
-    def group_sums(self, group: SummingStep, summed: Mapping[str, FloatArray]) -> Arrays:
-        """Return the sums of a group, all columns of which have the same counts."""
-        answer = super().group_sums(group, summed)
-        return answer | {"counts": answer["counts"][:, 0]}
 
-
-class PatternPowers(ByGroup):
+class PatternPowers(OfPatterns, Powers):
     """Sums of the columns under a grid of powers."""
 
     name = "pattern-powers"
-    step = steps.Powers
-    sent = (PATTERNS, *steps.Powers.sent)
-    summed = steps.Powers.summed
+    sent = (PATTERNS, *Powers.sent)
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
+        """Return the sums over a party's rows, 0 for columns that it does not hold."""
+        party = PartyColumns.of(values, plan, asked["patterns"])
+        answer = super().sums(values, party.plan, party.of_columns(asked))
+        return party.spread(answer, len(plan.numbers))
 
 
-# -- moments of each pattern ----------------------------------------------------------------------
-
-
-class PatternMoments(ByGroup):
+class PatternMoments(OfPatterns, LeafMoments):
     """Counts, sums and products by pattern, fold and class; tables by fold and class."""
 
     name = "pattern-moments"
-    step = steps.LeafMoments
-    sent = (PATTERNS, *steps.LeafMoments.sent)
+    sent = (PATTERNS, *LeafMoments.sent)
     summed = (
         summed_array(
             "counts",
@@ -372,7 +302,7 @@ class PatternMoments(ByGroup):
             "tables": np.zeros((NUM_FOLDS, classes, sum(plan.sizes))),
         }
         party = PartyColumns.of(values, plan, asked["patterns"])
-        answer = steps.LeafMoments.sums(values, party.plan, party.of_columns(asked))
+        answer = super().sums(values, party.plan, party.of_columns(asked))
         if len(party.own):
             reply["counts"][party.pattern] = answer["counts"]
             reply["first"][party.pattern][..., party.own] = answer["first"]
@@ -384,7 +314,7 @@ class PatternMoments(ByGroup):
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
         """Return the sizes that follow from the plan and what was sent."""
         *_, last = triangles_of(asked["patterns"] > 0)
-        return {**steps.LeafMoments.sizes(plan, asked), "column pairs": last.stop}
+        return {**super().sizes(plan, asked), "column pairs": last.stop}
 
     @classmethod
     def doubts(
@@ -394,9 +324,9 @@ class PatternMoments(ByGroup):
         counts = sums["counts"]
         if counts.any():
             yield from miscounted(counts, plan, rows)
-        by_category = steps.by_category(sums["tables"], plan)
-        held = by_category.any(axis=(0, 1))
-        for own in np.moveaxis(by_category, -1, 0)[held]:
+        counted = by_category(sums["tables"], plan)
+        held = counted.any(axis=(0, 1))
+        for own in np.moveaxis(counted, -1, 0)[held]:
             yield from miscounted(own, plan, rows)
         columns = columns_of(asked["patterns"] > 0)
         triangles = triangles_of(asked["patterns"] > 0)
@@ -405,85 +335,14 @@ class PatternMoments(ByGroup):
             squares = np.diagonal(products, axis1=-2, axis2=-1)
             yield from impossible(one, first[..., own], squares)
 
-    def after(self, summed: Mapping[str, FloatArray]) -> PatternHeldOut:
-        """Return the exchange of held-out rows, with the joint moments of each class."""
-        plan, sent = self.plan, self.arrays()
-        options: ClassConditionalOptions = plan.learner
-        columns, triangles = columns_of(self.patterns), triangles_of(self.patterns)
-        folds = [
-            ClassSums(
-                counts,
-                first[..., own],
-                symmetric(summed["second"][..., triangle], len(own)),
-                sent["offsets"][:, own],
-            )
-            for counts, first, own, triangle in zip(
-                summed["counts"], summed["first"], columns, triangles, strict=True
-            )
-        ]
-        shrinkages = tuple(
-            choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
-        )
-        totals = [one.total() for one in folds]
-        shrunk = [shrunk_moments(*one) for one in zip(totals, shrinkages, strict=True)]
-        counts = np.sum([one.counts for one in totals], axis=0)
-        d, names = len(plan.numbers), [plan.names[j] for j in plan.numbers]
-        means = np.zeros((plan.num_classes, d))
-        covariances = np.broadcast_to(np.eye(d), (plan.num_classes, d, d)).copy()
-        for c in np.flatnonzero(counts):
-            parts = [
-                PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
-                for own, one, of in zip(columns, totals, shrunk, strict=True)
-            ]
-            means[c], covariances[c] = joint_moments(parts, names, f"class {c} of the target")
-        return PatternHeldOut(
-            plan,
-            self.patterns,
-            steps.coordinates_of(sent),
-            tuple(folds),
-            shrinkages,
-            counts,
-            ClassMoments(means, covariances),
-            summed["tables"],
-        )
 
-
-@dataclass(frozen=True, eq=False)
-class PatternHeldOut(SummingStep):
-    """Log-likelihoods and log losses of each fold's rows under leaves made without the fold.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-        Of all columns.
-    patterns : ndarray of bool, shape (G, d)
-    coordinates : Coordinates
-        Of all columns.
-    folds : tuple of ClassSums
-        Of each pattern, over its columns; the first axis is the fold.
-    shrinkages : tuple of Shrinkage
-        Of each pattern.
-    counts : ndarray of float, shape (C,)
-        Rows of each class.
-    moments : ClassMoments
-        Joint means (C, d) and covariances (C, d, d).
-    tables : ndarray of float, shape (folds, C, states)
-        Rows of each fold, class and state, the categories side by side.
-    """
-
-    plan: TrainingPlan
-    patterns: BoolArray
-    coordinates: Coordinates
-    folds: tuple[ClassSums, ...]
-    shrinkages: tuple[Shrinkage, ...]
-    counts: FloatArray
-    moments: ClassMoments
-    tables: FloatArray
+class PatternHeldOut(OfPatterns, HeldOut):
+    """Log-likelihoods and log losses of each fold's rows under leaves made without the fold."""
 
     name = "pattern-held-out"
     sent = (
         PATTERNS,
-        *steps.COORDINATES,
+        *COORDINATES,
         Sent(
             "means",
             "of each class in each pattern, without each fold",
@@ -501,35 +360,20 @@ class PatternHeldOut(SummingStep):
         Sent("blocks", "block of each column, by cut", ("cuts", "columns")),
         Sent("tails", "inverse degrees of freedom", ("tails",)),
     )
-    summed = steps.HeldOut.summed
 
-    def arrays(self) -> Arrays:
-        """Return the moments of each pattern without each fold, the blocks and the tails."""
-        moments = [
-            shrunk_moments(one.without_each(), shrinkage)
-            for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
-        ]
-        others = self.tables.sum(axis=0) - self.tables
-        means = np.zeros((len(moments), *others.shape[:2], len(self.plan.numbers)))
-        for g, (one, own) in enumerate(zip(moments, columns_of(self.patterns), strict=True)):
-            means[g][..., own] = one.means
-        triangles = [upper_triangles(one.covariances) for one in moments]
-        return {
-            "patterns": self.patterns.astype(np.float64),
-            **self.coordinates._asdict(),
-            "means": means,
-            "covariances": np.concatenate(triangles, axis=-1),
-            "tables": probabilities(others, self.plan.sizes),
-            "weights": self.counts / self.counts.sum(),
-            "blocks": self._blocks().astype(np.float64),
-            "tails": tails_of(self.plan.learner.dof),
-        }
+    def by_pattern(self, means: Sequence[FloatArray]) -> FloatArray:
+        """Return the means of the patterns as they are sent: side by side, 0 for other columns."""
+        d, columns = len(self.plan.numbers), columns_of(self.patterns)
+        return np.stack([spread(one, own, d) for one, own in zip(means, columns, strict=True)])
 
-    def _blocks(self) -> IntArray:
+    def blocks(self) -> IntArray:
         """Return the block of each column (cuts, d), by the correlations within classes."""
         shares = self.counts / self.counts.sum()
         within = np.einsum("c,cij->ij", shares, self.moments.covariances)
         return correlation_blocks(within, self.plan.learner.cuts)
+
+    #: Few rows have all columns: the blocks are the same without each fold.
+    blocks_without_each = blocks
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -549,17 +393,4 @@ class PatternHeldOut(SummingStep):
             "tables": asked["tables"][..., party.states],
             "blocks": np.broadcast_to(blocks, (NUM_FOLDS, *blocks.shape)),
         }
-        return steps.HeldOut.sums(values, party.plan, own)
-
-    def after(self, summed: Mapping[str, FloatArray]) -> ClassConditionalTrained:
-        """Return the parameters of the circuits."""
-        likelihoods, losses = summed["likelihoods"], summed["log_losses"]
-        choice = chosen_of(likelihoods, losses, self._blocks(), self.plan.learner.dof)
-        return ClassConditionalTrained(
-            self.plan,
-            self.counts,
-            self.coordinates,
-            self.moments,
-            self.tables.sum(axis=0),
-            choice,
-        )
+        return super().sums(values, party.plan, own)

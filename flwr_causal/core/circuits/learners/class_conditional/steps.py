@@ -19,19 +19,26 @@ class. All parameters are functions of sums over rows:
   circuit of blocks; and a threshold, if the options ask for them.
 
 Rows must be complete. A class of which no party has a row is left out; a class with a single row
-has the covariance that all classes share. Parties that hold different columns train by the
-exchanges of `pattern`.
+has the covariance that all classes share.
+
+The states hold the *patterns*: the different sets of numbers that parties hold. There is one where
+all parties hold all columns. `pattern` has the exchanges of parties that hold different columns:
+what they are sent and return differs, what follows from it does not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
+    PartMoments,
+    joint_moments,
+)
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     BlockChoice,
     ClassMoments,
@@ -84,12 +91,13 @@ from flwr_causal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
     from flwr_causal.core.circuits.model import Posterior
     from flwr_causal.core.circuits.nodes import Leaf, Node
 
+LeafStepT = TypeVar("LeafStepT", bound="LeafStep")
 
 NUM_FOLDS = 5
 
@@ -398,11 +406,59 @@ class ClassConditionalOptions(HeadOptions):
             raise ConfigError(f"degrees of freedom must be above 2, got {min(self.dof)}")
 
 
+# -- the columns of the parties -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LeafStep(SummingStep):
+    """An exchange of parties that all hold all columns; `pattern` has those of other parties.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+        Of all columns.
+    patterns : ndarray of bool, shape (G, d)
+        The different sets of numbers that parties hold.
+    """
+
+    plan: TrainingPlan
+    patterns: BoolArray
+
+    #: Whether every row has all columns.
+    complete: ClassVar[bool] = True
+
+    @classmethod
+    def form(cls, step: type[LeafStepT]) -> type[LeafStepT]:
+        """Return the exchange that takes the place of a later one."""
+        return step
+
+
+def columns_of(patterns: BoolArray) -> list[IntArray]:
+    """Return the columns of each pattern."""
+    return [np.flatnonzero(one).astype(np.int64) for one in patterns]
+
+
+def triangles_of(patterns: BoolArray) -> list[slice]:
+    """Return where the upper triangle of each pattern's second moments lies among all of them."""
+    sizes = patterns.sum(axis=1)
+    ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
+    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
 # -- scales and powers ----------------------------------------------------------------------------
 
 
-class LeafScale(ScaleStep):
-    """Counts, sums and squares of each class."""
+@dataclass(frozen=True, eq=False)
+class LeafScale(LeafStep, ScaleStep):
+    """Counts, sums and squares of each class.
+
+    Parameters
+    ----------
+    plan, origin
+        As of `ScaleStep`.
+    patterns
+        As of `LeafStep`.
+    """
 
     summed = (
         summed_array("counts", "rows of each class", ("classes",), "count"),
@@ -432,12 +488,14 @@ class LeafScale(ScaleStep):
         yield from miscounted(sums["counts"], plan, rows)
         yield from impossible(sums["counts"], sums["first"], sums["second"])
 
-    def after(self, summed: Mapping[str, FloatArray]) -> LeafScale | Powers | LeafMoments:
+    def after(self, summed: Mapping[str, FloatArray]) -> LeafStep:
         """Return the exchange of powers or of moments, or this one about a better origin."""
-        counts, first, second = summed["counts"], summed["first"], summed["second"]
-        n = counts.sum()
-        if n < 2:
-            raise DataError(f"the parties have {int(n)} rows that count: at least 2 are needed")
+        # The rows of each class, of all columns or of each one.
+        counts = summed["counts"].reshape(self.plan.num_classes, -1)
+        first, second, n = summed["first"], summed["second"], counts.sum(axis=0)
+        if n.min() < 2:
+            few = int(n.min())
+            raise DataError(f"the parties have {few} rows that count: at least 2 are needed")
         shift = first.sum(axis=0) / n
         variance = second.sum(axis=0) / n - shift**2
         mean = self.origin + shift
@@ -456,39 +514,38 @@ class LeafScale(ScaleStep):
         middle = mean / scale
         ones, zeros = np.ones_like(scale), np.zeros_like(scale)
         coordinates = Coordinates(scale, middle, np.abs(middle) + REACH, ones, zeros, ones)
-        present = np.where(counts > 0, 1.0, 0.0)[:, None]
-        offsets = _class_means(counts, first) / scale - present * (shift / scale)
-        following = LeafMoments if self.plan.learner.powers == (1.0,) else Powers
-        return following(self.plan, counts, coordinates, offsets)
+        offsets = _class_means(counts, first) / scale - (counts > 0) * (shift / scale)
+        as_they_are = self.plan.learner.powers == (1.0,)
+        following: type[Scaled] = self.form(LeafMoments if as_they_are else Powers)
+        return following(self.plan, self.patterns, counts, coordinates, offsets)
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
-    """The state after the scales of the columns are known.
+class Scaled(LeafStep):
+    """An exchange after the scales of the columns are known.
 
     Parameters
     ----------
-    plan : TrainingPlan
-    counts : ndarray of float, shape (C,)
-        Rows of each class.
+    plan, patterns
+        As of `LeafStep`.
+    counts : ndarray of float, shape (C, 1) or (C, d)
+        Rows of each class, of all columns or of each one.
     coordinates : Coordinates
         With powers of 1 until powers are chosen.
     offsets : ndarray of float, shape (C, d)
         Means of the classes in the coordinates, 0 for a class without rows.
     """
 
-    plan: TrainingPlan
     counts: FloatArray
     coordinates: Coordinates
     offsets: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Powers(Scaled, SummingStep):
+class Powers(Scaled):
     """Sums of the columns under a grid of powers."""
 
     name = "powers"
-    sent = (
+    sent: ClassVar[tuple[Sent, ...]] = (
         Sent("scale", "standard deviations", ("columns",)),
         Sent("middle", "means over standard deviations", ("columns",)),
         Sent("reach", "where a transform goes on as a line", ("columns",)),
@@ -531,23 +588,24 @@ class Powers(Scaled, SummingStep):
         first, second = np.moveaxis(
             np.take_along_axis(sums, chosen[None, None, None], axis=2)[:, :, 0], 1, 0
         )
-        center = first.sum(axis=0) / counts.sum()
-        variance = second.sum(axis=0) / counts.sum() - center**2
+        n = counts.sum(axis=0)
+        center = first.sum(axis=0) / n
+        variance = second.sum(axis=0) / n - center**2
         if (variance < 0).any():
             raise DataError(
                 "The parties' sums contradict each other: the variance of a column is negative. "
                 "The sums of a party are wrong: leave out one party after the other."
             )
         unit = np.sqrt(variance)
-        present = np.where(counts > 0, 1.0, 0.0)[:, None]
         coordinates = known._replace(powers=grid[chosen], center=center, unit=unit)
-        offsets = (_class_means(counts, first) - present * center) / unit
-        return LeafMoments(self.plan, counts, coordinates, offsets)
+        offsets = (_class_means(counts, first) - (counts > 0) * center) / unit
+        following = self.form(LeafMoments)
+        return following(self.plan, self.patterns, counts, coordinates, offsets)
 
 
 def _class_means(counts: FloatArray, first: FloatArray) -> FloatArray:
     """Return the means (C, d); 0 for a class without rows."""
-    return np.asarray(first / np.maximum(counts, 1.0)[:, None])
+    return np.asarray(first / np.maximum(counts, 1.0))
 
 
 # -- moments, and their likelihood on held-out rows -----------------------------------------------
@@ -574,8 +632,7 @@ def coordinates_of(asked: Arrays) -> Coordinates:
     return Coordinates(*(asked[name] for name in Coordinates._fields))
 
 
-@dataclass(frozen=True, eq=False)
-class LeafMoments(Scaled, SummingStep):
+class LeafMoments(Scaled):
     """Counts, sums and products of the transformed columns by fold and class."""
 
     name = "moments"
@@ -649,23 +706,67 @@ class LeafMoments(Scaled, SummingStep):
 
     def after(self, summed: Mapping[str, FloatArray]) -> State:
         """Return the exchange of held-out rows, or the next state if there is nothing to choose."""
-        second = symmetric(summed["second"], len(self.plan.numbers))
-        folds = ClassSums(summed["counts"], summed["first"], second, self.offsets)
-        counts = folds.counts.sum(axis=0)
+        options: ClassConditionalOptions = self.plan.learner
+        folds = self._folds(summed)
+        totals = [one.total() for one in folds]
+        counts = np.sum([one.counts for one in totals], axis=0)
         if counts.sum() <= (counts > 0).sum():
             raise DataError(
                 "no class has two rows: nothing is known of how rows of a class differ; "
                 "name another target or none"
             )
-        options: ClassConditionalOptions = self.plan.learner
-        shrinkage = choose_shrinkage(folds, options.diagonals, options.pooled)
-        known = HeldOut(
-            self.plan, self.counts, self.coordinates, folds, summed["tables"], shrinkage
+        shrinkages = tuple(
+            choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
+        )
+        known = self.form(HeldOut)(
+            self.plan,
+            self.patterns,
+            counts,
+            self.coordinates,
+            folds,
+            shrinkages,
+            self._joined(totals, shrinkages),
+            summed["tables"],
         )
         one_class = (counts > 0).sum() == 1
         if len(options.dof) > 1 or (len(options.cuts) > 1 and not one_class):
             return known
         return known.after({"likelihoods": np.zeros(1), "log_losses": np.zeros((1, 1))})
+
+    def _folds(self, summed: Mapping[str, FloatArray]) -> tuple[ClassSums, ...]:
+        """Return the sums of each pattern."""
+        patterns, shape = self.patterns, (len(self.patterns), NUM_FOLDS, self.plan.num_classes)
+        return tuple(
+            ClassSums(
+                counts,
+                first[..., own],
+                symmetric(summed["second"][..., triangle], len(own)),
+                self.offsets[:, own],
+            )
+            for counts, first, own, triangle in zip(
+                summed["counts"].reshape(shape),
+                summed["first"].reshape(*shape, -1),
+                columns_of(patterns),
+                triangles_of(patterns),
+                strict=True,
+            )
+        )
+
+    def _joined(self, totals: Sequence[ClassSums], shrinkages: Sequence[Shrinkage]) -> ClassMoments:
+        """Return the moments of all rows from the sums of each pattern."""
+        shrunk = [shrunk_moments(*one) for one in zip(totals, shrinkages, strict=True)]
+        if len(shrunk) == 1:
+            return shrunk[0]
+        names, classes = [self.plan.names[j] for j in self.plan.numbers], self.plan.num_classes
+        means = np.zeros((classes, len(names)))
+        covariances = np.tile(np.eye(len(names)), (classes, 1, 1))
+        for c in np.flatnonzero(np.sum([one.counts for one in totals], axis=0)):
+            parts = [
+                PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
+                for own, one, of in zip(columns_of(self.patterns), totals, shrunk, strict=True)
+            ]
+            means[c], covariances[c] = joint_moments(parts, names, f"class {c} of the target")
+        return ClassMoments(means, covariances)
 
 
 FOLD_MOMENTS = (
@@ -676,28 +777,32 @@ FOLD_MOMENTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut(SummingStep):
+class HeldOut(LeafStep):
     """Log-likelihoods and log losses of each fold's rows under leaves made without the fold.
 
     Parameters
     ----------
-    plan : TrainingPlan
+    plan, patterns
+        As of `LeafStep`.
     counts : ndarray of float, shape (C,)
         Rows of each class.
     coordinates : Coordinates
-    folds : ClassSums
-        Sums of each fold; the first axis is the fold.
+    folds : tuple of ClassSums
+        Of each pattern, over its columns; the first axis is the fold.
+    shrinkages : tuple of Shrinkage
+        Of each pattern.
+    moments : ClassMoments
+        Means (C, d) and covariances (C, d, d) of all rows.
     tables : ndarray of float, shape (folds, C, states)
         Rows of each fold, class and state, the categories side by side.
-    shrinkage : Shrinkage
     """
 
-    plan: TrainingPlan
     counts: FloatArray
     coordinates: Coordinates
-    folds: ClassSums
+    folds: tuple[ClassSums, ...]
+    shrinkages: tuple[Shrinkage, ...]
+    moments: ClassMoments
     tables: FloatArray
-    shrinkage: Shrinkage
 
     name = "held-out"
     sent = (
@@ -716,27 +821,39 @@ class HeldOut(SummingStep):
 
     def arrays(self) -> Arrays:
         """Return the moments without each fold, the blocks and the tails."""
-        return (
-            dict(self.coordinates._asdict())
-            | self.without_each()
-            | {
-                "weights": self.counts / self.counts.sum(),
-                "blocks": _cut_blocks(self.folds.without_each(), self.plan.learner.cuts).astype(
-                    float
-                ),
-                "tails": tails_of(self.plan.learner.dof),
-            }
-        )
+        return {
+            **self.coordinates._asdict(),
+            **self.without_each(),
+            "weights": self.counts / self.counts.sum(),
+            "blocks": self.blocks_without_each().astype(np.float64),
+            "tails": tails_of(self.plan.learner.dof),
+        }
 
     def without_each(self) -> Arrays:
-        """Return the moments and tables without each fold, the first axis."""
-        moments = shrunk_moments(self.folds.without_each(), self.shrinkage)
+        """Return the moments and tables without each fold."""
+        moments = [
+            shrunk_moments(one.without_each(), shrinkage)
+            for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
+        ]
         others = self.tables.sum(axis=0) - self.tables
+        triangles = [upper_triangles(one.covariances) for one in moments]
         return {
-            "means": moments.means,
-            "covariances": upper_triangles(moments.covariances),
+            "means": self.by_pattern([one.means for one in moments]),
+            "covariances": np.concatenate(triangles, axis=-1),
             "tables": probabilities(others, self.plan.sizes),
         }
+
+    def by_pattern(self, means: Sequence[FloatArray]) -> FloatArray:
+        """Return the means of the patterns as they are sent: those of the one pattern."""
+        return means[0]
+
+    def blocks(self) -> IntArray:
+        """Return the block of each column (cuts, d), by the correlations within classes."""
+        return _cut_blocks(self.folds[0].total(), self.plan.learner.cuts)
+
+    def blocks_without_each(self) -> IntArray:
+        """Return the block of each column as it is sent: of each fold, without it."""
+        return _cut_blocks(self.folds[0].without_each(), self.plan.learner.cuts)
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -769,23 +886,17 @@ class HeldOut(SummingStep):
         """Return the first step of a head, the step of a threshold, or the trained circuits."""
         plan = self.plan
         options: ClassConditionalOptions = plan.learner
-        total = self.folds.total()
-        blocks = _cut_blocks(total, options.cuts)
-        choice = chosen_of(summed["likelihoods"], summed["log_losses"], blocks, options.dof)
+        likelihoods, losses = summed["likelihoods"], summed["log_losses"]
+        choice = chosen_of(likelihoods, losses, self.blocks(), options.dof)
         trained = ClassConditionalTrained(
-            plan,
-            self.counts,
-            self.coordinates,
-            shrunk_moments(total, self.shrinkage),
-            self.tables.sum(axis=0),
-            choice,
+            plan, self.counts, self.coordinates, self.moments, self.tables.sum(axis=0), choice
         )
-        if plan.target is None:
+        if plan.target is None or not self.complete:
             return trained
         features = LeafFeatures(self, choice)
         if not options.head:
             return features.threshold_or(trained, options.decision)
-        training = init_head(total.counts, len(pieces(choice.blocks)) + len(plan.categories))
+        training = init_head(self.counts, len(pieces(choice.blocks)) + len(plan.categories))
         return LeavesHead.or_after(features, training, trained, options)
 
 

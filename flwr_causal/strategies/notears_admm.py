@@ -517,13 +517,13 @@ class NotearsADMM(LinearADMM, PrivateStrategy):
             return Result(graph, strengths, warnings=tuple(warnings), reason=reason)
 
         def norms() -> FloatArray:
-            return np.sqrt(problem.network.squared_norms(state.theta))
+            return np.sqrt(problem.network.squared_norms(state.weights))
 
         # From parameters that are drawn by the seed.
         state, stopped = perceptrons.init(problem, self.options.seed), None
         while stopped is None:
             penalty = problem.schedule.at(state.round).consensus_penalty
-            values = {"parameters": state.theta, "penalty": penalty}
+            values = {"parameters": state.weights, "penalty": penalty}
             replies = yield Ask(consensus.PERCEPTRONS, values, so_far=lambda: result(norms()))
             parties = agreement.num_parties
             state, info = perceptrons.server_step(state, replies["parameters"], problem, parties)
@@ -532,7 +532,7 @@ class NotearsADMM(LinearADMM, PrivateStrategy):
         if not self._refits:
             return result(norms(), stopped)
         # Root mean squares of the slopes.
-        replies = yield Ask(consensus.SLOPES, {"parameters": state.theta})
+        replies = yield Ask(consensus.SLOPES, {"parameters": state.weights})
         return result(np.sqrt(replies["slopes"]), stopped)
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:

@@ -62,14 +62,14 @@ def test_the_rounds_are_the_cores_iteration():
         penalty = problem.schedule.at(k).consensus_penalty
         own = [
             neural_admm.client_step(
-                loss, free_parameters(network, masks), before, state.theta, penalty, k, 15
+                loss, free_parameters(network, masks), before, state.weights, penalty, k, 15
             )
             for loss, before in zip(losses, own, strict=True)
         ]
         mean = np.mean([one.sent for one in own], axis=0)
         state, _ = neural_admm.server_step(state, mean, problem, len(losses))
-    np.testing.assert_allclose(states[-1].theta, state.theta, atol=1e-8)
-    slopes = np.average([loss.squared_slopes(state.theta) for loss in losses], 0, weights=SIZES)
+    np.testing.assert_allclose(states[-1].weights, state.weights, atol=1e-8)
+    slopes = np.average([loss.squared_slopes(state.weights) for loss in losses], 0, weights=SIZES)
     np.testing.assert_allclose(outcome.scores, np.sqrt(slopes), atol=1e-8)
     strong = edges_above(np.sqrt(slopes), 0.3, np.zeros((4, 4)))
     assert np.array_equal(outcome.graph.adjacency, strong)
@@ -107,7 +107,7 @@ def test_the_papers_way_cuts_at_the_norms_of_the_first_layers():
         outcome = found(variant="paper", max_rounds=6)
     assert outcome.rounds == 6
     assert {record["exchange"] for record in outcome.history} == {"perceptrons"}
-    norms = np.sqrt(Network(4, (6,)).squared_norms(states[-1].theta))
+    norms = np.sqrt(Network(4, (6,)).squared_norms(states[-1].weights))
     assert np.array_equal(outcome.scores, norms)
     assert np.array_equal(
         outcome.graph.adjacency, edges_above(norms, 0.3, np.zeros((4, 4), dtype=bool))
@@ -133,7 +133,7 @@ def test_options_reach_the_parties():
     for hidden in (8, 2):
         with states_of(neural_admm) as states:
             found(hidden=hidden, max_rounds=6)
-        assert len(states[-1].theta) == Network(4, (hidden,)).size
+        assert len(states[-1].weights) == Network(4, (hidden,)).size
     exact, rough = found(max_rounds=6), found(max_rounds=6, arithmetic="float32")
     difference = np.abs(exact.scores - rough.scores).max()
     assert 0 < difference < 0.05

@@ -48,7 +48,7 @@ from flwr_causal.core.linear.interventions import columns_by_rows
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.consensus.schedules import Schedule
+    from flwr_causal.core.consensus.schedules import RoundSettings, Schedule
 
 
 class Spectrum(NamedTuple):
@@ -268,11 +268,12 @@ class State:
     round
         Number of completed rounds; also the index of the next round in the schedule.
     weights
-        ``(L, m, d)`` W, to be sent to the clients; with intercepts it has ``m + 1`` rows.
+        ``(L, m, d)`` W, to be sent to the clients; with intercepts it has ``m + 1`` rows. Of
+        perceptrons the ``(size,)`` parameters theta.
     multiplier
         ``(L,)`` alpha.
     mean_multiplier
-        ``(L, m, d)`` mean over the clients of ``beta_k``.
+        Mean over the clients of ``beta_k``, of the shape of the weights.
     stable_rounds
         Number of rounds for which the thresholded graphs have not changed.
     """
@@ -282,6 +283,40 @@ class State:
     multiplier: FloatArray
     mean_multiplier: FloatArray
     stable_rounds: int = 0
+
+    def settings(self, mean: FloatArray, schedule: Schedule) -> RoundSettings:
+        """Return the settings of the round whose replies have this mean.
+
+        Raises
+        ------
+        ValueError
+            If the mean has the wrong shape, or the schedule has no further round.
+        """
+        if mean.shape != self.weights.shape:
+            raise ValueError(
+                f"the mean has shape {mean.shape}, but the weights have {self.weights.shape}"
+            )
+        if self.round >= schedule.rounds:
+            raise ValueError(f"the schedule ends after {schedule.rounds} rounds")
+        return schedule.at(self.round)
+
+    def after(
+        self,
+        mean: FloatArray,
+        settings: RoundSettings,
+        *,
+        weights: FloatArray,
+        h: FloatArray,
+        changed: int,
+    ) -> State:
+        """Return the state after a round that gave these weights: eqs. (6) and (7)."""
+        return State(
+            round=self.round + 1,
+            weights=weights,
+            multiplier=self.multiplier + settings.acyclicity_penalty * h,
+            mean_multiplier=settings.consensus_penalty * (mean - weights),
+            stable_rounds=0 if changed else self.stable_rounds + 1,
+        )
 
 
 class Info(NamedTuple):
@@ -356,14 +391,8 @@ def server_step(
     ValueError
         If the mean has the wrong shape, or the schedule has no further round.
     """
-    if mean.shape != state.weights.shape:
-        raise ValueError(
-            f"the mean has shape {mean.shape}, but the weights have {state.weights.shape}"
-        )
-    if state.round >= problem.schedule.rounds:
-        raise ValueError(f"the schedule ends after {problem.schedule.rounds} rounds")
-    m = problem.shape[1]
-    rho_2, rho_1, sparsity, relaxation = problem.schedule.at(state.round)
+    settings, m = state.settings(mean, problem.schedule), problem.shape[1]
+    rho_2, rho_1, sparsity, relaxation = settings
     sparsities = np.broadcast_to(sparsity * np.asarray(problem.relative_sparsity), problem.shape)
     allowed = np.broadcast_to(True if problem.allowed is None else problem.allowed, problem.shape)
     solutions = [
@@ -389,13 +418,6 @@ def server_step(
     mean_solution = state.weights + (mean_relaxed - state.weights) / relaxation  # mean_k B_k
     graph, graph_before = (np.abs(w[:, :m]) > problem.threshold for w in (weights, state.weights))
     changed = int((graph != graph_before).sum())
-    after = State(
-        round=state.round + 1,
-        weights=weights,
-        multiplier=state.multiplier + rho_1 * h,
-        mean_multiplier=rho_2 * (mean - weights),
-        stable_rounds=0 if changed else state.stable_rounds + 1,
-    )
     info = Info(
         h=float(h.max()),
         consensus=float(np.linalg.norm(mean_solution - weights, axis=(1, 2)).max()),
@@ -406,7 +428,7 @@ def server_step(
         sparsity=sparsity,
         iterations=sum(solution.iterations for solution in solutions),
     )
-    return after, info
+    return state.after(mean, settings, weights=weights, h=h, changed=changed), info
 
 
 def finished(state: State, info: Info, problem: ServerProblem) -> str | None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.consensus import schedules
-from flwr_causal.core.consensus.admm import ClientState, multiplier_after
+from flwr_causal.core.consensus.admm import ClientState, State, multiplier_after
 from flwr_causal.core.consensus.projection import factors, project
 from flwr_causal.core.consensus.schedules import Schedule, Tuning, reason_to_end
 from flwr_causal.core.devices import one_thread
@@ -85,31 +85,6 @@ class ServerProblem:
     threshold: float = 0.3
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """The server's state between two rounds; a run can be resumed from it.
-
-    Attributes
-    ----------
-    round
-        Number of completed rounds; also the index of the next round in the schedule.
-    theta
-        ``(size,)`` parameters, to be sent to the clients.
-    multiplier
-        alpha.
-    mean_multiplier
-        ``(size,)`` mean over the clients of ``beta_k``.
-    stable_rounds
-        Number of rounds for which the thresholded graph has not changed.
-    """
-
-    round: int
-    theta: FloatArray
-    multiplier: float
-    mean_multiplier: FloatArray
-    stable_rounds: int = 0
-
-
 class Info(NamedTuple):
     """Diagnostics of one round.
 
@@ -135,13 +110,13 @@ class Info(NamedTuple):
 
 
 def init(problem: ServerProblem, seed: int = 0) -> State:
-    """Return the initial state: random parameters and zero multipliers.
+    """Return the initial state, with theta as weights: random parameters and zero multipliers.
 
     Parameters of zero would make all hidden units identical.
     """
     start = problem.network.initial(seed)
     theta = np.where(free_parameters(problem.network, problem.masks), start, 0.0)
-    return State(0, theta, 0.0, np.zeros_like(theta))
+    return State(0, theta, np.zeros(1), np.zeros_like(theta))
 
 
 @one_thread()
@@ -216,12 +191,9 @@ def server_step(
     ValueError
         If the mean has the wrong shape, or the schedule has no further round.
     """
-    if mean.shape != state.theta.shape:
-        raise ValueError(f"the mean has shape {mean.shape}, but theta has {state.theta.shape}")
-    if state.round >= problem.schedule.rounds:
-        raise ValueError(f"the schedule ends after {problem.schedule.rounds} rounds")
     network, schedule = problem.network, problem.schedule
-    rho_2, rho_1, sparsity, _ = schedule.at(state.round)
+    settings = state.settings(mean, schedule)
+    rho_2, rho_1, sparsity, _ = settings
     curvature = num_clients * rho_2 + problem.decay * network.is_weight
     theta = np.asarray(mean * (num_clients * rho_2) / curvature)
     weight_curvature = num_clients * rho_2 + problem.decay
@@ -229,12 +201,12 @@ def server_step(
     first = network.first(theta)
     first[...] = np.sign(first) * np.maximum(np.abs(first) - network.blocks(limits), 0.0)
     norms = np.sqrt(network.squared_norms(theta))
-    before = np.sqrt(network.squared_norms(state.theta))
+    before = np.sqrt(network.squared_norms(state.weights))
     solution = project(
         norms,
         sparsity=0.0,
         curvature=weight_curvature,
-        multiplier=state.multiplier,
+        multiplier=float(state.multiplier[0]),
         penalty=rho_1,
         start=before,
         allowed=problem.masks.allowed,
@@ -246,13 +218,6 @@ def server_step(
 
     graph = solution.weights > problem.threshold
     changed = int((graph != (before > problem.threshold)).sum())
-    after = State(
-        round=state.round + 1,
-        theta=theta,
-        multiplier=state.multiplier + rho_1 * solution.h,
-        mean_multiplier=rho_2 * (mean - theta),
-        stable_rounds=0 if changed else state.stable_rounds + 1,
-    )
     residual = mean - state.mean_multiplier / rho_2 - theta  # mean_k theta_k - theta
     info = Info(
         h=solution.h,
@@ -261,7 +226,8 @@ def server_step(
         num_edges=int(graph.sum()),
         iterations=solution.iterations,
     )
-    return after, info
+    h = np.array([solution.h])
+    return state.after(mean, settings, weights=theta, h=h, changed=changed), info
 
 
 def finished(state: State, info: Info, problem: ServerProblem) -> str | None:

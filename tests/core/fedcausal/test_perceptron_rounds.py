@@ -315,13 +315,15 @@ def admm_run(problem, parties, max_iterations=20, seed=0):
     while reason is None:
         penalty = problem.schedule.at(state.round).consensus_penalty
         memories = [
-            admm.client_step(loss, free, memory, state.theta, penalty, state.round, max_iterations)
+            admm.client_step(
+                loss, free, memory, state.weights, penalty, state.round, max_iterations
+            )
             for loss, memory in zip(losses, memories, strict=True)
         ]
         mean = np.mean([memory.sent for memory in memories], axis=0)
         state, info = admm.server_step(state, mean, problem, len(parties))
         reason = admm.finished(state, info, problem)
-    slopes = [loss.squared_slopes(state.theta) * len(loss._batches[0]) / n for loss in losses]
+    slopes = [loss.squared_slopes(state.weights) * len(loss._batches[0]) / n for loss in losses]
     return state, np.sqrt(sum(slopes)), reason
 
 
@@ -349,7 +351,7 @@ class TestConsensus:
         schedule = Schedule((0.2,), (1.5,), (0.05,))
         problem = admm_problem(hidden=(3,), schedule=schedule, decay=decay)
         network = problem.network
-        state = dataclasses.replace(admm.init(problem), multiplier=0.4)
+        state = dataclasses.replace(admm.init(problem), multiplier=np.array([0.4]))
         free = free_parameters(network, problem.masks)
         mean = np.where(free, 0.5 * np.random.default_rng(1).standard_normal(network.size), 0.0)
         sparsity = np.zeros(network.size)
@@ -370,10 +372,10 @@ class TestConsensus:
             smooth, mean, free, sparsity, 5000, relative_decrease=1e-15, gradient_tolerance=1e-9
         ).theta
         after, info = admm.server_step(state, mean, problem, num_clients=3)
-        assert objective(after.theta) == pytest.approx(objective(generic), rel=1e-8)
-        np.testing.assert_allclose(after.theta, generic, atol=1e-4)
-        assert after.multiplier == pytest.approx(0.4 + 1.5 * info.h)
-        np.testing.assert_allclose(after.mean_multiplier, 0.2 * (mean - after.theta))
+        assert objective(after.weights) == pytest.approx(objective(generic), rel=1e-8)
+        np.testing.assert_allclose(after.weights, generic, atol=1e-4)
+        assert after.multiplier == pytest.approx([0.4 + 1.5 * info.h])
+        np.testing.assert_allclose(after.mean_multiplier, 0.2 * (mean - after.weights))
 
     def test_equal_parties_are_one(self):
         """K rho_2 is what counts: three copies with a third of the penalty."""
@@ -383,7 +385,7 @@ class TestConsensus:
             schedule = Schedule((0.3 / copies,) * 3, (0.1,) * 3, (0.002,) * 3)
             problem = admm_problem(schedule=schedule)
             states.append(admm_run(problem, [rows] * copies, max_iterations=10)[0])
-        np.testing.assert_allclose(states[1].theta, states[0].theta, atol=1e-6)
+        np.testing.assert_allclose(states[1].weights, states[0].weights, atol=1e-6)
 
     def test_finds_the_graph_in_few_rounds(self):
         rows = nonlinear_rows(450, 0)
@@ -400,7 +402,7 @@ class TestConsensus:
         schedule = Schedule((0.1,) * 3, (0.1,) * 3, (1e3,) * 3)
         problem = admm_problem(schedule=schedule, knowledge=known)
         state, _, _ = admm_run(problem, [nonlinear_rows(60, 0)])
-        norms = np.sqrt(problem.network.squared_norms(state.theta))
+        norms = np.sqrt(problem.network.squared_norms(state.weights))
         assert norms[3, 0] > 0
         assert (norms[~problem.masks.required] == 0).all()
         assert is_acyclic(norms)
@@ -425,6 +427,6 @@ class TestConsensus:
         state = admm.init(problem)
         with pytest.raises(ValueError, match="shape"):
             admm.server_step(state, np.zeros(3), problem, 2)
-        state, _ = admm.server_step(state, state.theta, problem, 2)
+        state, _ = admm.server_step(state, state.weights, problem, 2)
         with pytest.raises(ValueError, match="1 rounds"):
-            admm.server_step(state, state.theta, problem, 2)
+            admm.server_step(state, state.weights, problem, 2)

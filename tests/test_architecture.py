@@ -30,7 +30,7 @@ FLOORS = (
     "core.series",
     "core.fedcausal core.circuits",
     "data",
-    "solvers compat interoperability",
+    "doubts solvers compat interoperability",
     "protocol",
     "runtime party",
     "clients strategies",

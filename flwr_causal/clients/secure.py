@@ -24,7 +24,7 @@ from flwr.supercore import log
 from flwr_causal.clients.base import cached
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import own_problems
-from flwr_causal.data.check.plausibility import own_doubts
+from flwr_causal.doubts.tables import own_doubts
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door

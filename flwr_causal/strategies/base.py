@@ -13,15 +13,16 @@ from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import Agreement, agree
-from flwr_causal.data.check.plausibility import (
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.roles import ROW_ID
+from flwr_causal.doubts.graphs import tier_warning
+from flwr_causal.doubts.tables import (
     Expected,
     doubts,
     doubts_of_groups,
     doubts_of_total,
 )
-from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.kinds import DataKind
-from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.secure.ring import not_a_sum
@@ -31,7 +32,6 @@ from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.strategies.options import check_modes, check_names, require_fitting
-from flwr_causal.strategies.plausibility import tier_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -19,8 +19,13 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.options import Mode, bounded, only, require
-from flwr_causal.data.check.plausibility import Expected
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.doubts.graphs import (
+    UNEQUAL_ADDITIVE,
+    UNEQUAL_IMPLIED,
+    direction_warning,
+)
+from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.fedcausal import (
     CONTRACT,
     EVIDENCE,
@@ -36,11 +41,6 @@ from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evi
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
 from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
 from flwr_causal.strategies.linear import PerceptronOptions
-from flwr_causal.strategies.plausibility import (
-    UNEQUAL_ADDITIVE,
-    UNEQUAL_IMPLIED,
-    direction_warning,
-)
 from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:

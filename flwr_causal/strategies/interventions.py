@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.doubts.tables import Expected
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,8 @@ from flwr_causal.core.options import MOST, Mode, bounded, only, require
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
-from flwr_causal.data.check.plausibility import SAME_UNITS, Expected
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
-from flwr_causal.runtime.options import CausalOptions
-from flwr_causal.strategies.base import Baselines, CausalStrategy
-from flwr_causal.strategies.plausibility import (
+from flwr_causal.doubts.graphs import (
     UNEQUAL_IMPLIED,
     UNEQUAL_NOISE,
     direction_warning,
@@ -32,6 +27,11 @@ from flwr_causal.strategies.plausibility import (
     negligible_warning,
     without,
 )
+from flwr_causal.doubts.tables import SAME_UNITS, Expected
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
+from flwr_causal.runtime.options import CausalOptions
+from flwr_causal.strategies.base import Baselines, CausalStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

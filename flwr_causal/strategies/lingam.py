@@ -15,10 +15,10 @@ from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import Mode, bounded
 from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.doubts.graphs import combination_warning, gaussian_noise_warning
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.plausibility import combination_warning, gaussian_noise_warning
 from flwr_causal.strategies.series import (
     RowsOrSeries,
     RowsOrSeriesOptions,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
     from flwr_causal.strategies.base import Baselines, RunAlone

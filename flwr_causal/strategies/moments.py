@@ -40,8 +40,9 @@ from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, va
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
 from flwr_causal.core.series.solution import LaggedProblem
-from flwr_causal.data.check.plausibility import few_rows
 from flwr_causal.data.interventions import acted_on
+from flwr_causal.doubts.graphs import combination_warning, determined_warning
+from flwr_causal.doubts.tables import few_rows
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS, takes_blocks
@@ -54,7 +55,6 @@ from flwr_causal.strategies.interventions import InterventionOptions, Interventi
 from flwr_causal.strategies.linear import OF_LINEAR
 from flwr_causal.strategies.missing import expected_moments
 from flwr_causal.strategies.options import require_fitting
-from flwr_causal.strategies.plausibility import combination_warning, determined_warning
 from flwr_causal.strategies.privacy import PrivateOptions, PrivateStrategy, scale_warning
 from flwr_causal.strategies.series import (
     OF_LAGS,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
 

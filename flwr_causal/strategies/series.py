@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.series import SeriesLayout
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.runtime.algorithm import Progress
 
 

@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.plausibility import Expected
     from flwr_causal.data.check.policy import Policy
+    from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import RunAlone

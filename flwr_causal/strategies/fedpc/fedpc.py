@@ -19,9 +19,10 @@ from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import MOST, require
-from flwr_causal.data.check.plausibility import nominal_numbers
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import target_in
+from flwr_causal.doubts.graphs import majority_warning
+from flwr_causal.doubts.tables import nominal_numbers
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import CONTRACT, SUMS, FedPCPartyOptions
@@ -69,7 +70,6 @@ from flwr_causal.strategies.fedpc.one_pass import (
 )
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.options import check_modes
-from flwr_causal.strategies.plausibility import majority_warning
 from flwr_causal.strategies.variant import OfPaper, PaperVariant
 
 if TYPE_CHECKING:

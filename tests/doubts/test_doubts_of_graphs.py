@@ -9,8 +9,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.synthetic.random_graphs import random_graph
-from flwr_causal.simulations import simulate
-from flwr_causal.strategies.plausibility import (
+from flwr_causal.doubts.graphs import (
     combination_warning,
     direction_warning,
     majority_warning,
@@ -19,6 +18,7 @@ from flwr_causal.strategies.plausibility import (
     tier_warning,
     without,
 )
+from flwr_causal.simulations import simulate
 
 NAMES = ("a", "b", "c", "d")
 # a -> b -> c, and d -> c: the edges into c are a v-structure, a - b is open.

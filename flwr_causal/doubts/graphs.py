@@ -1,7 +1,7 @@
 """Doubts about a finished graph, in words: pure functions of the graph, its model and its names.
 
 What can be doubted before the training, from the parties' reports, is in
-:mod:`flwr_causal.data.check.plausibility`. docs/warnings.md lists all warnings.
+:mod:`flwr_causal.doubts.tables`. docs/warnings.md lists all warnings.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flwr_causal.core.linear.combinations import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
-from flwr_causal.data.check.plausibility import combination_text, times
 from flwr_causal.data.check.report import tells_combinations
+from flwr_causal.doubts.tables import combination_text, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,11 +9,11 @@ import pytest
 
 from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe
-from flwr_causal.data.check.plausibility import SAME_UNITS, Expected, doubts
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.series.levels import describe_series
 from flwr_causal.data.series.series import SeriesLayout
+from flwr_causal.doubts.tables import SAME_UNITS, Expected, doubts
 
 LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
 

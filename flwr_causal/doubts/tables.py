@@ -1,7 +1,7 @@
 """Doubts about the parties' tables before the training, in words: pure functions of their reports.
 
 Nothing here is an error: tables may be as they are. What can be doubted of a finished graph is in
-:mod:`flwr_causal.strategies.plausibility`. docs/warnings.md lists all warnings.
+:mod:`flwr_causal.doubts.graphs`. docs/warnings.md lists all warnings.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What can be doubted of tables and of graphs, in words; docs/warnings.md lists all warnings."""

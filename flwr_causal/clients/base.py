@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -22,6 +19,7 @@ from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.resampling import resampled
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.cache import cached
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
@@ -593,67 +591,3 @@ def _packed(values: NDArray[Any], sent: Sequence[tuple[NDArray[Any], Array]]) ->
         if array is values and packed.dtype == str(values.dtype):
             return packed
     return Array(values)
-
-
-Key = tuple[int, int, str]
-
-# A process may serve many simulated parties: the oldest entries make room.
-LIMIT_BYTES = 256 * 2**20
-
-
-class _Cache:
-    """What was computed, with its size in bytes; the oldest entries make room."""
-
-    def __init__(self) -> None:
-        self.entries: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
-        self.size = 0
-
-    def clear(self) -> None:
-        self.entries.clear()
-        self.size = 0
-
-    def put(self, key: Key, value: Any, size: int) -> None:
-        self.size += size - self.entries.get(key, (None, 0))[1]
-        self.entries[key] = (value, size)
-        while len(self.entries) > 1 and self.size > LIMIT_BYTES:
-            self.size -= self.entries.popitem(last=False)[1][1]
-
-
-_cache = _Cache()
-_lock = Lock()
-
-
-def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
-    """Return what was computed for this node and run before, or compute it.
-
-    Unlike the memory in the context it is not stored with the run's state: it is cheaper to compute
-    anew after a restart than to carry along in every round.
-
-    Parameters
-    ----------
-    context : Context
-        Tells the run and the node.
-    name : str
-        What is computed.
-    compute : callable
-        Computes it from the party's rows.
-    """
-    key = (context.run_id, context.node_id, name)
-    with _lock:
-        if key in _cache.entries:
-            _cache.entries.move_to_end(key)
-            known: T = _cache.entries[key][0]
-            return known
-    # Without the lock: other runs may go on, and what is computed may itself be cached here.
-    value = compute()
-    size = _size(value)
-    with _lock:
-        _cache.put(key, value, size)
-    return value
-
-
-def _size(value: object) -> int:
-    if isinstance(value, list | tuple):
-        return sum(_size(entry) for entry in value)
-    # Arrays, and whatever else says how large it is.
-    return int(getattr(value, "nbytes", sys.getsizeof(value)))

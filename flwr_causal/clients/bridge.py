@@ -227,9 +227,9 @@ def _report(
     if masked or (described.has_ids and config.get("pair-keys")):
         key = secure.offered(context, party.name, running=running)
     if masked and not described.withheld:
-        described = secure.withheld(
-            secure.own_report(client, lambda: described), policy, party.name
-        )
+        columns = client.table().columns
+        whole = secure.own_report(context, columns, lambda: described, private=client.private)
+        described = secure.withheld(whole, policy, party.name)
     report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
     return key | report
 
@@ -451,7 +451,7 @@ def _answer(
     kept: dict[str, ConfigRecord] = {}
     accepted: Callable[[RecordDict], Any] | None = None
     if masked:
-        secure.check_rows(client)
+        secure.check_rows(context, client.setup.names, client.num_rows)
         summand = door.summand(exchange, named, sizes, client.setup, rows=client.num_rows)
         content, kept = secure.masked(
             context,
@@ -574,8 +574,10 @@ def _totals(client: CausalClient, message: Message) -> Answer:
     door.asked(TOTALS, message.content, {})
     if number != TOTALS_NUMBER or type(within) is not int or within not in (0, 1):
         raise door.RefusedError("the server's message does not ask for totals as servers do")
-    report = secure.own_report(client, lambda: _described(client, client.setup.policy))
-    setup = client.setup
+    setup, columns = client.setup, client.table().columns
+    report = secure.own_report(
+        client.context, columns, lambda: _described(client, setup.policy), private=client.private
+    )
     vector = totals.vector_of(report, setup.summed, within=bool(within))
     size, request = totals.size(setup.summed), door.question_of(TOTALS, message.content)
     content, kept = secure.masked(client.context, setup, TOTALS.name, number, vector, size, request)

@@ -21,11 +21,11 @@ import numpy as np
 from flwr.app import ConfigRecord
 from flwr.supercore import log
 
-from flwr_causal.clients.base import cached
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import own_problems
 from flwr_causal.doubts.tables import own_doubts
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
+from flwr_causal.party.cache import cached
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
 from flwr_causal.protocol.secure.keys import (
@@ -56,12 +56,11 @@ from flwr_causal.protocol.secure.unmasking import (
 from flwr_causal.protocol.setup_form import check_number, check_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from flwr.app import Context, RecordDict
     from numpy.typing import NDArray
 
-    from flwr_causal.clients.base import CausalClient
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.secure.keys import PairKey
@@ -135,15 +134,21 @@ def offered(context: Context, party: str, *, running: bool) -> dict[str, str]:
     return {"public-key": key, "signature": signed_key(key, party, context.run_id, str(file))}
 
 
-def own_report(client: CausalClient, describe: Callable[[], TableReport]) -> TableReport:
+def own_report(
+    context: Context,
+    columns: Iterable[object],
+    describe: Callable[[], TableReport],
+    *,
+    private: bool,
+) -> TableReport:
     """Return the party's report with its numbers.
 
     It is computed once for each key, set of columns and process.
     """
-    own = public_key(_record(client.context.state)["key"]).hex()
-    names = json.dumps([str(name) for name in client.table().columns])
+    own = public_key(_record(context.state)["key"]).hex()
+    names = json.dumps([str(name) for name in columns])
     # That of a private run is another one.
-    return cached(client.context, f"report {own} {client.private} {names}", describe)
+    return cached(context, f"report {own} {private} {names}", describe)
 
 
 def totals_of(setup: Setup, rows: int) -> dict[str, ConfigRecord]:
@@ -151,16 +156,16 @@ def totals_of(setup: Setup, rows: int) -> dict[str, ConfigRecord]:
     return {TOTALS_SENT: ConfigRecord({"names": [*setup.names], "rows": rows})}
 
 
-def check_rows(client: CausalClient) -> None:
+def check_rows(context: Context, names: Collection[str], rows: int) -> None:
     """Raise a DataError if the rows are not those of the totals.
 
     That a column has one value at all parties follows from the totals, after the rows that lack it
     were left out of them. Other totals, of all rows, would tell the server what these rows hold.
     """
-    sent: Any = client.context.state.get(TOTALS_SENT)
-    if sent is None or sent["rows"] == client.num_rows:
+    sent: Any = context.state.get(TOTALS_SENT)
+    if sent is None or sent["rows"] == rows:
         return
-    unused = [name for name in sent["names"] if name not in client.setup.names]
+    unused = [name for name in sent["names"] if name not in names]
     raise DataError(
         f"column {some(map(repr, unused))}: it is not used, as it has one value at all parties, "
         "and the totals lack the rows in which it has none; take it out of the tables"

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.clients import Source
-from flwr_causal.clients.base import cached
 from flwr_causal.data.read.pieces import open_table, open_table_cached
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading
 from flwr_causal.data.read.tables import read_table
+from flwr_causal.party.cache import cached
 from flwr_causal.protocol.schema import party_name
 
 if TYPE_CHECKING:

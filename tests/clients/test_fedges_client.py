@@ -6,7 +6,6 @@ import pytest
 from category_federations import coded, make_tables, random_rows
 from federations import app_of, ask, spy
 
-from flwr_causal.clients import base
 from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import sets_of, tables_of, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
@@ -17,6 +16,7 @@ from flwr_causal.core.ges.ges import prepared_search
 from flwr_causal.core.ges.speculative_search import Questions, answer
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.party import cache
 from flwr_causal.protocol import records
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
@@ -280,7 +280,7 @@ def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
     second, _ = message(grid, setup, request, "judge")
     assert np.array_equal(first["scores"], second["scores"])
     assert (len(made), len(scored)) == (1, D)
-    base._cache.clear()
+    cache._cache.clear()
     third, _ = message(grid, setup, request, "judge")
     assert len(made) == 2
     assert np.array_equal(first["scores"], third["scores"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from federations import app_of, ask, make_federation, setup_for
 
-from flwr_causal.clients import base
+from flwr_causal.party import cache
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid
 
@@ -119,8 +119,8 @@ def test_a_second_run_over_the_same_nodes_starts_afresh(grid):
 
 
 def test_the_cache_is_bounded_and_forgets_the_oldest(monkeypatch, grid):
-    monkeypatch.setattr(base, "_cache", type(base._cache)())
-    monkeypatch.setattr(base, "LIMIT_BYTES", 1000)
+    monkeypatch.setattr(cache, "_cache", type(cache._cache)())
+    monkeypatch.setattr(cache, "LIMIT_BYTES", 1000)
     context = grid.context(NODE)
     calls = []
 
@@ -129,7 +129,7 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(monkeypatch, grid):
         return np.zeros(50)
 
     for name in ("a", "b", "a", "c", "b", "b"):
-        base.cached(context, name, lambda name=name: compute(name))
+        cache.cached(context, name, lambda name=name: compute(name))
     assert calls == ["a", "b", "c", "b"]
-    assert len(base._cache.entries) == 2
-    assert base._cache.size == sum(size for _, size in base._cache.entries.values()) == 800
+    assert len(cache._cache.entries) == 2
+    assert cache._cache.size == sum(size for _, size in cache._cache.entries.values()) == 800

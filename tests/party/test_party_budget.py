@@ -4,7 +4,6 @@ import json
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -609,12 +608,9 @@ def test_another_packages_private_method_shows_neither_rows_nor_their_number():
 def test_a_report_with_numbers_is_not_that_of_a_private_run():
     (context,) = [LocalGrid(app_of(TABLES), 4).context(2)]
     secure.offer_key(context.state, running=False)
-    exact, released = (
-        SimpleNamespace(context=context, private=private, table=lambda: TABLES[2])
-        for private in (False, True)
-    )
-    assert secure.own_report(exact, lambda: "exact") == "exact"
-    assert secure.own_report(released, lambda: "released") == "released"
+    for private, own in ((False, "exact"), (True, "released")):
+        columns = TABLES[2].columns
+        assert secure.own_report(context, columns, lambda own=own: own, private=private) == own
 
 
 def test_a_party_that_knows_the_others_counts_on_their_noise():

@@ -7,7 +7,6 @@ from category_federations import alike, coded, in_order, make_tables, plain_sear
 from federations import ShufflingGrid, app_of, disturbed, raising, spy
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
-from flwr_causal.clients import base
 from flwr_causal.core.discrete.bayesian_network import fit
 from flwr_causal.core.discrete.discrete import as_discrete
 from flwr_causal.core.discrete.scores import TableGains
@@ -15,6 +14,7 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.party import cache
 from flwr_causal.protocol import records
 from flwr_causal.runtime import loop
 from flwr_causal.simulations import simulate
@@ -229,7 +229,7 @@ def test_a_run_goes_on_from_where_another_ended(mode, whole):
 def test_a_client_that_forgets_is_none_the_worse(mode, lost, whole):
     def fault(partition, config, context):
         if lost != "state":
-            base._cache.clear()
+            cache._cache.clear()
         if lost != "cache" and config["round"] > 1:
             context.state.clear()
 

@@ -20,8 +20,8 @@ from flwr_causal.data.read.reading import AS_THEY_ARE, Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import CausalError, DataError
-from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.runtime.local_grid import LocalGrid
+from flwr_causal.secure.keys import LEAST_PARTIES
 from flwr_causal.strategies import run
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from flwr_causal.core.options import option_types
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.party.options import BOOL, NUMBER, TEXT
 from flwr_causal.protocol import tables
-from flwr_causal.protocol.secure.unmasking import SECURE_SUMS
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.secure.unmasking import SECURE_SUMS
 from flwr_causal.strategies import LinearOptions
 
 if TYPE_CHECKING:

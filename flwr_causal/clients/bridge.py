@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from flwr_causal.clients import privacy, secure
+from flwr_causal.clients import privacy
 from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
@@ -38,12 +38,13 @@ from flwr_causal.protocol.options import received
 from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
-from flwr_causal.protocol.secure import totals
-from flwr_causal.protocol.secure.totals import TOTALS, TOTALS_NUMBER
-from flwr_causal.protocol.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
+from flwr_causal.secure import party as secure
+from flwr_causal.secure import totals
+from flwr_causal.secure.totals import TOTALS, TOTALS_NUMBER
+from flwr_causal.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

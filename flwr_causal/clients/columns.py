@@ -9,7 +9,6 @@ import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.row_ids import RowIdClient
-from flwr_causal.clients.secure import masked_once, multiplied_once, peers_of
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
 from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
@@ -21,8 +20,9 @@ from flwr_causal.protocol.products.tables import (
     sealed,
     split_boxes,
 )
-from flwr_causal.protocol.secure.purposes import purpose_of
-from flwr_causal.protocol.secure.unmasking import new_seed
+from flwr_causal.secure.party import masked_once, multiplied_once, peers_of
+from flwr_causal.secure.purposes import purpose_of
+from flwr_causal.secure.unmasking import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

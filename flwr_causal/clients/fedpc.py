@@ -10,7 +10,6 @@ import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.columns import ColumnsClient
-from flwr_causal.clients.secure import peers_of
 from flwr_causal.core.circuits.circuit import packed, unpacked
 from flwr_causal.core.circuits.composed import party_answers
 from flwr_causal.core.circuits.composed.composition import TrainingTask
@@ -50,6 +49,7 @@ from flwr_causal.protocol.fedpc import (
     own_domain,
     plan_of,
 )
+from flwr_causal.secure.party import peers_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

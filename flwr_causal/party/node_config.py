@@ -15,7 +15,7 @@ from flwr_causal.core.words import nearest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.release import RELEASES
-from flwr_causal.protocol.secure.signatures import PEERS, SUMS_KEY
+from flwr_causal.secure.signatures import PEERS, SUMS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -12,7 +12,7 @@ import numpy as np
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.tables import DIGEST_BYTES
-from flwr_causal.protocol.secure.keys import KEY_BYTES
+from flwr_causal.secure.keys import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

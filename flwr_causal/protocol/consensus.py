@@ -19,8 +19,8 @@ from flwr_causal.protocol.second_moments import (
     largest_weights,
     other_variances,
 )
-from flwr_causal.protocol.secure.totals import TOTALS
-from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
+from flwr_causal.secure.totals import TOTALS
+from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup

@@ -23,9 +23,9 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import REPORT
 from flwr_causal.protocol.schema import FACTS, REQUIRED
-from flwr_causal.protocol.secure.purposes import purpose_of
-from flwr_causal.protocol.secure.ring import WordLayout
 from flwr_causal.protocol.setup import PREFIX
+from flwr_causal.secure.purposes import purpose_of
+from flwr_causal.secure.ring import WordLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from flwr_causal.contract.report import Part
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.options import SmallCounts
-    from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
+    from flwr_causal.secure.words import Size
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from flwr_causal.protocol.second_moments import (
     other_sums,
     other_variances,
 )
-from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
+from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray

@@ -16,8 +16,8 @@ from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.options import REPORT, PartyOptions, SmallCounts, received
 from flwr_causal.protocol.records import behind
-from flwr_causal.protocol.secure.purposes import purpose_of
 from flwr_causal.protocol.setup_form import check_agreement
+from flwr_causal.secure.purposes import purpose_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

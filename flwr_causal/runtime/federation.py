@@ -15,8 +15,8 @@ from flwr_causal.compat import NODE_UNAVAILABLE
 from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.contract import ReplyContext
-from flwr_causal.protocol.secure.groups import name_of
 from flwr_causal.protocol.setup import PREFIX
+from flwr_causal.secure.groups import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

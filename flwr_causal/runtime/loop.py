@@ -30,10 +30,10 @@ from flwr_causal.runtime.outcome import Outcome
 from flwr_causal.runtime.returning import find_returned, reconnected
 from flwr_causal.runtime.run_directory import CheckpointError
 from flwr_causal.runtime.schema import agreed, exchange_schema
-from flwr_causal.runtime.secure import SecureSum
 from flwr_causal.runtime.server_work import server_work
 from flwr_causal.runtime.trainings import Trainings
 from flwr_causal.runtime.wrappers import check_composes, check_wrapper
+from flwr_causal.secure.server import SecureSum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

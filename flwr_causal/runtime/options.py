@@ -8,7 +8,7 @@ from typing import Any, Literal
 from flwr_causal.core.options import MOST, Mode, bounded, check_bounds, check_types, only
 from flwr_causal.data.check.policy import FailDrop  # noqa: TC001 (options are checked by type)
 from flwr_causal.protocol.bundle import MOST_REPLICATES
-from flwr_causal.protocol.secure.keys import LEAST_PARTIES
+from flwr_causal.secure.keys import LEAST_PARTIES
 
 
 def sends_counts(method: Any) -> bool:

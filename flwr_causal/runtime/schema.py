@@ -26,12 +26,12 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.schema import PROBE, PROBE_NORM, is_clipped, own_version, probe
-from flwr_causal.protocol.secure.keys import is_public_key
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.protocol.setup_form import is_signature
 from flwr_causal.protocol.terms import RunTerms, signed
 from flwr_causal.runtime.federation import Federation, Party, grouped
-from flwr_causal.runtime.secure import (
+from flwr_causal.secure.keys import is_public_key
+from flwr_causal.secure.server import (
     agreed_keys,
     ask_totals,
     check_parties,

@@ -25,12 +25,12 @@ from flwr_causal.doubts.tables import (
 )
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.secure.ring import not_a_sum
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
+from flwr_causal.secure.ring import not_a_sum
 from flwr_causal.strategies.options import check_modes, check_names, require_fitting
 
 if TYPE_CHECKING:

@@ -48,8 +48,8 @@ from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS, takes_blocks
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
-from flwr_causal.protocol.secure.neighbours import least_parties
 from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
+from flwr_causal.secure.neighbours import least_parties
 from flwr_causal.strategies.columns import ColumnsStrategy, joined_agreement, joined_sums
 from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
 from flwr_causal.strategies.linear import OF_LINEAR

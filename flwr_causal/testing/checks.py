@@ -13,8 +13,8 @@ import pandas as pd
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import exchange_of
-from flwr_causal.protocol.secure.keys import LEAST_PARTIES
 from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.secure.keys import LEAST_PARTIES
 from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.testing.subject import CheckFailedError, CheckSkippedError, Spy, distance
 

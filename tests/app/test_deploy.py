@@ -28,7 +28,7 @@ from flwr_causal.app.deploy.plan import DeploymentPlan
 from flwr_causal.app.deploy.write import deploy, join, requirements
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.policy import PartyPolicy
-from flwr_causal.protocol.secure.signatures import check_peers, read_peers, signed_key
+from flwr_causal.secure.signatures import check_peers, read_peers, signed_key
 
 FILE = """\
 name = "hospitals"

@@ -12,7 +12,7 @@ from flwr.app import Message
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.products.tables import mask_of, reply_mask
-from flwr_causal.protocol.secure.keys import new_private_key, pair_keys, public_key
+from flwr_causal.secure.keys import new_private_key, pair_keys, public_key
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, run

@@ -11,7 +11,7 @@ from federations import app_of, ask, make_federation, question, question_of, set
 from tampering import Tampering, guarded, recorded, sent
 
 from flwr_causal.app.methods import METHODS, OWN_METHODS
-from flwr_causal.clients import CausalClient, answers, privacy, secure
+from flwr_causal.clients import CausalClient, answers, privacy
 from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
@@ -34,9 +34,10 @@ from flwr_causal.protocol.release import (
     sharing,
 )
 from flwr_causal.protocol.replay import REPLAY, packed
-from flwr_causal.protocol.secure.totals import TOTALS
-from flwr_causal.protocol.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.protocol.terms import RunTerms
+from flwr_causal.secure import party as secure
+from flwr_causal.secure.totals import TOTALS
+from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
 

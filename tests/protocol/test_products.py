@@ -27,7 +27,7 @@ from flwr_causal.protocol.products.tables import (
     reply_mask,
     sealed,
 )
-from flwr_causal.protocol.secure.keys import new_private_key, pair_keys, public_key
+from flwr_causal.secure.keys import new_private_key, pair_keys, public_key
 
 
 class Federation:

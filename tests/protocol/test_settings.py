@@ -27,9 +27,9 @@ from flwr_causal.protocol.bundle import (
 )
 from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.replay import REPLAY
-from flwr_causal.protocol.secure.totals import TOTALS
-from flwr_causal.protocol.secure.unmasking import UNMASKING
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.secure.totals import TOTALS
+from flwr_causal.secure.unmasking import UNMASKING
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import FedPC, Moments

@@ -18,7 +18,7 @@ from flwr_causal.party.node_config import NodeConfig, check_keys
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
-from flwr_causal.protocol.secure.signatures import PEERS, SUMS_KEY
+from flwr_causal.secure.signatures import PEERS, SUMS_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

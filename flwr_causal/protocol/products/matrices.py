@@ -14,7 +14,7 @@ import numpy as np
 
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.secure.ring import RESAMPLED_ROOM
+from flwr_causal.secure.ring import RESAMPLED_ROOM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

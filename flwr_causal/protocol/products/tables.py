@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.products.matrices import weighted_products
-from flwr_causal.protocol.secure.keys import KEY_BYTES
-from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
-from flwr_causal.protocol.secure.purposes import purpose_of
-from flwr_causal.protocol.secure.words import WORD_BYTES, Size
+from flwr_causal.secure.keys import KEY_BYTES
+from flwr_causal.secure.masks import mask_key, mask_keys, streams
+from flwr_causal.secure.purposes import purpose_of
+from flwr_causal.secure.words import WORD_BYTES, Size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.protocol.products.plan import Block, ProductPlan
-    from flwr_causal.protocol.secure.keys import PairKey
+    from flwr_causal.secure.keys import PairKey
 
     Words = NDArray[np.uint64]
     Sums = tuple[Words, Words]

@@ -21,8 +21,8 @@ import numpy as np
 from flwr_causal.contract.exchange import WHOLE
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.bundle import parts_of
-from flwr_causal.protocol.secure import exact
-from flwr_causal.protocol.secure.words import Size
+from flwr_causal.secure import exact
+from flwr_causal.secure.words import Size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

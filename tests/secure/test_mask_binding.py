@@ -7,13 +7,13 @@ import pytest
 from federations import TOKEN, app_of, ask, make_federation, spy
 from flwr.app import ConfigRecord, Context, RecordDict
 
-from flwr_causal.clients import secure
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import AskedOtherwiseError, CausalError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions, SmallCounts
-from flwr_causal.protocol.secure.words import Size
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.secure import party as secure
+from flwr_causal.secure.words import Size
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run

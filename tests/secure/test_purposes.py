@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.protocol.secure.purposes import PURPOSE_BYTES, purpose_of
+from flwr_causal.secure.purposes import PURPOSE_BYTES, purpose_of
 
 CONFUSABLE = (
     (),

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from lagged_systems import simulate_series
 
 from flwr_causal import Run
-from flwr_causal.clients import secure
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.secure import ring
-from flwr_causal.protocol.secure.groups import dealt, name_of
-from flwr_causal.protocol.secure.words import Size
+from flwr_causal.secure import party as secure
+from flwr_causal.secure import ring
+from flwr_causal.secure.groups import dealt, name_of
+from flwr_causal.secure.words import Size
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import KilledError, Killing, Relay
 from flwr_causal.strategies import Moments, run

@@ -21,25 +21,25 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.contract import ReplyContext
 from flwr_causal.protocol.replies import Replies, Summed
-from flwr_causal.protocol.secure import totals
-from flwr_causal.protocol.secure.groups import dealt
-from flwr_causal.protocol.secure.keys import (
+from flwr_causal.runtime.combining import combined_groups
+from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
+from flwr_causal.secure import totals
+from flwr_causal.secure.groups import dealt
+from flwr_causal.secure.keys import (
     LEAST_PARTIES,
     new_private_key,
     public_key,
 )
-from flwr_causal.protocol.secure.neighbours import circle_of, least_parties
-from flwr_causal.protocol.secure.ring import SumError, WordLayout
-from flwr_causal.protocol.secure.unmasking import (
+from flwr_causal.secure.neighbours import circle_of, least_parties
+from flwr_causal.secure.ring import SumError, WordLayout
+from flwr_causal.secure.unmasking import (
     BOX_BYTES,
     BOX_WORDS,
     CONFIRMATION,
     UNMASKING,
     Unmasking,
 )
-from flwr_causal.protocol.secure.words import WordSum, added
-from flwr_causal.runtime.combining import combined_groups
-from flwr_causal.runtime.federation import Arrival, Collected, Party, Totals
+from flwr_causal.secure.words import WordSum, added
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.interventions import Targets
-    from flwr_causal.protocol.secure.neighbours import Circle
-    from flwr_causal.protocol.secure.words import Size
     from flwr_causal.runtime.federation import Federation, Find
     from flwr_causal.runtime.method import Method
+    from flwr_causal.secure.neighbours import Circle
+    from flwr_causal.secure.words import Size
 
     Fix = Callable[[int, Sequence[Sequence[str]]], None]
 

@@ -15,7 +15,7 @@ from federations import make_federation, spy
 
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.secure import keys, signatures
+from flwr_causal.secure import keys, signatures
 from flwr_causal.strategies import Moments, run
 
 TABLES = make_federation(d=3, n=120, parties=4, seed=1).tables

@@ -20,10 +20,10 @@ from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.secure import exact, keys, masks, totals
-from flwr_causal.protocol.secure.ring import SumError, WordLayout
-from flwr_causal.protocol.secure.words import Size, WordSum, added
-from flwr_causal.runtime.secure import MOST_PARTIES
+from flwr_causal.secure import exact, keys, masks, totals
+from flwr_causal.secure.ring import SumError, WordLayout
+from flwr_causal.secure.server import MOST_PARTIES
+from flwr_causal.secure.words import Size, WordSum, added
 
 
 def number_of(words):

@@ -28,23 +28,24 @@ from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, Fede
 from flwr_causal.party.cache import cached
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import door
-from flwr_causal.protocol.secure.keys import (
+from flwr_causal.protocol.setup_form import check_number, check_token
+from flwr_causal.secure.keys import (
     KEY_BYTES,
     new_private_key,
     pair_keys,
     place_of,
     public_key,
 )
-from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
-from flwr_causal.protocol.secure.neighbours import Circle, circle_of
-from flwr_causal.protocol.secure.purposes import purpose_of
-from flwr_causal.protocol.secure.signatures import (
+from flwr_causal.secure.masks import mask_key, mask_keys, streams
+from flwr_causal.secure.neighbours import Circle, circle_of
+from flwr_causal.secure.purposes import purpose_of
+from flwr_causal.secure.signatures import (
     check_peers,
     read_peers,
     signed_key,
 )
-from flwr_causal.protocol.secure.totals import TOTALS_NUMBER
-from flwr_causal.protocol.secure.unmasking import (
+from flwr_causal.secure.totals import TOTALS_NUMBER
+from flwr_causal.secure.unmasking import (
     decrypted,
     encrypted,
     new_seed,
@@ -53,7 +54,6 @@ from flwr_causal.protocol.secure.unmasking import (
     seal_of,
     shares_for,
 )
-from flwr_causal.protocol.setup_form import check_number, check_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
-    from flwr_causal.protocol.secure.keys import PairKey
-    from flwr_causal.protocol.secure.words import Size
     from flwr_causal.protocol.setup import Setup
+    from flwr_causal.secure.keys import PairKey
+    from flwr_causal.secure.words import Size
 
 #: The records in the node's state: of the key and secure sums, and of the party's masked table.
 SECURE, TABLES, TOTALS_SENT = "secure-sums", "masked-tables", "totals-sent"

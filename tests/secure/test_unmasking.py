@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from flwr_causal.clients import secure
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.secure import neighbours, shamir, unmasking
-from flwr_causal.protocol.secure.keys import PairKey, pair_keys
-from flwr_causal.protocol.secure.masks import mask_key, mask_keys, streams
-from flwr_causal.protocol.secure.words import Size, WordSum
+from flwr_causal.secure import neighbours, shamir, unmasking
+from flwr_causal.secure import party as secure
+from flwr_causal.secure.keys import PairKey, pair_keys
+from flwr_causal.secure.masks import mask_key, mask_keys, streams
+from flwr_causal.secure.words import Size, WordSum
 
 WORDS = 5
 SIZE = Size(2, 3)

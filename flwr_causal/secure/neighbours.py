@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.secure.keys import LEAST_PARTIES
-from flwr_causal.protocol.secure.purposes import purpose_of
+from flwr_causal.secure.keys import LEAST_PARTIES
+from flwr_causal.secure.purposes import purpose_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection

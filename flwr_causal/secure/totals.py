@@ -10,9 +10,9 @@ import numpy as np
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.report import MOST_ROWS
 from flwr_causal.data.check.report import ColumnReport, TableReport
-from flwr_causal.protocol.secure import exact
-from flwr_causal.protocol.secure.ring import SumError
-from flwr_causal.protocol.secure.words import Size
+from flwr_causal.secure import exact
+from flwr_causal.secure.ring import SumError
+from flwr_causal.secure.words import Size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.protocol.secure.words import WORD_BYTES
+from flwr_causal.secure.words import WORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

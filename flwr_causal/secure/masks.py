@@ -10,16 +10,16 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from flwr_causal.protocol.secure.keys import KEY_BYTES
-from flwr_causal.protocol.secure.words import WORD_BYTES, WordSum
+from flwr_causal.secure.keys import KEY_BYTES
+from flwr_causal.secure.words import WORD_BYTES, WordSum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from flwr_causal.protocol.secure.keys import PairKey
-    from flwr_causal.protocol.secure.words import Size
+    from flwr_causal.secure.keys import PairKey
+    from flwr_causal.secure.words import Size
 
 _BLOCK_BYTES = 16
 # Words that are masked at a time: what is added to them stays in the processor's cache.
@@ -35,7 +35,7 @@ def mask_key(pair: PairKey, purpose: bytes) -> bytes:
     ----------
     pair : PairKey
     purpose : bytes
-        Of :func:`~flwr_causal.protocol.secure.purposes.purpose_of`.
+        Of :func:`~flwr_causal.secure.purposes.purpose_of`.
     """
     return hashlib.blake2b(purpose, key=pair.key, digest_size=KEY_BYTES).digest()
 

@@ -12,9 +12,9 @@ from lagged_systems import simulate_series
 
 from flwr_causal.app.comparison import baselines
 from flwr_causal.app.methods import OWN_METHODS, find
-from flwr_causal.clients import secure
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.secure import party as secure
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import KilledError, Killing, Relay
 from flwr_causal.strategies import Moments, NotearsADMM, run

@@ -10,7 +10,8 @@ from sklearn.datasets import load_breast_cancer
 
 from flwr_causal.core.circuits.domain import Domain
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.class_conditional.pattern import started
+from flwr_causal.core.circuits.learners.class_conditional.pattern import PatternHeldOut, started
+from flwr_causal.core.circuits.learners.class_conditional.steps import HeldOut
 from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError
@@ -65,6 +66,41 @@ def test_common_columns_connect_the_others():
         expected[:, c] += np.log(site[test[:, 3].astype(int)]) + np.log(len(s) / 6000)
     found = model.log_likelihood(test)
     np.testing.assert_allclose(found, expected[np.arange(50), test[:, 4].astype(int)], atol=0.02)
+
+
+def test_equal_columns_are_the_case_of_one_pattern():
+    """Coordinates, shrinkage, moments and tables; only the blocks are chosen in another way."""
+    parties = np.array_split(values_of(), 4)
+    plan = QUICK.plan(domain_of())
+    found = []
+    for start in (QUICK.start(plan), started(plan, presence(*[ALL] * 4))):
+        state = start
+        while not isinstance(state, HeldOut):
+            state = state.after(add(state.sums(own, plan, state.arrays()) for own in parties))
+        found.append(state)
+    one, other = found
+    assert (type(one), type(other)) == (HeldOut, PatternHeldOut)
+    assert one.shrinkages == other.shrinkages
+    for name in ("patterns", "counts", "tables"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in ("coordinates", "moments"):
+        for own, their in zip(getattr(one, name), getattr(other, name), strict=True):
+            np.testing.assert_array_equal(own, their)
+    for name in ("means", "covariances", "tables", "weights"):
+        sent = other.arrays()[name]
+        np.testing.assert_array_equal(one.arrays()[name], sent[0] if name == "means" else sent)
+
+
+def test_columns_far_from_zero_are_summed_about_their_means():
+    values, test = values_of(n=400), values_of(n=50, seed=8)
+    far = np.array([1e7, 0.0, 0.0, 0.0, 0.0])
+    found = []
+    for shift in (0.0, far):
+        parties = [held(values[:200] + shift, LEFT), held(values[200:] + shift, RIGHT)]
+        model, phases = trained(parties, [LEFT, RIGHT], PLAIN)
+        found.append(model.log_likelihood(test + shift))
+    assert phases == ["pattern-scale", "pattern-scale", "pattern-moments"]
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
 
 
 def test_all_columns_everywhere_are_nearly_the_same_as_without_patterns():

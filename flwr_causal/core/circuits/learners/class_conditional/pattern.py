@@ -33,6 +33,7 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
 )
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
     COORDINATES,
+    FOLD_MOMENTS,
     NUM_FOLDS,
     HeldOut,
     LeafMoments,
@@ -283,12 +284,7 @@ class PatternMoments(OfPatterns, LeafMoments):
             "sums of products of each fold and class, the patterns side by side",
             ("folds", "classes", "column pairs"),
         ),
-        summed_array(
-            "tables",
-            "rows of each state by fold and class",
-            ("folds", "classes", "states"),
-            "count",
-        ),
+        LeafMoments.summed[-1],
     )
 
     @classmethod
@@ -353,9 +349,7 @@ class PatternHeldOut(OfPatterns, HeldOut):
             "of each class, without each fold, the patterns side by side",
             ("folds", "classes", "column pairs"),
         ),
-        Sent(
-            "tables", "probabilities of states, without each fold", ("folds", "classes", "states")
-        ),
+        FOLD_MOMENTS[-1],
         Sent("weights", "shares of the classes", ("classes",)),
         Sent("blocks", "block of each column, by cut", ("cuts", "columns")),
         Sent("tails", "inverse degrees of freedom", ("tails",)),

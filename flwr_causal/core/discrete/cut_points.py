@@ -447,6 +447,9 @@ def _inside(
     values = [
         shared.get(span, mean + one) for span, one in zip(spans, middles.tolist(), strict=True)
     ]
+    # Bins beside a shared value may be as narrow as the numbers can be, and sums are rounded.
+    lowest = np.nextafter(np.append(-np.inf, points), np.inf)
+    values = np.clip(values, lowest, np.append(points, np.inf)).tolist()
     return tuple(zip(values, spreads.tolist(), strict=True))
 
 

@@ -401,6 +401,16 @@ def test_a_value_that_many_rows_share_is_the_only_one_of_its_bin(kind, num_bins)
         assert shares[k] == pytest.approx((values == value).mean(), abs=1e-12)
 
 
+def test_a_bin_as_narrow_as_the_numbers_can_be_has_its_mean_within():
+    """Of few rows with one decimal many values are shared, and bins lie between them."""
+    for seed in range(20):
+        values = np.round(np.random.default_rng(seed).normal(5.8, 0.8, 112), 1)
+        cuts, known = apart(values, 16)
+        means = np.array([mean for mean, _ in known])
+        assert (np.append(-np.inf, cuts) < means).all()
+        assert (means <= np.append(cuts, np.inf)).all()
+
+
 MOMENTS = {**SHARED, **{k: lambda r, k=k: (sample(k, 3000), False, []) for k in KINDS}}
 MOMENTS["counts"] = lambda r: (r.poisson(20, 3000), True, [])
 MOMENTS["few counts"] = lambda r: (r.poisson(2, 3000), True, [])

@@ -278,7 +278,7 @@ def test_empty_texts_are_defaults(job):
             "rows": 300,
             **{
                 f"fedges.{name}": ""
-                for name in ("fusion", "start", "max-edges", "keep", "look-ahead", "max-parents")
+                for name in ("fusion", "start", "max-edges", "keep", "max-parents")
             },
             "knowledge": "",
             "compare": False,

@@ -156,7 +156,7 @@ def test_messages_in_keys():
         ),
         ("column 'knowledge' and 'max_rounds'", "column 'knowledge' and 'max_rounds'"),
         ("see /srv/max_rounds/mode=3.csv", "see /srv/max_rounds/mode=3.csv"),
-        ("with look_ahead.", "with fedges.look-ahead."),
+        ("with max_edges.", "with fedges.max-edges."),
     ):
         assert in_keys(text, "fedges") == expected
 

@@ -71,7 +71,7 @@ class SummedGains:
         self.path = []
         self.search = None
 
-    def enough(self, num_operators):
+    def enough(self):
         self.path.append(self.search.marks.copy())
         return self.needed > self.exchanges
 

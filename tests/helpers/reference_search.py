@@ -296,6 +296,7 @@ class Enough(TableGains):
     def __init__(self, table, most):
         super().__init__(table)
         self.most = most
+        self.search = None
 
-    def enough(self, num_operators):
-        return num_operators >= self.most
+    def enough(self):
+        return self.search.num_operators >= self.most

@@ -217,12 +217,6 @@ OPTIONS = {
     "knowledge of strangers in a tier": (knows(tiers=(("x0",), ("sex",))), ConfigError, ["sex"]),
     "no such knowledge": ({"knowledge": "/no.toml"}, ConfigError, ["/no.toml"]),
     "no rounds": ({"max_rounds": 0}, ConfigError, ["max_rounds", "0"]),
-    "looking back": ({"look_ahead": -1}, ConfigError, ["look_ahead", "-1"]),
-    "looking ahead of graphs": (
-        {"mode": "fusion", "look_ahead": 3},
-        ConfigError,
-        ["look_ahead", "mode='scores' or 'exact'"],
-    ),
     "driven by no scores": (
         {"start": "driven", "keep": "last"},
         ConfigError,

@@ -252,46 +252,33 @@ def test_twenty_parties_are_about_as_accurate_as_all_rows_in_one_table():
     assert federated <= party_penalties / 4
 
 
-# The look-ahead.
+# The speculative search.
 
 
 @pytest.mark.parametrize("mode", ["scores", "exact"])
 @pytest.mark.parametrize("turn", [False, True])
 @pytest.mark.parametrize("limited", [False, True])
-def test_looking_ahead_changes_the_exchanges_only(mode, turn, limited):
+def test_estimates_of_gains_change_the_exchanges_only(mode, turn, limited):
     knowledge = Knowledge(
         required=[("x5", "x1")], forbidden=[("x0", "x2")], tiers=[("x3",), ("x4", "x6")]
     )
     options = {"turn": turn, "score": "bic", "parameters": False}
     if limited:
         options |= {"knowledge": knowledge, "max_parents": 2}
-    runs = [run_of(TABLES, mode, look_ahead=depth, **options) for depth in (0, 1, 5, None)]
-    assert all(alike(run.graph, runs[0].graph) for run in runs)
-    rounds = [run.rounds for run in runs]
-    assert rounds == sorted(rounds, reverse=True)
-    assert rounds[-1] < rounds[0]
+    run = run_of(TABLES, mode, **options)
     options = {key: options[key] for key in ("turn", "knowledge", "max_parents") if key in options}
     search = pooled_search if mode == "exact" else scored_search
-    assert alike(runs[-1].graph, search(TABLES, "bic", **options))
+    assert alike(run.graph, search(TABLES, "bic", **options))
 
 
 @pytest.mark.parametrize("mode", ["scores", "exact"])
-def test_operator_by_operator_is_the_naive_search(mode):
+def test_a_search_takes_fewer_exchanges_than_operators(mode):
     tables = make_tables(d=8, n=900, parties=3, seed=5)[0]
-    run = run_of(tables, mode, look_ahead=0, score="bic", parameters=False)
-    sources = None
-    if mode == "exact":
-        parts = coded(tables)
-        sources = [TableGains(coded([pooled(tables)])[0], "bic")]
-        assert parts[0].states == coded([pooled(tables)])[0].states
+    run = run_of(tables, mode, score="bic", parameters=False)
+    sources = [TableGains(coded([pooled(tables)])[0], "bic")] if mode == "exact" else None
     naive, search = plain_search(tables, "bic", sources=sources)
-    if mode == "scores":
-        assert naive.needed - 1 <= run.rounds <= naive.needed
-    else:
-        # One table tells several gains: some exchanges are not needed.
-        assert run.rounds <= naive.needed
-    assert run.rounds > search.num_operators / 2
-    # The first exchange asks about all pairs, none about everything.
+    assert run.rounds <= min(naive.needed, search.num_operators) / 2
+    # The first exchange asks about all pairs.
     pairs = 8 * 7 // 2
     assert run.history[0]["bytes_received"] >= 3 * pairs
 
@@ -310,26 +297,20 @@ def test_few_exchanges_on_a_network_as_large_as_alarm(mode):
 # Cut short.
 
 
-@pytest.mark.parametrize("depth", [0, None])
 @pytest.mark.parametrize("mode", ["scores", "exact"])
-def test_a_search_cut_short_is_a_prefix_of_the_naive_one(mode, depth):
+def test_a_search_cut_short_is_a_prefix_of_the_naive_one(mode):
     tables = make_tables(d=8, n=900, parties=3, seed=5)[0]
     one = [TableGains(coded([pooled(tables)])[0], "bic")] if mode == "exact" else None
     naive, _ = plain_search(tables, "bic", sources=one)
     names = tuple(tables[0].columns)
     path = [in_order(marks, names).tobytes() for marks in naive.path]
-    whole = run_of(tables, mode, look_ahead=depth, score="bic", parameters=False)
+    whole = run_of(tables, mode, score="bic", parameters=False)
     places = []
     for rounds in range(1, whole.rounds):
-        run = run_of(
-            tables, mode, look_ahead=depth, score="bic", parameters=False, max_rounds=rounds
-        )
+        run = run_of(tables, mode, score="bic", parameters=False, max_rounds=rounds)
         assert run.rounds == rounds
         assert "used up" in run.stop_reason
         places.append(path.index(run.graph.adjacency.tobytes()))
-        if mode == "scores" and depth == 0:
-            _, search = plain_search(tables, "bic", exchanges=rounds)
-            assert np.array_equal(run.graph.adjacency, in_order(search.marks, names))
     assert places == sorted(places)
     assert len(set(places)) > 1
     assert "used up" not in whole.stop_reason

@@ -50,7 +50,6 @@ VALUES = {
     "least_effect": [0.9],
     "leave_one_out": [True],
     "local_graphs": [True],
-    "look_ahead": [0],
     "max_edges": [1],
     "max_fused_edges": [1],
     "max_parents": [1],
@@ -185,7 +184,6 @@ UNCHANGED = {
     "fedges exact": CATEGORIES | {"score": "all scores find one graph"},
     "fedges fusion": CATEGORIES,
     "fedges loop": CATEGORIES,
-    "fedges cuts": {"look_ahead": "there are too few columns to search ahead"},
     "fedcausal": {"evidence_rows": "a party uses 200 rows in any case", "max_rounds": EARLY},
     "fedcausal interventions": {"evidence_rows": "a party uses 200 rows in any case"},
     "fedcausal local": {

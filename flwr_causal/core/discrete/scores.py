@@ -521,7 +521,7 @@ class RowGains(ABC):
         self.rows = rows
         self._cells = 1024
 
-    def enough(self, num_operators: int) -> bool:
+    def enough(self) -> bool:
         """Return False: every gain can be computed here."""
         return False
 

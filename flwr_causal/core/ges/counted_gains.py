@@ -61,7 +61,7 @@ class CountedGains(SpeculativeGains):
     cardinalities : ndarray of int64, shape (d,)
     terms : ScoreTerms
         The score of the pooled rows.
-    price, depth
+    price : float
         See :class:`SpeculativeGains`.
     edge_cost : float, default 0.0
         Subtracted from the gain of every further parent.
@@ -75,11 +75,10 @@ class CountedGains(SpeculativeGains):
         cardinalities: IntArray,
         terms: ScoreTerms,
         price: float,
-        depth: int | None = None,
         edge_cost: float = 0.0,
         own_margins: bool = False,
     ) -> None:
-        super().__init__(cardinalities, price, depth)
+        super().__init__(cardinalities, price)
         self.own_margins = own_margins
         self.terms = terms
         self.edge_cost = edge_cost

@@ -36,7 +36,7 @@ class GainSource(Protocol):
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Write the gains that ``wanted``, (m, d), marks in m ``rows`` into ``families.gains``."""
 
-    def enough(self, num_operators: int) -> bool:
+    def enough(self) -> bool:
         """Return whether the search is to stop before its next operator."""
 
 
@@ -109,10 +109,10 @@ class Search:
         left = max_edges
         while True:
             inserted = self.forward(left)
-            if self.source.enough(self.num_operators):
+            if self.source.enough():
                 return
             self.backward()
-            if not turn or self.source.enough(self.num_operators):
+            if not turn or self.source.enough():
                 return
             self.turning()
             reached = self.graph.marks.tobytes()
@@ -179,7 +179,7 @@ class Search:
             rows, wanted = operators.unknown_gains(self.families, found)
             if len(rows):
                 self.source.fill(self.families, rows, wanted)
-            if self.source.enough(self.num_operators):
+            if self.source.enough():
                 break
             improved, gain = self._best_turn(found)
             if improved is None or improved.marks.tobytes() in seen:
@@ -235,9 +235,7 @@ class Search:
                 self.source.fill(
                     self.families, self._room.rows[:number], self._room.wanted[:number]
                 )
-            if status in (operators.CHOSEN, operators.MISSING) and self.source.enough(
-                self.num_operators
-            ):
+            if status in (operators.CHOSEN, operators.MISSING) and self.source.enough():
                 return -1, best
             if status == operators.CHOSEN:
                 return int(number), best

@@ -45,7 +45,7 @@ class MixedTableGains:
         self.table = table
         self._scores: dict[tuple[int, ...], float] = {}
 
-    def enough(self, num_operators: int) -> bool:
+    def enough(self) -> bool:
         """Return False: every gain can be computed here."""
         return False
 
@@ -69,8 +69,6 @@ class SummedMixedGains(SpeculativeGains):
         Number of states of each category; 0: a number.
     num_rows : int
         Rows of all parties together.
-    depth
-        See :class:`SpeculativeGains`.
     own_margins : bool, default False
         Whether each gain follows from the moments of one set and their own margins, as it must
         where sets have different rows.
@@ -85,11 +83,9 @@ class SummedMixedGains(SpeculativeGains):
         self,
         cards: IntArray,
         num_rows: int,
-        depth: int | None = None,
-        *,
         own_margins: bool = False,
     ) -> None:
-        super().__init__(np.maximum(cards, 2), 0.5 * math.log(max(num_rows, 2)), depth)
+        super().__init__(np.maximum(cards, 2), 0.5 * math.log(max(num_rows, 2)))
         self.cards = cards
         self.tables: dict[tuple[int, ...], MixedSums] = {}
         self.own_margins = own_margins

@@ -69,12 +69,11 @@ class SpeculativeGains:
     price : float
         Penalty of a cell in the estimates: half the logarithm of the number of rows, times the
         number of penalties in the sum (for sums of local scores the number of parties).
-    depth : int, optional
-        How many operators a run applies after the first that needed an unknown gain. With 0 the
-        server asks for one operator at a time. Default: to the end.
 
     Attributes
     ----------
+    known_only : bool
+        Whether a run stops where it needs an unknown gain. Default: False, it runs to its end.
     families : Families
         The gains that are known. A search that uses this source starts with them and hands its
         table back by :meth:`take_back`.
@@ -82,27 +81,22 @@ class SpeculativeGains:
         The gains (row, x) that the runs since :meth:`start_again` lacked.
     """
 
-    def __init__(self, cardinalities: IntArray, price: float, depth: int | None = None) -> None:
+    def __init__(self, cardinalities: IntArray, price: float) -> None:
         self.cardinalities = np.asarray(cardinalities, dtype=np.int64)
         self.price = price
-        self.depth = depth
+        self.known_only = False
         self.families = empty_families(len(self.cardinalities))
         self._asked: list[IntArray] = []
         self._foreseen: list[IntArray] = []
-        self._first: int | None = None
 
     @property
     def asked(self) -> IntArray:
         """The gains (row, x) that the last runs lacked, shape (M, 2)."""
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._asked])
 
-    def enough(self, num_operators: int) -> bool:
-        """Whether the run has applied ``depth`` operators since the first unknown gain."""
-        if self.depth is None or not self._asked:
-            return False
-        if self._first is None:
-            self._first = num_operators
-        return num_operators - self._first >= self.depth
+    def enough(self) -> bool:
+        """Whether the run is to stop: it needs an unknown gain, and is to take no estimate."""
+        return self.known_only and bool(self._asked)
 
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Estimate the wanted gains and note them as asked for."""
@@ -124,7 +118,7 @@ class SpeculativeGains:
 
     def start_again(self) -> None:
         """Clear the list of unknown gains before another run."""
-        self._asked, self._foreseen, self._first = [], [], None
+        self._asked, self._foreseen = [], []
 
     def in_order(self) -> IntArray:
         """Return :attr:`asked`, each once, by row and then by x, as :meth:`questions` does."""

@@ -43,8 +43,6 @@ class SummedGains(SpeculativeGains):
     terms : ScoreTerms
         BIC or qNML of the rows of all parties.
     num_parties : int
-    depth
-        See :class:`SpeculativeGains`.
     noise : float, default NOISE
         Standard deviations by which a sum must exceed what independence gives.
     """
@@ -54,10 +52,9 @@ class SummedGains(SpeculativeGains):
         cardinalities: IntArray,
         terms: ScoreTerms,
         num_parties: int,
-        depth: int | None = None,
         noise: float = NOISE,
     ) -> None:
-        super().__init__(cardinalities, 0.5 * math.log(max(terms.num_rows, 2.0)), depth)
+        super().__init__(cardinalities, 0.5 * math.log(max(terms.num_rows, 2.0)))
         self.terms = terms
         self.num_parties = num_parties
         self.noise = noise

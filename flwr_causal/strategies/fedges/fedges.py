@@ -174,7 +174,6 @@ OF_FUSED_GRAPHS = Mode(
     lambda method: method.continues or method.chosen_mode == "fusion",
 )
 OF_DRIVEN = Mode("start='driven'", lambda method: method.drives)
-OF_SUMS = Mode("mode='scores' or 'exact'", lambda method: method.chosen_mode != "fusion")
 OF_PRIOR = Mode(
     "score='bdeu' or parameters=True",
     lambda method: method.fits or method.continues or method.chosen_score == "bdeu",
@@ -239,10 +238,6 @@ class FedGESOptions(VariantOptions, CausalOptions):
         one, for which parties send no score. Default: "best".
     patience : int, default 3
         Start "driven": number of rounds without a better graph after which the run ends.
-    look_ahead : int, optional
-        Modes "scores" and "exact": how many operators the speculative search applies after the
-        first unknown gain before the server asks the parties; 0 asks for one operator at a time.
-        The result does not depend on this option. Default: to the end of the search.
     turn : bool, default False
         Also turn edges (Hauser & Buhlmann 2012).
     max_parents : int, optional
@@ -283,7 +278,6 @@ class FedGESOptions(VariantOptions, CausalOptions):
     max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
     keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
     patience: int = only(OF_DRIVEN, 3, least=1)
-    look_ahead: int | None = only(OF_SUMS, None, least=0)
     turn: bool = False
     max_parents: int | None = bounded(None, least=1)
     knowledge: Knowledge | str | None = None
@@ -749,7 +743,6 @@ class FedGES(PaperVariant, JoiningStrategy):
             knowledge=self.knowledge_or_none,
             max_parents=self.options.max_parents,
             turn=self.options.turn,
-            look_ahead=self.options.look_ahead,
             pooled=self.options.secure_aggregation,
             withheld=self.options.small_counts == "suppress",
         )

@@ -114,8 +114,6 @@ class Problem:
     knowledge : Knowledge or None
     max_parents : int or None
     turn : bool
-    look_ahead : int or None
-        How many operators a search applies after the first unknown gain; None: to the end.
     pooled : bool
         Whether the parties' tables are added up securely.
     withheld : bool, default False
@@ -132,7 +130,6 @@ class Problem:
     knowledge: Knowledge | None = None
     max_parents: int | None = None
     turn: bool = True
-    look_ahead: int | None = None
     pooled: bool = False
     withheld: bool = False
 
@@ -148,7 +145,6 @@ class Problem:
             self.cardinalities,
             terms,
             price,
-            self.look_ahead,
             edge_cost,
             own_margins=self.withheld,
         )
@@ -196,9 +192,9 @@ class Problem:
         pairs: BoolArray | None = None,
     ) -> Found:
         """Return the graph that :meth:`search` reaches with known gains only."""
-        depth, source.depth = source.depth, 0
+        source.known_only = True
         found = self.search(source, score, start, pairs)
-        source.depth = depth
+        source.known_only = False
         return found._replace(reason=USED_UP)
 
 
@@ -255,7 +251,7 @@ def search_on_scores(
     rows, num_parties = problem.num_rows, problem.num_parties
     # The sum has a penalty for every party, which depends on the party's number of rows.
     price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
-    source = SpeculativeGains(problem.cardinalities, price, problem.look_ahead)
+    source = SpeculativeGains(problem.cardinalities, price)
 
     def learn(replies: Replies) -> None:
         source.learn(replies["gains"])
@@ -276,7 +272,6 @@ def search_on_likelihoods(
         problem.cardinalities,
         problem.terms(problem.score),
         problem.num_parties,
-        problem.look_ahead,
         SCREENING_NOISE if problem.refined_by else NOISE,
     )
 
@@ -401,7 +396,6 @@ def search_on_moments(
     source = SummedMixedGains(
         problem.cardinalities,
         problem.num_rows,
-        problem.look_ahead,
         own_margins=problem.withheld,
     )
     for taken in range(most + 1):

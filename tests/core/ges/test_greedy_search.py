@@ -294,6 +294,7 @@ def test_the_search_goes_on_where_a_limit_on_edges_stopped_it():
 def test_a_source_can_end_the_search(most):
     table = TABLES["plenty"](0)
     search = Search(graph_of(np.zeros((7, 7), dtype=bool)), Enough(table, most), empty_families(7))
+    search.source.search = search
     assert search.forward() == most
     assert search.backward() == 0
     assert search.turning() == 0

@@ -600,7 +600,7 @@ def reproduce(
     ] = None,
     progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
 ) -> None:
-    """Make a table of a paper, or one of your own: methods, baselines and peers on the same rows.
+    """Make a table of a paper (in a checkout) or of a scenario of yours: methods and baselines.
 
     A sweep that was ended goes on with the same command. Cells whose data are missing are skipped.
     """

@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-# Beside Python a wheel holds the page of a run, the template of `flwr-causal new`, scenarios.
-IN_WHEEL = {".py", ".typed", ".txt", ".js", ".css", ".html", ".toml", ".json", ".bif"}
+# Beside Python a wheel holds the page of a run, templates, and two networks; no scenario.
+IN_WHEEL = {".py", ".typed", ".txt", ".js", ".css", ".html", ".json"}
 MOST_BYTES = {"wheel": 2_000_000, "bundle": 4_000_000}
 
 

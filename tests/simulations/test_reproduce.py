@@ -176,8 +176,19 @@ def test_names_of_scenarios_and_lines():
     assert all(f"{name}  " in listed for name in scenario.names())
 
 
+def test_an_installation_without_the_papers_runs_scenarios_of_the_user(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(scenario, "SCENARIOS", tmp_path / "benchmarks")
+    for given in (["--list"], ["hard-*"], ["ng2022-clients"], ["ng2022-clients", "--copy", "x"]):
+        found = CliRunner().invoke(app, ["reproduce", *given])
+        assert found.exit_code == 2
+        assert "Install from a checkout" in " ".join(found.stderr.split())
+    out = tmp_path / "out"
+    found = CliRunner().invoke(app, ["reproduce", str(tiny), "--runs", "1", "--output-dir", out])
+    assert found.exit_code == 0, found.output
+
+
 @pytest.mark.parametrize("name", scenario.names())
-def test_every_scenario_of_the_package_can_be_read(name):
+def test_every_scenario_of_the_papers_can_be_read(name):
     one = prepared(name)
     assert one.grid
     assert one.data["name"] in WORLDS

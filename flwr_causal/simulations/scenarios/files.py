@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: Environment variable that names the folder of the data.
-DATA_VARIABLE = "FLWR_CAUSAL_DATA"
 #: The networks that come with the package.
 SHIPPED = ("asia", "alarm")
 #: The default of the option ``max_states``; variables of barley and mildew have more.

@@ -101,7 +101,7 @@ def reproduce(
     Parameters
     ----------
     name : str
-        A scenario that comes with the package, or the path of a TOML file.
+        A scenario of the papers (in a checkout only), or the path of a TOML file.
     runs : int, optional
         Default: the scenario's.
     scale : float, default 1

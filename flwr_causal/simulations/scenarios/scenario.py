@@ -15,7 +15,6 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +32,8 @@ ROW_COUNTS = frozenset({"num_rows", "rows_per_variable", "num_test"})
 LEAST_ROWS_OF_A_PARTY = 4
 #: How rows are dealt to parties: these are no coordinates of the rows themselves.
 DEALING = ("num_parties", "how")
+#: The scenarios of the papers, in a checkout; a wheel does not have them.
+SCENARIOS = Path(__file__).parents[3] / "benchmarks" / "scenarios"
 _KEYS: dict[str, type | tuple[type, ...]] = {
     "title": str,
     "paper": str,
@@ -267,9 +268,20 @@ def digest(value: Any) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of the scenarios that come with the package."""
-    files = resources.files(__package__).joinpath("experiments").iterdir()
-    return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
+    """Return the names of the scenarios of the papers, which a checkout has.
+
+    Raises
+    ------
+    ConfigError
+        If flwr-causal was not installed from a checkout by ``pip install -e .``.
+    """
+    found = sorted(file.stem for file in SCENARIOS.glob("*.toml"))
+    if not found:
+        raise ConfigError(
+            "The papers' scenarios (benchmarks/scenarios of the repository) are not installed. "
+            "Install from a checkout, by pip install -e . there, or give the path of a TOML file."
+        )
+    return found
 
 
 def find(name: str) -> Scenario:
@@ -291,7 +303,7 @@ def find(name: str) -> Scenario:
 
 
 def text_of(name: str) -> str:
-    """Return the TOML text of a scenario of the package.
+    """Return the TOML text of a scenario of the papers.
 
     Raises
     ------
@@ -300,8 +312,7 @@ def text_of(name: str) -> str:
     """
     if name not in names():
         raise ConfigError(f"There is no scenario '{name}'.{_nearest(name, names())} See --list.")
-    file = resources.files(__package__).joinpath("experiments", f"{name}.toml")
-    return file.read_text(encoding="utf-8")
+    return (SCENARIOS / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def read(text: str, name: str, folder: Path | None = None) -> Scenario:

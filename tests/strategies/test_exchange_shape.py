@@ -211,7 +211,6 @@ def test_the_nodes_answer_queries_after_the_run():
         np.testing.assert_allclose(shares, expected)
 
 
-@dataclass(kw_only=True, eq=False)
 class AskingRing(Ring):
     """Asks the nodes for shares in a last round of queries."""
 
@@ -290,14 +289,18 @@ def test_what_a_party_alone_is_sent_goes_before_what_all_are_sent():
     assert Request(GROW).asks("c")
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class SomeOptions(RingOptions):
+    chosen: str = "party 1,party 3"
+
+
 class Some(Ring):
     """Asks some parties for counts, once."""
 
-    chosen: str = "party 1,party 3"
+    options_type = SomeOptions
 
     def train(self, agreement, replicate=0):
-        replies = yield Ask(COUNT, parties=self.chosen.split(","))
+        replies = yield Ask(COUNT, parties=self.options.chosen.split(","))
         yield Note({"order": ",".join(replies.parties)})
         counts = dict(zip(VALUES, replies["counts"], strict=True))
         return Result(model=counts, reason="counted")

@@ -351,7 +351,7 @@ def test_options_are_checked_again_at_the_start():
     for options in ({}, {"model": "linear"}, {"model": "mlp", "variant": "paper"}):
         method = FedCausal(**options)
         method.validate()
-        assert FedCausal(**method.options).options == method.options
+        assert FedCausal(**vars(method.options)).options == method.options
 
 
 def test_scores_rank_the_edges():

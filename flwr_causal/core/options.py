@@ -165,6 +165,11 @@ def modes_of(kind: type) -> dict[str, tuple[Mode, ...]]:
     return {name: tuple(modes) for name, modes in found.items()}
 
 
+def number_or_none(value: float | str) -> float | None:
+    """Return the value of an option that is a number or a word, None where it is a word."""
+    return None if isinstance(value, str) else value
+
+
 def changed(options: Any, *names: str) -> bool:
     """Whether one of these options differs from its default."""
     given = {option.name: option.default for option in fields(options)}

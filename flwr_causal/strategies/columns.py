@@ -24,7 +24,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting
-from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of
+from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -158,9 +158,10 @@ def summed_products(
 def matched_rows(holders: Holders, replies: Replies) -> MatchedRows:
     """Match the rows by the hashes of their ids, and plan who gives which products."""
     _check_all(holders, replies)
-    ids = hashes_of(holders.parties, replies)
-    if isinstance(ids, str):
-        raise DataError(f"rows of different parties cannot be matched: {ids}")
+    problem = problem_of_secret(holders.parties, replies)
+    if problem:
+        raise DataError(f"rows of different parties cannot be matched: {problem}")
+    ids = hashes_of(replies)
     plan, rows = ProductPlan.of(holders.presence, ids, holders.columns, holders.folds)
     plan.check(holders.names, holders.least)
     return MatchedRows(plan, dict(zip(holders.parties, rows, strict=True)))

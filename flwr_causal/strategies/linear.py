@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge, as_knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
@@ -93,7 +93,8 @@ class LinearStrategy(CausalStrategy):
 
     def settled(self, options: Any) -> Any:
         """Return the options with the background knowledge read from its file."""
-        return with_knowledge(super().settled(options))
+        options = super().settled(options)
+        return replace(options, knowledge=as_knowledge(options.knowledge))
 
     @property
     def aggregation(self) -> Literal["mean", "median"]:  # type: ignore[override]
@@ -196,8 +197,7 @@ class LinearStrategy(CausalStrategy):
     @property
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge."""
-        assert not isinstance(self.options.knowledge, str)
-        return self.options.knowledge
+        return as_knowledge(self.options.knowledge)
 
     def scale(self, agreement: Agreement) -> FloatArray:
         """Return the divisors of the columns, shape (d,)."""
@@ -317,15 +317,6 @@ class LinearStrategy(CausalStrategy):
             unequal=unequal,
             search=search,
         )
-
-
-def with_knowledge(options: Any) -> Any:
-    """Return options with the background knowledge read, where they have the path of its file."""
-    if not isinstance(options.knowledge, str):
-        return options
-    return replace(
-        options, knowledge=Knowledge.load(options.knowledge) if options.knowledge else None
-    )
 
 
 def in_units(

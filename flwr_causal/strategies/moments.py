@@ -35,7 +35,7 @@ from flwr_causal.core.linear.selection import (
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.nonlinear.additive import THRESHOLD as ADDITIVE_THRESHOLD
 from flwr_causal.core.nonlinear.additive import additive, function_names
-from flwr_causal.core.options import MOST, Mode, changed, only, require
+from flwr_causal.core.options import MOST, Mode, changed, number_or_none, only, require
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks
@@ -619,9 +619,7 @@ class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeri
         if self.options.order:
             chosen["instantaneous"] = bool(info["instantaneous"])
             chosen["ranking"] = "weights"  # others need folds
-            chosen["lagged_sparsity"] = self.options.lagged_factor(
-                automatic=isinstance(self.options.sparsity, str)
-            )
+            chosen["lagged_sparsity"] = self.options.lagged_factor(self.options.sparsity)
             if self.options.regression == "held-out":
                 chosen["regression"] = "ridge" if "ridge" in info else "lasso"
             if self.options.select_order:
@@ -800,17 +798,17 @@ def solve_rows(
         return _outcome(
             method, agreement, masks, pooled, graph, search.strengths, search.info, search
         )
-    if isinstance(method.options.sparsity, float):
-        sparsity = method.options.sparsity
-    elif method.options.sparsity == "auto":
+    if method.options.sparsity == "auto":
         sparsity = automatic_sparsity(pooled)
     elif method.options.sparsity == "bic":
         sparsity = select_by_bic(pooled, default_grid(pooled), solve)
-    else:
+    elif method.options.sparsity == "held-out":
         held_out = int(num_held_out(np.array(list(agreement.rows.values()))).sum())
         train = moments_of(agreement.n - held_out, products[0])
         validation = moments_of(held_out, products[1])
         sparsity = select_by_held_out(train, validation, default_grid(train), solve)
+    else:
+        sparsity = method.options.sparsity
     graph = solve(pooled, sparsity)
     assert graph.raw_weights is not None
     scores = np.abs(graph.raw_weights)
@@ -957,7 +955,7 @@ def solve_additive(
         pooled,
         len(agreement.names),
         names=agreement.names,
-        sparsity=None if isinstance(method.options.sparsity, str) else method.options.sparsity,
+        sparsity=number_or_none(method.options.sparsity),
         threshold=ADDITIVE_THRESHOLD
         if method.options.threshold is None
         else method.options.threshold,
@@ -1037,9 +1035,7 @@ def solve_series(
         regression=method.options.regression,
         ranking=method.options.ranking,
         sparsity=method.options.sparsity,
-        lagged_sparsity=method.options.lagged_factor(
-            automatic=isinstance(method.options.sparsity, str)
-        ),
+        lagged_sparsity=method.options.lagged_factor(method.options.sparsity),
         ridge=method.options.ridge,
         solver=solver,
         least_effect=method.options.least_effect,

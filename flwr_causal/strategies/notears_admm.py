@@ -21,7 +21,7 @@ from flwr_causal.core.linear.order_search import (
 )
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
-from flwr_causal.core.options import Mode, bounded, only, require
+from flwr_causal.core.options import Mode, bounded, number_or_none, only, require
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
@@ -299,8 +299,9 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         assert self.options.max_rounds is not None
         # One exchange is left for the refit.
         schedule = self.full_schedule(agreement, self.options.max_rounds - self._refits)
-        if isinstance(self.options.sparsity, float):
-            schedule = replace(schedule, sparsity=(self.options.sparsity,) * schedule.rounds)
+        sparsity = number_or_none(self.options.sparsity)
+        if sparsity is not None:
+            schedule = replace(schedule, sparsity=(sparsity,) * schedule.rounds)
         return schedule if self.options.early_stop else replace(schedule, patience=0)
 
     def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
@@ -318,8 +319,9 @@ class LinearADMM(PaperVariant, InterventionStrategy):
 
     def _growing_schedule(self, rounds: int) -> Schedule:
         """Return the paper's schedule, up to that many rounds."""
-        assert isinstance(self.options.sparsity, float)
-        return growing_schedule(rounds, **self.of_paper.constants, sparsity=self.options.sparsity)
+        sparsity = number_or_none(self.options.sparsity)
+        assert sparsity is not None  # of the paper
+        return growing_schedule(rounds, **self.of_paper.constants, sparsity=sparsity)
 
     # The parts that differ for a lagged design; TwoDBN overrides them.
 
@@ -450,10 +452,8 @@ class NotearsADMM(LinearADMM, PrivateStrategy):
         super().validate()
         self.options.validate_perceptrons()
         if self.options.model == "mlp":
-            choice = self.options.sparsity == "auto" or isinstance(self.options.sparsity, float)
-            require(
-                choice, "sparsity", self.options.sparsity, "'auto' or a number with model='mlp'"
-            )
+            fits = self.options.sparsity not in ("bic", "held-out")
+            require(fits, "sparsity", self.options.sparsity, "'auto' or a number with model='mlp'")
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:

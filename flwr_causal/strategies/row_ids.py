@@ -67,22 +67,26 @@ def check_all(parties: Sequence[str], replies: Replies, *, lacking: str) -> None
         )
 
 
-def hashes_of(parties: Sequence[str], replies: Replies) -> list[list[bytes]] | str:
-    """Return by party the hash of each of its rows; in words, why there are none.
+def problem_of_secret(parties: Sequence[str], replies: Replies) -> str:
+    """Return that parties lack the secret under which ids are sent, and the remedy; else "".
 
     Parameters
     ----------
     parties : sequence of str
-        That were asked, in their order.
+        The parties that were asked.
     replies : Replies
-        To the exchange ``align``.
+        Their replies to the exchange ``align``.
     """
-    hashes = replies.of("hashes")
-    silent = [name for name in parties if name not in hashes]
-    if silent:
-        return (
-            f"there is no secret at {', '.join(silent)} under which ids are sent: start every "
-            "SuperNode with --node-config \"row-secret-file='...'\", a file with the same text "
-            "at all parties"
-        )
-    return [[row.tobytes() for row in own] for own in hashes.values()]
+    lacking = [name for name in parties if name not in replies.of("hashes")]
+    if not lacking:
+        return ""
+    return (
+        f"there is no secret at {', '.join(lacking)} under which ids are sent: start every "
+        "SuperNode with --node-config \"row-secret-file='...'\", a file with the same text "
+        "at all parties"
+    )
+
+
+def hashes_of(replies: Replies) -> list[list[bytes]]:
+    """Return by party the hash of each of its rows, from the replies to the exchange ``align``."""
+    return [[row.tobytes() for row in own] for own in replies.list("hashes")]

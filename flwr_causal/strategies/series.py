@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.options import Mode, only, require
+from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import (
     companion_radius,
     knowledge_masks,
@@ -118,10 +118,11 @@ class SeriesOptions:
         """The columns of series, times and phases, which are not variables."""
         return (SERIES, *(name for name in self.layout.columns if name))
 
-    def lagged_factor(self, *, automatic: bool) -> float:
-        """Return the factor on the sparsity of lagged weights."""
-        default = LAGGED_FACTOR if automatic else 1.0
-        return default if self.lagged_sparsity is None else self.lagged_sparsity
+    def lagged_factor(self, sparsity: float | str) -> float:
+        """Return the factor on the sparsity of lagged weights, given the option ``sparsity``."""
+        if self.lagged_sparsity is not None:
+            return self.lagged_sparsity
+        return LAGGED_FACTOR if number_or_none(sparsity) is None else 1.0
 
     def limits(self, threshold: float) -> tuple[float, float]:
         """Return the thresholds of instantaneous and of lagged edges."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.options import Mode, only, require
+from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.consensus import TWO_DBN
@@ -119,8 +119,8 @@ class TwoDBN(LinearADMM):
     def validate(self) -> None:
         """Check that the options fit each other."""
         super().validate()
-        number = not self.papers or isinstance(self.options.sparsity, float)
-        require(number, "sparsity", self.options.sparsity, "a number with variant='paper'")
+        fits = not self.papers or number_or_none(self.options.sparsity) is not None
+        require(fits, "sparsity", self.options.sparsity, "a number with variant='paper'")
         self.options.check_series()
 
     @property
@@ -185,8 +185,7 @@ class TwoDBN(LinearADMM):
 
     def block_sparsity(self, num_variables: int) -> FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
-        automatic = isinstance(self.options.sparsity, str)
-        factor = self.options.lagged_factor(automatic=automatic)
+        factor = self.options.lagged_factor(self.options.sparsity)
         return by_block(1.0, factor, num_variables, self.options.order)
 
     def system(

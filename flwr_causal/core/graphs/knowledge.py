@@ -344,6 +344,19 @@ class Knowledge:
             file.write_text(text, encoding="utf-8")
 
 
+def as_knowledge(given: Knowledge | str | None) -> Knowledge | None:
+    """Return background knowledge, read if it is given as the path of its file; "" is none.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, see `Knowledge.load`.
+    """
+    if not isinstance(given, str):
+        return given
+    return Knowledge.load(given) if given else None
+
+
 def in_words(knowledge: Knowledge) -> str:
     """Return what knowledge states, such as "tier 1: age, sex; tier 2: dose; required: a -> b"."""
     parts = [f"tier {k}: {', '.join(tier)}" for k, tier in enumerate(knowledge.tiers, 1)]

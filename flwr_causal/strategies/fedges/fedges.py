@@ -15,7 +15,7 @@ from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (options are checked by type)
+from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import Mode, bounded, only, require
 from flwr_causal.data.check.agreement import agree, with_cuts
 from flwr_causal.data.check.party_table import describe, prepare_states
@@ -61,7 +61,6 @@ from flwr_causal.strategies.fedges.searches import (
     search_on_scores,
     small_cells,
 )
-from flwr_causal.strategies.linear import with_knowledge
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
@@ -320,7 +319,8 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     def settled(self, options: Any) -> Any:
         """Return the options with the background knowledge read from its file."""
-        return with_knowledge(super().settled(options))
+        options = super().settled(options)
+        return replace(options, knowledge=as_knowledge(options.knowledge))
 
     def validate(self) -> None:
         """Check that the options fit each other."""
@@ -468,8 +468,7 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge."""
-        assert not isinstance(self.options.knowledge, str)
-        return self.options.knowledge
+        return as_knowledge(self.options.knowledge)
 
     @property
     def _takes_numbers(self) -> bool:

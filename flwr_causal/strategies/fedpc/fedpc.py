@@ -332,10 +332,7 @@ class FedPC(PaperVariant):
         """Match rows by ids; measure how columns depend that no party holds together; train."""
         holdings, aligned = plan.holdings, plan.weights in ALIGNED_WEIGHTS
         matched = yield from aligned_rows(holdings)
-        problem = matched if isinstance(matched, str) else matched.problem
-        common: dict[str, IntArray] = {}
-        if not isinstance(matched, str):
-            common, known.num_rows = matched.common, matched.num_rows
+        common, known.num_rows, problem = matched
         if problem and (aligned or plan.lacking):
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
         if problem:

@@ -26,7 +26,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import DEPENDENCE, LOCAL, RECALL
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.row_ids import check_all, hashes_of
+from flwr_causal.strategies.row_ids import check_all, hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -49,20 +49,21 @@ class Matched(NamedTuple):
     Parameters
     ----------
     common : dict of str to ndarray of int64
-        By party, where it has the rows that all have, in one order; of length 0 if there are none.
-    num_rows : int
-        Different ids over all parties.
-    problem : str
-        Why there are no common rows, and the remedy; empty if there are.
+        By party, the positions of the rows that all parties have, in one order. Empty with a
+        problem.
+    num_rows : int or None
+        Different ids over all parties; None where ids cannot be compared.
+    problem : str, default ""
+        Why there are no common rows, and the remedy.
     """
 
     common: dict[str, IntArray]
-    num_rows: int
-    problem: str
+    num_rows: int | None
+    problem: str = ""
 
 
-def aligned_rows(holdings: Holdings) -> Generator[Step, Any, Matched | str]:
-    """Return the common rows; in words, why rows cannot be matched at all.
+def aligned_rows(holdings: Holdings) -> Generator[Step, Any, Matched]:
+    """Return the rows that all parties have, or why there are none.
 
     Raises
     ------
@@ -73,22 +74,19 @@ def aligned_rows(holdings: Holdings) -> Generator[Step, Any, Matched | str]:
     """
     replies = yield Ask(ALIGN)
     check_answers(holdings, replies)
-    ids = hashes_of(holdings.parties, replies)
-    if isinstance(ids, str):
-        return ids
-    places = common_rows(ids)
-    listed = ", ".join(holdings.parties)
+    problem = problem_of_secret(holdings.parties, replies)
+    if problem:
+        return Matched({}, None, problem)
+    ids = hashes_of(replies)
+    places, num_rows = common_rows(ids), len(set().union(*ids))
+    yield Note({"ids": num_rows, "common": len(places[0])})
+    if len(places[0]):
+        return Matched(dict(zip(holdings.parties, places, strict=True)), num_rows)
     problem = (
-        f"{listed} have no row in common: check that their ids are of one kind and their "
-        "row-secret is the same (node config)"
+        f"{', '.join(holdings.parties)} have no row in common: check that their ids are of one "
+        "kind and their row-secret is the same (node config)"
     )
-    matched = Matched(
-        dict(zip(holdings.parties, places, strict=True)),
-        len(set().union(*ids)),
-        "" if len(places[0]) else problem,
-    )
-    yield Note({"ids": matched.num_rows, "common": len(places[0])})
-    return matched
+    return Matched({}, num_rows, problem)
 
 
 def measured_dependence(

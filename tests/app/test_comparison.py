@@ -22,7 +22,7 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import CausalStrategy, FedGES, Moments
-from flwr_causal.strategies.fedges.fedges import joined
+from flwr_causal.strategies.fedges.baselines import concatenated
 
 TABLES, NETWORK = make_tables(d=6, n=900, parties=3, seed=3)
 NAMES = tuple(TABLES[0].columns)
@@ -74,7 +74,7 @@ def test_the_score_is_that_of_the_pooled_rows():
         found = FedGES(equivalent_sample_size=size).pooled_metrics(TABLES, graph)
         expected = score_graph(graph, pooled(TABLES), "bdeu", size)
         assert found == {"bdeu": pytest.approx(expected)}
-    rows = joined(coded(TABLES))
+    rows = concatenated(coded(TABLES))
     assert rows.num_rows == 900
     assert score_graph(graph, rows) == pytest.approx(score_graph(graph, pooled(TABLES)))
 

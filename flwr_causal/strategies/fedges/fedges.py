@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
-from flwr_causal.core.discrete.discrete import DiscreteTable
-from flwr_causal.core.discrete.scores import score_graph
 from flwr_causal.core.ges.fusion import fuse, needed
-from flwr_causal.core.ges.ges import ges
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
-from flwr_causal.core.options import Mode, bounded, only, require
-from flwr_causal.data.check.agreement import agree, with_cuts
-from flwr_causal.data.check.party_table import describe, prepare_states
+from flwr_causal.core.options import require
+from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
@@ -42,18 +38,16 @@ from flwr_causal.protocol.fedges import (
 )
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Note, Result, relayed
-from flwr_causal.runtime.options import CausalOptions
-from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
-from flwr_causal.strategies.fedges.fit import MOST_CELLS, Fitted, fit, network_of
-from flwr_causal.strategies.fedges.fusion import Fuser, driven_rounds, fusion_loop, shares_for
+from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
+from flwr_causal.strategies.fedges.fit import Fitted, fit, network_of
+from flwr_causal.strategies.fedges.fusion import Fuser, best_of_rounds, driven_rounds, shares_for
 from flwr_causal.strategies.fedges.joined import MOST_PARENTS, joined_counts
+from flwr_causal.strategies.fedges.options import OF_FUSION, FedGESOptions
+from flwr_causal.strategies.fedges.paper import algorithm_1
+from flwr_causal.strategies.fedges.problem import Found, Problem, by_name, cardinalities_of
 from flwr_causal.strategies.fedges.searches import (
-    Found,
-    Problem,
-    by_name,
-    cardinalities_of,
     mixed_network,
     search_on_counts,
     search_on_likelihoods,
@@ -61,7 +55,8 @@ from flwr_causal.strategies.fedges.searches import (
     search_on_scores,
     small_cells,
 )
-from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant, VariantOptions
+from flwr_causal.strategies.fedges.warnings import NO_NETWORK, small_cell_warning, two_party_warning
+from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -78,60 +73,10 @@ if TYPE_CHECKING:
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
-    from flwr_causal.strategies.base import RunAlone
-    from flwr_causal.strategies.fedges.searches import Standing
+    from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.strategies.fedges.problem import Standing
 
     Cuts = Mapping[str, FloatArray]
-
-
-def ges_baselines(
-    frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
-) -> Baselines:
-    """Return what GES with BIC finds on the pooled rows, and on each party's own."""
-    tables = _coded(frames, names, policy)
-    alone = [ges(_as_alone(table), score="bic") for table in tables]
-    return Baselines(ges(joined(tables), score="bic"), alone, "GES, BIC")
-
-
-def bdeu(
-    frames: Sequence[pd.DataFrame],
-    graph: CausalGraph,
-    policy: Policy,
-    equivalent_sample_size: float,
-) -> float:
-    """Return the BDeu score of a graph on the pooled rows, in nats."""
-    rows = joined(_coded(frames, graph.names, policy))
-    return score_graph(graph, rows, "bdeu", equivalent_sample_size)
-
-
-def joined(tables: Sequence[DiscreteTable]) -> DiscreteTable:
-    """Return the rows of several tables with the same states in one."""
-    first = tables[0]
-    codes = np.concatenate([table.codes for table in tables], axis=1)
-    return DiscreteTable(first.names, first.states, codes)
-
-
-def _as_alone(table: DiscreteTable) -> DiscreteTable:
-    """Return a party's table with only the states that occur in its rows."""
-    states, codes = [], np.empty_like(table.codes)
-    for j, own in enumerate(table.states):
-        seen, codes[j] = np.unique(table.codes[j], return_inverse=True)
-        states.append(tuple(own[code] for code in seen))
-    return DiscreteTable(table.names, tuple(states), codes)
-
-
-def _coded(
-    frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
-) -> list[DiscreteTable]:
-    """Return the parties' rows, coded by the states of all parties together."""
-    # The gaps of other columns are no reason to leave a row out.
-    frames = [frame.loc[:, frame.columns.isin(names)] for frame in frames]
-    reports = {
-        str(k): describe(frame, policy, states=True) for k, frame in enumerate(frames) if len(frame)
-    }
-    agreement = agree(reports, policy)
-    states = [agreement.states[agreement.names.index(name)] for name in names]
-    return [prepare_states(frame, names, states, policy) for frame in frames if len(frame)]
 
 
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
@@ -164,130 +109,6 @@ OF_PAPER = OfPaper(
         "start": ("fuse", "overwrite"),
     },
 )
-#: The options that select mode "fusion".
-OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
-
-
-OF_FUSED_GRAPHS = Mode(
-    "mode='fusion', or mode='scores' with start='driven'",
-    lambda method: method.continues or method.chosen_mode == "fusion",
-)
-OF_DRIVEN = Mode("start='driven'", lambda method: method.drives)
-OF_PRIOR = Mode(
-    "score='bdeu' or parameters=True",
-    lambda method: method.fits or method.continues or method.chosen_score == "bdeu",
-)
-NOT_MIXED = Mode(
-    "other scores than 'conditional-gaussian'", lambda method: method.options.score != MIXED
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FedGESOptions(VariantOptions, CausalOptions):
-    """The options of :class:`FedGES`.
-
-    Parameters
-    ----------
-    variant : {"default", "paper"}, default "default"
-        "paper" is Algorithm 1: mode "fusion" with BDeu and at most 10 insertions a round, the last
-        graph, no scores and no tables. ``fusion`` is then "union" (left out), "c25" or "c50", and
-        ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
-        some networks take very long.
-    mode : {"auto", "scores", "exact", "fusion"}, default "auto"
-        "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
-        ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
-        With ``mode="scores"`` these options need ``start="driven"``.
-        Scores are more accurate than fusion (measured) and disclose less than exact.
-    score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
-        "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
-        qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
-        found, and the last exchange chooses the graph with the highest held-out log-likelihood
-        (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
-        of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
-        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start="driven"``
-        means BDeu at the parties. "conditional-gaussian" takes columns
-        of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
-    equivalent_sample_size : float, default 1.0
-        Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
-        probabilities in ``run.model``.
-    max_rounds : int, default 100
-        Largest number of exchanges after the schema exchange. A search that needs more returns the
-        graph that it has reached with known scores.
-    fusion : {"union", "c25", "c50"} or float, optional
-        Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
-        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
-        (0, 1]: that share of the parties, rounded up. Default: "c50"; for "driven" several shares,
-        among which the scores choose.
-    start : {"driven", "fuse", "overwrite"}, optional
-        Mode "fusion": the graph from which parties
-        search. "fuse": the fused graph fused with the party's own one; "overwrite":
-        the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
-        "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
-        With ``mode="scores"`` "driven" adds such rounds, from the graph that the search found; the
-        result is the graph with the higher held-out log-likelihood.
-    max_edges : int, optional
-        Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
-        authors' l).
-    max_fused_edges : int, optional
-        Mode "fusion": largest number of edges of a fused graph. If it would have more, those in
-        most of the parties' graphs are kept. With a fixed start and ``fusion="c50"`` graphs of some
-        networks grow from round to round; this option limits them. Default: no limit.
-    keep : {"best", "last"}, optional
-        Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
-        one, for which parties send no score. Default: "best".
-    patience : int, default 3
-        Start "driven": number of rounds without a better graph after which the run ends.
-    turn : bool, default False
-        Also turn edges (Hauser & Buhlmann 2012).
-    max_parents : int, optional
-        Largest number of parents of a variable. Default: no limit.
-    knowledge : Knowledge, str or None
-        Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
-    parameters : bool, optional
-        Use a last exchange for the tables of probabilities (``run.model``, a Bayesian network) and
-        the share of the parties whose own score agrees with each edge (``party_agreement``).
-        Default: True in the modes "scores" and "exact"; False in "fusion", where no counts leave a
-        party then, and it is the share of the parties whose graph has the edge.
-    discretize : int, default 0
-        Number of intervals of equal frequency into which numeric columns are cut; with 0 such
-        columns are an error. The cut points follow from the parties' counts.
-    max_states : int, default 64
-        Largest number of states of a column.
-    constant_columns : {"keep", "drop", "fail"}, default "keep"
-        What to do about columns of one state: "keep" leaves them as isolated variables.
-    categories : str, default ""
-        Columns that are categories, separated by commas: all parties read them as text, in the
-        spelling of their cells, such as the codes "250.0" and "250.00".
-    numbers : str, default ""
-        Columns that are numbers, separated by commas, also where they have few different values.
-    text_columns : {"keep", "drop", "fail"}, default "keep"
-        What to do about columns that hold no numbers: "keep" takes them as categories.
-    duplicate_columns : {"keep", "drop", "fail"}, default "keep"
-        What to do about columns that equal another one in every row.
-    """
-
-    max_rounds: int = 100
-    mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
-    score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
-    # Outside these bounds scores are not finite.
-    equivalent_sample_size: float = only(OF_PRIOR, 1.0, least=1e-9, most=1e9)
-    fusion: str | float | None = only(OF_FUSED_GRAPHS, None)
-    start: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
-    max_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
-    max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
-    keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
-    patience: int = only(OF_DRIVEN, 3, least=1)
-    turn: bool = False
-    max_parents: int | None = bounded(None, least=1)
-    knowledge: Knowledge | str | None = None
-    parameters: bool | None = None
-    discretize: int = only(NOT_MIXED, 0)
-    max_states: int = 64
-    constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
-    categories: str = ""
-    numbers: str = ""
-    text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
-    duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
 
 
 class FedGES(PaperVariant, JoiningStrategy):
@@ -592,16 +413,13 @@ class FedGES(PaperVariant, JoiningStrategy):
             )
         else:
             share = "c50" if self.options.fusion is None else self.options.fusion
-            best = self.options.keep != "last"
-            rounds = fusion_loop(
-                fuser,
-                start,
-                share,
-                keep_best=best,
-                endless=self.papers,
-                most=most,
-                standing=standing,
-            )
+            if self.options.keep == "last":
+                limited = not self.papers
+                rounds = algorithm_1(
+                    fuser, start, share, limited=limited, most=most, standing=standing
+                )
+            else:
+                rounds = best_of_rounds(fuser, start, share, most=most, standing=standing)
         found, used = yield from rounds
         if not found.reason:
             found = found._replace(
@@ -682,7 +500,9 @@ class FedGES(PaperVariant, JoiningStrategy):
         model: BayesianNetwork | MixedNetwork | None = network
         if fitted is not None:
             model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)
-        warnings = small_cell_warning(small, agreement, self)
+        warnings = small_cell_warning(
+            small, agreement, self.options, mode=self.chosen_mode, continues=self.continues
+        )
         if self.chosen_mode != "fusion" or self.fits:
             warnings += two_party_warning(agreement)
         if over and self.fits and model is None:
@@ -759,50 +579,3 @@ class FedGES(PaperVariant, JoiningStrategy):
         if self._takes_numbers or self.columns_differ:
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}
-
-
-def small_cell_warning(small: Mapping[str, int], agreement: Agreement, method: FedGES) -> list[str]:
-    """Warn of counts of few rows: that parties sent them, or withheld them."""
-    small = {name: count for name, count in small.items() if count}
-    if not small:
-        return []
-    worst, minimum = max(small, key=small.__getitem__), method.options.minimum_count
-    if method.options.small_counts == "suppress":
-        return [
-            f"{len(small)} of {len(agreement.rows)} parties withheld counts of fewer than "
-            f"{minimum} rows ({worst}: {small[worst]} cells). Their tables count fewer rows than "
-            "they have, and weak edges may be missing: join rare states."
-        ]
-    return [
-        f"{len(small)} of {len(agreement.rows)} parties sent counts of fewer than {minimum} "
-        f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
-        f"join rare states, or withhold such counts (small_counts='suppress'){_no_counts(method)}."
-    ]
-
-
-def _no_counts(method: FedGES) -> str:
-    """Return the options with which no counts are sent, as another remedy; "" if there are none."""
-    if method.options.score == MIXED:
-        return ""
-    if method.continues:
-        return ", or send no counts (mode='scores' without 'start', and with 'parameters' off)"
-    if method.chosen_mode == "fusion":
-        return ", or send no counts (parameters=False)"
-    return ", or send no counts (mode='scores' and parameters=False)"
-
-
-def two_party_warning(agreement: Agreement) -> list[str]:
-    """Warn that each of two parties can compute the other's share of a sum."""
-    if len(agreement.rows) != 2:
-        return []
-    return [
-        "The federation has two parties: each of them can subtract its own share from a sum and "
-        "learns the other's share."
-    ]
-
-
-NO_NETWORK = (
-    "There is no Bayesian network: a table of probabilities would have more than "
-    f"{MOST_CELLS} entries, or the exchanges were used up. Limit the parents with max_parents, "
-    "or allow more max_rounds."
-)

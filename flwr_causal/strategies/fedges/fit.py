@@ -15,12 +15,8 @@ from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.core.ties import first_largest
 from flwr_causal.protocol.fedges import FIT, POOLED_FIT
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.searches import (
-    all_cells,
-    by_name,
-    family_sets,
-    summed_counts,
-)
+from flwr_causal.strategies.fedges.problem import by_name
+from flwr_causal.strategies.fedges.searches import all_cells, family_sets, summed_counts
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.fedges.searches import Found, Problem, Standing
+    from flwr_causal.strategies.fedges.problem import Found, Problem, Standing
 
 #: Largest number of entries of a variable's table of probabilities.
 MOST_CELLS = 10**6

@@ -13,9 +13,9 @@ from flwr_causal.core.ges.fusion import needed
 from flwr_causal.core.ges.greedy_search import orient
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag, meek
-from flwr_causal.protocol.fedges import GRAPH, GRAPHS, JUDGE, JUDGED_GRAPH
+from flwr_causal.protocol.fedges import GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.searches import Found
+from flwr_causal.strategies.fedges.problem import Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
-    from flwr_causal.strategies.fedges.searches import Standing
+    from flwr_causal.strategies.fedges.problem import Standing
 
     Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
@@ -125,6 +125,15 @@ class Fuser:
         support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
         return Candidate(dag, support, own, label)
 
+    def fused(
+        self, graphs: Mapping[str, Edges], share: str | float, before: Candidate
+    ) -> Candidate:
+        """Return the fusion of a round's graphs, given the candidate that the parties were sent.
+
+        A party that failed in this round keeps its graph of the round before.
+        """
+        return self.candidate(self.fuse(graphs), share, {**before.own, **graphs})
+
     def found(self, candidate: Candidate, reason: str) -> Found:
         """Return the class of a fused graph."""
         marks = cpdag(candidate.dag)
@@ -142,6 +151,21 @@ class Fuser:
             if self.knowledge:
                 dag = self.knowledge.masks(self.names).required.copy()
         return Candidate(dag, np.zeros((d, d)), {})
+
+
+class Seen:
+    """The graphs that each party has found so far."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[str, set[bytes]] = {}
+
+    def repeated(self, graphs: Mapping[str, Edges]) -> bool:
+        """Whether each party's graph is one that it had found before; note those of this round."""
+        texts = {party: edges.tobytes() for party, edges in graphs.items()}
+        repeated = all(text in self._graphs.get(party, ()) for party, text in texts.items())
+        for party, text in texts.items():
+            self._graphs.setdefault(party, set()).add(text)
+        return repeated
 
 
 @dataclass(frozen=True)
@@ -185,37 +209,22 @@ class Judged(NamedTuple):
     better: bool
 
 
-def fusion_loop(
+def best_of_rounds(
     fuser: Fuser,
     start: Literal["fuse", "overwrite"],
     share: str | float,
     *,
-    keep_best: bool,
-    endless: bool,
     most: int,
     standing: Standing,
 ) -> Generator[Step, Any, tuple[Found, int]]:
-    """Fuse the parties' graphs, round after round (Torrijos et al. 2024, Algorithm 1).
+    """Fuse the parties' graphs round by round, as Algorithm 1 does, and return the best graph.
 
-    Each party searches from the fused graph, or from the fused graph fused with its own one, with a
-    limited number of insertions. Parties keep nothing between rounds: the server returns each of
-    them its last graph. The server fuses the resulting graphs, and stops once every party's graph
-    is one that it has sent before.
+    The parties also score the graph that they receive; the best one has the highest sum of scores.
 
     Parameters
     ----------
-    fuser : Fuser
-    start : {"fuse", "overwrite"}
-    share : str or float
-        Of the parties, that keeps an edge.
-    keep_best : bool
-        Whether parties score the graph that they receive, and the best one is returned.
-    endless : bool
-        Whether the loop goes on however large the graphs grow, as in the paper.
-    most : int
-        The most exchanges.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
+    fuser, start, share, most, standing
+        As of :func:`~flwr_causal.strategies.fedges.paper.algorithm_1`.
 
     Returns
     -------
@@ -224,33 +233,25 @@ def fusion_loop(
     taken : int
         How many exchanges it has taken.
     """
-    exchange = JUDGED_GRAPH if keep_best else GRAPH
     current = fuser.first()
     best, so_far = Best(current), None
-    seen: dict[str, frozenset[bytes]] = {}
+    seen = Seen()
     for taken in itertools.count(1):
-        replies = yield asked(exchange, current, {"start": start}, so_far)
+        replies = yield asked(JUDGED_GRAPH, current, {"start": start}, so_far)
         graphs = replies.of("edges")
         scores = {party: float(score) for party, score in replies.of("score").items()}
         # In the first round the parties have scored the graph without edges only.
-        judged = keep_best and bool(best.scores)
-        if keep_best and best.beaten_by(scores):
+        judged = bool(best.scores)
+        if best.beaten_by(scores):
             best = Best(current, scores)
-        if not endless and fuser.run_away(graphs):
-            return fuser.found(best.candidate if keep_best else current, RUN_AWAY), taken
-        # A party that failed in this round keeps its graph of the round before.
-        fused = fuser.candidate(fuser.fuse(graphs), share, {**current.own, **graphs})
+        if fuser.run_away(graphs):
+            return fuser.found(best.candidate, RUN_AWAY), taken
+        fused = fuser.fused(graphs, share, current)
         yield Note({"num_edges": int(fused.dag.sum())})
-        repeated = all(
-            edges.tobytes() in seen.get(name, frozenset()) for name, edges in graphs.items()
-        )
-        for name, edges in graphs.items():
-            seen[name] = seen.get(name, frozenset()) | {edges.tobytes()}
-        found = fuser.found(best.candidate if judged else fused, REPEATED if repeated else "")
-        if repeated and not keep_best:
-            return found, taken
+        repeated = seen.repeated(graphs)
+        found = fuser.found(best.candidate if judged else fused, "")
         if taken >= most:
-            return found._replace(reason=""), taken
+            return found, taken
         so_far = partial(standing, found)
         if repeated:
             best = (yield from judged_by_parties((fused,), best, so_far)).best

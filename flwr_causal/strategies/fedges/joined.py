@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import Holders, JoinedMoments
-    from flwr_causal.strategies.fedges.searches import Found, Problem
+    from flwr_causal.strategies.fedges.problem import Found, Problem
 
 #: The most parents of a variable: with more, a table has parts of three columns or more.
 MOST_PARENTS = 2

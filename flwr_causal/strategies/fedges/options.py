@@ -1,0 +1,137 @@
+"""The options of FedGES, and the settings in which each has an effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (options are checked by type)
+from flwr_causal.core.options import Mode, bounded, only
+from flwr_causal.protocol.fedges import MIXED
+from flwr_causal.runtime.options import CausalOptions
+from flwr_causal.strategies.variant import VariantOptions
+
+#: The options that select mode "fusion".
+OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
+
+
+OF_FUSED_GRAPHS = Mode(
+    "mode='fusion', or mode='scores' with start='driven'",
+    lambda method: method.continues or method.chosen_mode == "fusion",
+)
+OF_DRIVEN = Mode("start='driven'", lambda method: method.drives)
+OF_PRIOR = Mode(
+    "score='bdeu' or parameters=True",
+    lambda method: method.fits or method.continues or method.chosen_score == "bdeu",
+)
+NOT_MIXED = Mode(
+    "other scores than 'conditional-gaussian'", lambda method: method.options.score != MIXED
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGESOptions(VariantOptions, CausalOptions):
+    """The options of :class:`~flwr_causal.strategies.fedges.fedges.FedGES`.
+
+    Parameters
+    ----------
+    variant : {"default", "paper"}, default "default"
+        "paper" is Algorithm 1: mode "fusion" with BDeu and at most 10 insertions a round, the last
+        graph, no scores and no tables. ``fusion`` is then "union" (left out), "c25" or "c50", and
+        ``start`` "fuse" (left out) or "overwrite". Without a limit on their growth fused graphs of
+        some networks take very long.
+    mode : {"auto", "scores", "exact", "fusion"}, default "auto"
+        "auto" is "scores", or "fusion" if ``fusion``, ``start``, ``max_edges``,
+        ``max_fused_edges`` or ``keep`` is given, or "exact" for ``score="conditional-gaussian"``.
+        With ``mode="scores"`` these options need ``start="driven"``.
+        Scores are more accurate than fusion (measured) and disclose less than exact.
+    score : {"auto", "bdeu", "bic", "qnml", "conditional-gaussian"}, default "auto"
+        "auto" is BDeu for fusion and BIC for exact. For scores the server searches by
+        qNML on sums of likelihoods, then on counts by qNML, BIC and BDeu among the edges that it
+        found, and the last exchange chooses the graph with the highest held-out log-likelihood
+        (the history names it). With ``parameters=False`` no counts are sent, and the graph is that
+        of the first search. For scores, BIC and qNML have one penalty, that of the rows of all
+        parties; BDeu is the sum of the parties' own scores, and "auto" for ``start="driven"``
+        means BDeu at the parties. "conditional-gaussian" takes columns
+        of numbers as they are, beside categories (Andrews, Ramsey & Cooper 2018), in mode "exact".
+    equivalent_sample_size : float, default 1.0
+        Weight of the prior in rows: of BDeu at each party (1 in the authors' program), and of the
+        probabilities in ``run.model``.
+    max_rounds : int, default 100
+        Largest number of exchanges after the schema exchange. A search that needs more returns the
+        graph that it has reached with known scores.
+    fusion : {"union", "c25", "c50"} or float, optional
+        Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
+        "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
+        (0, 1]: that share of the parties, rounded up. Default: "c50"; for "driven" several shares,
+        among which the scores choose.
+    start : {"driven", "fuse", "overwrite"}, optional
+        Mode "fusion": the graph from which parties
+        search. "fuse": the fused graph fused with the party's own one; "overwrite":
+        the fused graph; "driven": both, and the sum of the parties' scores chooses. Default:
+        "driven", because each of the others fails on some networks; with ``keep="last"`` "fuse".
+        With ``mode="scores"`` "driven" adds such rounds, from the graph that the search found; the
+        result is the graph with the higher held-out log-likelihood.
+    max_edges : int, optional
+        Mode "fusion": largest number of edges that a party inserts in a round. Default: 10 (the
+        authors' l).
+    max_fused_edges : int, optional
+        Mode "fusion": largest number of edges of a fused graph. If it would have more, those in
+        most of the parties' graphs are kept. With a fixed start and ``fusion="c50"`` graphs of some
+        networks grow from round to round; this option limits them. Default: no limit.
+    keep : {"best", "last"}, optional
+        Mode "fusion": return the graph with the highest sum of the parties' scores, or the last
+        one, for which parties send no score. Default: "best".
+    patience : int, default 3
+        Start "driven": number of rounds without a better graph after which the run ends.
+    turn : bool, default False
+        Also turn edges (Hauser & Buhlmann 2012).
+    max_parents : int, optional
+        Largest number of parents of a variable. Default: no limit.
+    knowledge : Knowledge, str or None
+        Required and forbidden edges and tiers, or the path of a TOML or JSON file with them.
+    parameters : bool, optional
+        Use a last exchange for the tables of probabilities (``run.model``, a Bayesian network) and
+        the share of the parties whose own score agrees with each edge (``party_agreement``).
+        Default: True in the modes "scores" and "exact"; False in "fusion", where no counts leave a
+        party then, and it is the share of the parties whose graph has the edge.
+    discretize : int, default 0
+        Number of intervals of equal frequency into which numeric columns are cut; with 0 such
+        columns are an error. The cut points follow from the parties' counts.
+    max_states : int, default 64
+        Largest number of states of a column.
+    constant_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns of one state: "keep" leaves them as isolated variables.
+    categories : str, default ""
+        Columns that are categories, separated by commas: all parties read them as text, in the
+        spelling of their cells, such as the codes "250.0" and "250.00".
+    numbers : str, default ""
+        Columns that are numbers, separated by commas, also where they have few different values.
+    text_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns that hold no numbers: "keep" takes them as categories.
+    duplicate_columns : {"keep", "drop", "fail"}, default "keep"
+        What to do about columns that equal another one in every row.
+    """
+
+    max_rounds: int = 100
+    mode: Literal["auto", "scores", "exact", "fusion"] = "auto"
+    score: Literal["auto", "bdeu", "bic", "qnml", "conditional-gaussian"] = "auto"
+    # Outside these bounds scores are not finite.
+    equivalent_sample_size: float = only(OF_PRIOR, 1.0, least=1e-9, most=1e9)
+    fusion: str | float | None = only(OF_FUSED_GRAPHS, None)
+    start: Literal["driven", "fuse", "overwrite"] | None = only(OF_FUSED_GRAPHS, None)
+    max_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
+    max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
+    keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
+    patience: int = only(OF_DRIVEN, 3, least=1)
+    turn: bool = False
+    max_parents: int | None = bounded(None, least=1)
+    knowledge: Knowledge | str | None = None
+    parameters: bool | None = None
+    discretize: int = only(NOT_MIXED, 0)
+    max_states: int = 64
+    constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    categories: str = ""
+    numbers: str = ""
+    text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]

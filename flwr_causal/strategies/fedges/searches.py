@@ -170,10 +170,10 @@ def _by_gains(
     """
     for taken in range(most + 1):
         found = problem.search(source, problem.score)
-        asked = len(source.in_order())
+        num_unknown = len(source.in_order())
         if taken:
-            yield Note({"num_edges": int(found.dag.sum()), "questions": asked})
-        if not asked:
+            yield Note({"num_edges": int(found.dag.sum()), "questions": num_unknown})
+        if not num_unknown:
             return found, taken, True
         if taken < most:
             values = source.questions()._asdict()

@@ -48,7 +48,8 @@ def small_cell_warning(
     return [
         f"{len(small)} of {len(agreement.rows)} parties sent counts of fewer than {minimum} "
         f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
-        f"join rare states, or withhold such counts (small_counts='suppress'){_no_counts(options, mode, continues)}."
+        "join rare states, or withhold such counts (small_counts='suppress')"
+        f"{_no_counts(options, mode, continues)}."
     ]
 
 

@@ -220,9 +220,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         Penalty of the effects; "held-out" chooses the one of smaller held-out error.
     ridge : float or "held-out", default "held-out"
         Weight of the squared norm, in units of the variables' variance.
-    ranking : {"weights", "partial-correlation", "partial-correlation+weights"}, default "weights"
-        The strengths in ``run.scores``. Contemporaneous partial correlations, which are symmetric,
-        are for series that are sampled more slowly than effects act, as in fMRI.
+    ranking : {"weights", "partial-correlation+weights"}, default "weights"
+        The strengths in ``run.scores``. "partial-correlation+weights" adds contemporaneous partial
+        correlations, which are symmetric: for series that are sampled more slowly than effects act,
+        as in fMRI.
     polish : bool, default False
         Add, drop and reverse single edges of the solver's graph as long as ``score`` improves, on
         the same moments.
@@ -250,9 +251,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     instantaneous: bool | Literal["auto"] = only(OF_LAGS, True)
     regression: Literal["lasso", "ridge", "held-out"] = only(OF_LAGS, "lasso")
     ridge: float | Literal["held-out"] = only(OF_RIDGE, "held-out", least=0)
-    ranking: Literal["weights", "partial-correlation", "partial-correlation+weights"] = only(
-        OF_LAGS, "weights"
-    )
+    ranking: Literal["weights", "partial-correlation+weights"] = only(OF_LAGS, "weights")
     polish: bool = only(OF_PENALTY, False)
     score: Literal["bic", "equal-variance"] = only(OF_POLISH, "bic")
     refit: bool = only(OF_REFIT, True)
@@ -519,7 +518,7 @@ class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeri
             or self.options.sparsity == "held-out"
             or self.options.regression == "held-out"
             or (self.options.regression != "lasso" and self.options.ridge == "held-out")
-            or self.options.ranking.startswith("partial-correlation")
+            or self.options.ranking != "weights"
         )
         return NUM_FOLDS if holds_out else 1
 

@@ -371,7 +371,12 @@ def test_a_party_refuses_folds_that_would_single_out_rows(table, exchange, fold,
 
 
 def test_replicates_hold_what_was_chosen_by_held_out_steps(table):
-    options = {"order": 2, "select_order": True, "ranking": "partial-correlation", "replicates": 3}
+    options = {
+        "order": 2,
+        "select_order": True,
+        "ranking": "partial-correlation+weights",
+        "replicates": 3,
+    }
     found = simulate("moments", vertical(table, 3), row_id="shift", **LAYOUT, **options)
     assert not any("could not be fitted" in warning for warning in found.warnings)
     assert found.graph.confidence.max() == 1

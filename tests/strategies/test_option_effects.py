@@ -65,7 +65,7 @@ VALUES = {
     "products": [2],
     "proximity": [5.0],
     "queries": ["central", "federated"],
-    "ranking": ["partial-correlation"],
+    "ranking": ["partial-correlation+weights"],
     "refine": ["none", "evidence"],
     "refit": [False, True],
     "regression": ["ridge"],

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 Regression = Literal["lasso", "ridge", "held-out"]
-Ranking = Literal["weights", "partial-correlation", "partial-correlation+weights"]
+Ranking = Literal["weights", "partial-correlation+weights"]
 
 # The automatic sparsity is this factor times sqrt(log d / n) times the harmonic mean of the
 # variances, which is nearest to the variance of the noise. Measured on the settings of the 2Dbn
@@ -104,10 +104,10 @@ class LaggedProblem:
         Penalty of the effects. "held-out" chooses the one of smaller error in predicting held-out
         rows from the past. With instantaneous effects the lasso is DYNOTEARS; the ridge then fits
         the lagged effects given DYNOTEARS' W.
-    ranking : {"weights", "partial-correlation", "partial-correlation+weights"}
-        The scores: absolute weights summed over W and the lags; absolute partial correlations of
-        x_t, symmetric, for series sampled too slowly to show lags; or the sum of both, each in
-        units of its standard deviation off the diagonal.
+    ranking : {"weights", "partial-correlation+weights"}
+        The scores: absolute weights summed over W and the lags; or, for series sampled too slowly
+        to show lags, the sum of these and of the absolute partial correlations of x_t, which are
+        symmetric, each in units of its standard deviation off the diagonal.
     sparsity : float or {"auto", "bic", "held-out"}
         Sparsity of the lasso, or of W in DYNOTEARS.
     lagged_sparsity : float
@@ -333,13 +333,10 @@ class _Fitting:
 
     def ranked(self, weights: FloatArray) -> FloatArray:
         """Return the scores of the summary graph's edges, ``(d, d)``."""
-        ranking = self.problem.ranking
-        if ranking == "weights":
+        if self.problem.ranking == "weights":
             return _strengths(weights)
         now = standardized_folds([fold.subset(range(self.d)) for fold in self.folds])
         symmetric = np.abs(partial_correlation(merge(now), select_ridge(now)))
-        if ranking == "partial-correlation":
-            return symmetric
         return _normalized(symmetric) + _normalized(_strengths(weights))
 
     def _bic(self, weights: FloatArray) -> float:

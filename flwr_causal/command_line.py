@@ -181,7 +181,7 @@ def options(method: MethodId, as_json: Json = False) -> None:
         return
     for row in rows:
         typer.secho(row["name"], bold=True, nl=False)
-        typer.echo(f"  {row['values'] or 'see below'}; default {_shown(row['default'])}")
+        typer.echo(f"  {row['values'] or 'see below'}; default {_cell_text(row['default'])}")
         _wrapped(row["meaning"], "    ")
 
 
@@ -733,7 +733,7 @@ def _small_tables(method: str, given: dict[str, Any]) -> list[pd.DataFrame]:
 # How things are printed.
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if value is None or value is False:
@@ -761,7 +761,7 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table as Grid
 
-    cells = [[*rows[0]], *([_shown(value) for value in row.values()] for row in rows)]
+    cells = [[*rows[0]], *([_cell_text(value) for value in row.values()] for row in rows)]
     columns = get_terminal_size().columns
     console = Console(width=WIDEST, markup=False, highlight=False, emoji=False)
     grid = Grid.grid(padding=(0, 2, 0, 0))

@@ -64,7 +64,7 @@ class ColumnsClient(RowIdClient):
                 "'row-secret-file' in its node config."
             )
         seed, nonce = new_seed(), new_seed()
-        self._kept = masked_once(self.context, self.setup, self._about(asked), nonce)
+        self._kept = masked_once(self.context, self.setup, self._row_purpose(asked), nonce)
         own = peers.keys[peers.place]
         boxes = [
             sealed(words, peers.pairs[place], own, nonce, purpose)
@@ -99,7 +99,9 @@ class ColumnsClient(RowIdClient):
         nonce, purpose = bytes.fromhex(str(memory.numbers["nonce"])), self._purpose(asked)
         sent = _sent(PRODUCTS, asked)
         question = purpose_of("question", asked.number, sent)
-        self._kept = multiplied_once(self.context, self.setup, self._about(asked), nonce, question)
+        self._kept = multiplied_once(
+            self.context, self.setup, self._row_purpose(asked), nonce, question
+        )
         shapes = {other: box_sizes(plan, other)[place] for other in peers.pairs}
         parts = split_boxes(asked["boxes"].tobytes(), shapes)
         nonces = {place: nonce}
@@ -135,7 +137,7 @@ class ColumnsClient(RowIdClient):
         content = MASKED_TABLES.sent_alike(_sent(MASKED_TABLES, asked))
         return purpose_of("masked tables", self.context.run_id, self.setup.digest, content)
 
-    def _about(self, asked: Asked) -> bytes:
+    def _row_purpose(self, asked: Asked) -> bytes:
         """Return what the party's masked table is of: its rows, too."""
         return purpose_of("rows of a masked table", self._purpose(asked), asked["rows"])
 
@@ -146,7 +148,8 @@ class ColumnsClient(RowIdClient):
         """
         held = self._product_columns(asked)[1]
         scale = np.tile(
-            np.sqrt(self._of_held(self.setup.variance)), len(held) // len(self.setup.names)
+            np.sqrt(self._held_values(self.setup.variance)),
+            len(held) // len(self.setup.names),
         )
         values = np.zeros((len(asked["rows"]), len(held)))
         values[:, held] = self._centered_rows()[asked["rows"]] / scale
@@ -154,9 +157,9 @@ class ColumnsClient(RowIdClient):
 
     def _centered_rows(self) -> FloatArray:
         """Return the rows of the columns that the party holds, with their lags, centred."""
-        return self.rows() - self._of_held(self.setup.mean)
+        return self.rows() - self._held_values(self.setup.mean)
 
-    def _of_held(self, values: FloatArray) -> FloatArray:
+    def _held_values(self, values: FloatArray) -> FloatArray:
         """Return those of the agreed columns' values that are of columns that the party holds."""
         return values[[self.setup.names.index(name) for name in self.held_names]]
 

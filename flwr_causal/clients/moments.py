@@ -96,7 +96,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         if self.order == 0:
             return super()._centered_rows()
         by = cast("Centering", self.options.center)
-        mean = self._of_held(self.setup.mean)
+        mean = self._held_values(self.setup.mean)
         return np.concatenate(centered_rows(self.series(), self.order, mean, by))
 
     @answers(SUMS)

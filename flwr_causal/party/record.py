@@ -121,7 +121,7 @@ class PartyRecord:
                     raise
         except (OSError, DataError) as error:
             raise RecordError(
-                f"The party's record cannot be written ({_why(error)}), so nothing leaves the "
+                f"The party's record cannot be written ({_reason(error)}), so nothing leaves the "
                 "party. Make room or give the node's account access, at the party."
             ) from error
 
@@ -138,7 +138,7 @@ class PartyRecord:
                 pass
         except OSError as error:
             raise RecordError(
-                f"The party's record {self.path} cannot be written ({_why(error)})."
+                f"The party's record {self.path} cannot be written ({_reason(error)})."
             ) from error
 
     @contextmanager
@@ -308,5 +308,5 @@ def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest() if text else ""
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

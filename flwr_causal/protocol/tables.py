@@ -20,7 +20,7 @@ def leaves(contract: Contract) -> str:
     for exchange in contract.exchanges:
         for number, item in enumerate(exchange.returns):
             head = (f"`{exchange.name}`", exchange.when) if number == 0 else ("", "")
-            rows.append((*head, _marked(item), _size(item.shape), _combined(exchange, item)))
+            rows.append((*head, _returned(item), _size(item.shape), _combination(exchange, item)))
     return _table(("Exchange", "When", "Leaves the party", "Size", "Combined by the server"), rows)
 
 
@@ -35,7 +35,7 @@ def row_entries(contracts: Iterable[Contract]) -> str:
     return _table(
         ("Method", "Leaves the party", "An entry for", "Size", "In the exchanges"),
         [
-            (f"`{method}`", _thing(item), item.rows, _size(item.shape), ", ".join(names))
+            (f"`{method}`", _named(item), item.rows, _size(item.shape), ", ".join(names))
             for (method, item), names in places.items()
         ],
     )
@@ -50,7 +50,7 @@ def is_sent(contract: Contract) -> str:
     rows = []
     for exchange in contract.exchanges:
         things = [
-            f"`{item.name}`" if item in known else f"{_thing(item)}{_in_brackets(item)}"
+            f"`{item.name}`" if item in known else f"{_named(item)}{_in_brackets(item)}"
             for item in exchange.sends
         ]
         known.update(exchange.sends)
@@ -71,12 +71,12 @@ def report(contracts: Iterable[Contract]) -> str:
     return _table(("Key", "Meaning", "One for each", "When"), rows)
 
 
-def _thing(item: Disclosure | Sent) -> str:
+def _named(item: Disclosure | Sent) -> str:
     return f"`{item.name}`: {item.meaning}"
 
 
-def _marked(item: Disclosure) -> str:
-    marked = f"{_thing(item)}. **An entry for {item.rows}**" if item.rows else _thing(item)
+def _returned(item: Disclosure) -> str:
+    marked = f"{_named(item)}. **An entry for {item.rows}**" if item.rows else _named(item)
     return f"{marked} (may be left out)" if item.optional else marked
 
 
@@ -91,7 +91,7 @@ def _size(shape: Shape) -> str:
     )
 
 
-def _combined(exchange: Exchange, item: Disclosure) -> str:
+def _combination(exchange: Exchange, item: Disclosure) -> str:
     if item.combine == "mean":
         return "averaged" if exchange.weight == "one" else "averaged, weighted by rows"
     return "added up" if item.combine == "sum" else "kept by party"

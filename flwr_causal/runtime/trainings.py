@@ -123,9 +123,9 @@ class Trainings(Generic[StateT]):
                 others = {name: rows for name, rows in agreement.rows.items() if name != party}
                 without = Training(without=place)
                 states[without] = self.inner.init(replace(agreement, rows=others))
-        return self._begun(TrainingsState(states, {}, agreement))
+        return self._with_replicates(TrainingsState(states, {}, agreement))
 
-    def _begun(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
+    def _with_replicates(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
         """Return the states with those of the replicates, once they can begin."""
         states, failed = dict(state.states), dict(state.failed)
         if any(training.replicate for training in (*states, *failed)):
@@ -208,7 +208,7 @@ class Trainings(Generic[StateT]):
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
                 failed[training] = str(error)
-        return self._begun(replace(state, states=states, failed=failed)), info
+        return self._with_replicates(replace(state, states=states, failed=failed)), info
 
     def finished(self, state: TrainingsState[StateT]) -> str | None:
         """Return why the main training is over, once all are."""

@@ -12,7 +12,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge, as_knowledge
 from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
-from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, distinct
+from flwr_causal.core.linear.moments import Moments, data_scale, distinct, moments_of_variables
 from flwr_causal.core.linear.order_search import order_search
 from flwr_causal.core.options import MOST, Mode, bounded, only, require
 from flwr_causal.core.threads import single_threaded
@@ -332,7 +332,7 @@ def in_units(
         Of the moments' first m columns; further columns are left out.
     """
     m = len(level)
-    parts, own = distinct(by_variable(moments, m))
+    parts, own = distinct(moments_of_variables(moments, m))
     units = np.outer(scale, scale)
     firsts = [part.subset(range(m)) for part in parts]
     converted = [

@@ -21,7 +21,7 @@ from flwr_causal.core.linear.interventions import (
 )
 from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import Moments as SecondMoments
-from flwr_causal.core.linear.moments import by_variable
+from flwr_causal.core.linear.moments import moments_of_variables
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS, search_orders
 from flwr_causal.core.linear.polish import polish_graph
@@ -873,7 +873,7 @@ def solve_class(
         pooled = SecondMoments(agreement.n, np.zeros(d), products[0], names)
     by_orders = method.options.solver == "class"
     found = linear_class(
-        by_variable(pooled, len(columns)),
+        moments_of_variables(pooled, len(columns)),
         masks,
         distinguished=distinguished,
         max_parents=method.options.max_parents,

@@ -264,7 +264,7 @@ class BlockModel:
         """
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
-        asked = self._asked(i, j, state, reference, outcome)
+        asked = self._contrast(i, j, state, reference, outcome)
         if not adjustment.is_possible_cause(self.marks, i, j):
             return NO_EFFECT
         adjusted = adjustment.optimal_set(self.marks, i, j)
@@ -290,7 +290,7 @@ class BlockModel:
         """
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
-        return self._possible(i, j, self._asked(i, j, state, reference, outcome), level)
+        return self._possible(i, j, self._contrast(i, j, state, reference, outcome), level)
 
     def with_rows_together(self, together: FloatArray) -> Self:
         """Return the model of rows with missing cells, see :class:`Moments`."""
@@ -401,7 +401,7 @@ class BlockModel:
         error = float(np.sqrt(residual / degrees * max(wanted @ weights, 0.0)))
         return estimated(float(wanted @ coefficients), error, level, degrees, names)
 
-    def _asked(self, i: int, j: int, state: Any, reference: Any, outcome: Any) -> _Asked:
+    def _contrast(self, i: int, j: int, state: Any, reference: Any, outcome: Any) -> _Asked:
         """Return the change of the cause's columns, and what is read of those of the effect."""
         cause, effect = self.variables[i], self.variables[j]
         return _Asked(_change(cause, state, reference), _reading(effect, outcome))

@@ -31,7 +31,7 @@ import scipy.linalg
 from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 from flwr_causal.core.graphs.acyclicity import logdet_block
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.moments import by_variable, data_scale, distinct
+from flwr_causal.core.linear.moments import data_scale, distinct, moments_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -356,7 +356,7 @@ class SparseProblem:
             variables.
         """
         d = len(masks.allowed)
-        parts, places = distinct(by_variable(moments, d))
+        parts, places = distinct(moments_of_variables(moments, d))
         # Lags have no causes: any covariance serves them.
         own = np.append(places, np.zeros(d - len(places), dtype=np.int64))
         variances = np.array([parts[place].second[j, j] for j, place in enumerate(own)])

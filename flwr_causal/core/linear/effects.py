@@ -23,7 +23,7 @@ import numpy as np
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.linear.moments import Moments, by_variable
+from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.linear.parties import clustered_error, party_scores
 from flwr_causal.core.linear.regression import informing_rows, least_squares, regress, solved
 from flwr_causal.errors import DataError
@@ -245,7 +245,7 @@ def along_paths(
     ConfigError
         If the level is not between 0 and 1.
     """
-    own = by_variable(moments, edges.shape[1])
+    own = moments_of_variables(moments, edges.shape[1])
     variance, least = 0.0, np.inf
     terms, most = np.zeros(len(parties)), 0
     for j in np.flatnonzero((edges & (gradient != 0)).any(axis=0)):

@@ -22,7 +22,7 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import FitCheck, PairTest, tests_table
-from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import informing_rows, regress, solved
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check(
     held_out
         The mean log density of each party's rows under the system of all others', if it is known.
     """
-    own = by_variable(moments, edges.shape[1])
+    own = moments_of_variables(moments, edges.shape[1])
     before = _before(edges)
     tests = list(_independencies(own, edges, before))
     residuals = []
@@ -91,7 +91,7 @@ def edge_tests(moments: Moments | Sequence[Moments], edges: BoolArray) -> list[E
         As in :func:`check`.
     """
     found = []
-    for j, part in enumerate(by_variable(moments, edges.shape[1])):
+    for j, part in enumerate(moments_of_variables(moments, edges.shape[1])):
         parents = np.flatnonzero(edges[:, j])
         for i in parents:
             others, own = parents[parents != i], np.array([i])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import scipy.linalg
 
-from flwr_causal.core.linear.moments import by_variable, require_varying
+from flwr_causal.core.linear.moments import moments_of_variables, require_varying
 from flwr_causal.core.linear.regression import (
     RESIDUAL_FLOOR,
     SINGULAR_PIVOT,
@@ -123,7 +123,7 @@ def _edges_and_residuals(
     moments: Moments | Sequence[Moments], adjacency: ArrayLike
 ) -> tuple[int, FloatArray, list[Moments]]:
     edges = np.asarray(adjacency)
-    own = by_variable(moments, edges.shape[1])
+    own = moments_of_variables(moments, edges.shape[1])
     require_varying(own)
     _, residuals = least_squares(own, edges)
     variances = np.array([part.second[j, j] for j, part in enumerate(own)])

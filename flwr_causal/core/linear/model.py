@@ -16,7 +16,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of, place_of
 from flwr_causal.core.linear import effects, fit_check
-from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import least_squares, regress
 from flwr_causal.core.linear.system import (
     LinearSystem,
@@ -56,7 +56,7 @@ def intercepts_of(moments: Moments | Sequence[Moments], weights: FloatArray) -> 
         ``(m, d)``.
     """
     d = weights.shape[1]
-    parts, own = distinct(by_variable(moments, d))
+    parts, own = distinct(moments_of_variables(moments, d))
     levels = np.array([part.mean[:d] - part.mean @ weights for part in parts])
     return np.asarray(levels[own, np.arange(d)])
 
@@ -77,7 +77,7 @@ def fit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> LinearMod
         If the adjacency has a directed cycle or another shape than the moments.
     """
     mask = np.asarray(adjacency) != 0
-    one = by_variable(moments, 1)[0]
+    one = moments_of_variables(moments, 1)[0]
     if mask.shape != one.second.shape:
         raise DataError(f"the adjacency has shape {mask.shape}, expected {one.second.shape}")
     if not is_acyclic(mask):
@@ -89,7 +89,7 @@ def fit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> LinearMod
 
 def sample_moments(moments: Moments | Sequence[Moments]) -> SampleMoments:
     """Return the moments of the rows that inform about all variables, or those of each variable."""
-    own = by_variable(moments, 1)
+    own = moments_of_variables(moments, 1)
     return own[0] if len(distinct(own)[0]) == 1 else tuple(own)
 
 

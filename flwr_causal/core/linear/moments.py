@@ -329,14 +329,15 @@ def distinct(moments: Sequence[Moments]) -> tuple[list[Moments], IntArray]:
     return parts, np.array([places[id(own)] for own in moments], dtype=np.int64)
 
 
-def by_variable(moments: Moments | Sequence[Moments], num_variables: int) -> list[Moments]:
-    """Return for each variable the moments of the rows that inform about what causes it.
+def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: int) -> list[Moments]:
+    """Return the moments of each variable, by which its causes are judged.
 
     Parameters
     ----------
     moments
-        Moments of rows that inform about all variables; or one for each of the d variables, as
-        under interventions (:mod:`core.linear.interventions`).
+        One object for all variables; or one for each of the d variables, as under interventions,
+        where a variable's moments are of the rows in which it is no target
+        (:mod:`core.linear.interventions`).
     num_variables
         d.
     """
@@ -344,7 +345,7 @@ def by_variable(moments: Moments | Sequence[Moments], num_variables: int) -> lis
 
 
 def require_varying(moments: Sequence[Moments]) -> None:
-    """Raise a DataError if a variable is constant in the rows that inform about what causes it.
+    """Raise a DataError if a variable is constant in the rows of its own moments.
 
     Other variables may be constant in these rows: interventions can hold them fixed.
     """

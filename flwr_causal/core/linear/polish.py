@@ -22,7 +22,7 @@ from flwr_causal.core.linear.gaussian_scores import (
     score_graph,
 )
 from flwr_causal.core.linear.model import refit
-from flwr_causal.core.linear.moments import by_variable, distinct, require_varying
+from flwr_causal.core.linear.moments import distinct, moments_of_variables, require_varying
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
@@ -117,7 +117,7 @@ def polish(
     if score not in SCORE_NAMES:
         raise ConfigError(f"unknown score {score!r}; known are {', '.join(SCORE_NAMES)}")
     start = np.asarray(adjacency) != 0
-    own = by_variable(moments, len(start))
+    own = moments_of_variables(moments, len(start))
     require_varying(own)
     for part in distinct(own)[0]:
         part.require_complete()
@@ -157,7 +157,7 @@ def polish_graph(
     result = polish(
         moments, graph.adjacency, score=score, knowledge=knowledge, num_targets=num_targets
     )
-    names = by_variable(moments, 1)[0].names
+    names = moments_of_variables(moments, 1)[0].names
     required = edge_masks(knowledge, names).required
     return CausalGraph(names=names, weights=result.weights, required=required)
 
@@ -182,7 +182,7 @@ class _Search:
         num_targets: int | None = None,
     ) -> None:
         self.d = len(adjacency)
-        moments = by_variable(moments, self.d)
+        moments = moments_of_variables(moments, self.d)
         self.num_targets = self.d if num_targets is None else num_targets
         self.rows = np.array([own.n for own in moments], dtype=np.float64)
         self.n = float(self.rows.mean())

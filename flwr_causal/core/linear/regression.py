@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
-from flwr_causal.core.linear.moments import by_variable
+from flwr_causal.core.linear.moments import moments_of_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +70,9 @@ def least_squares(
     Parameters
     ----------
     moments
-        Moments of m variables, or one for each of the d: see
-        :func:`~core.linear.moments.by_variable`. Those among a variable and its parents are read.
+        Moments of m variables, or one object for each of the d, see
+        :func:`~core.linear.moments.moments_of_variables`. The moments among a variable and its
+        parents are read.
     adjacency
         ``(m, d)``: the parents of the first d variables.
 
@@ -83,7 +84,7 @@ def least_squares(
     parent_mask = np.asarray(adjacency) != 0
     weights = np.zeros(parent_mask.shape)
     variances = np.zeros(parent_mask.shape[1])
-    for j, own in enumerate(by_variable(moments, len(variances))):
+    for j, own in enumerate(moments_of_variables(moments, len(variances))):
         parents = np.flatnonzero(parent_mask[:, j])
         weights[parents, j], variances[j] = regress(own.second, parents, j)
     return weights, variances

@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.model import refit as least_squares_weights
-from flwr_causal.core.linear.moments import Moments, as_moments, by_variable, distinct
+from flwr_causal.core.linear.moments import Moments, as_moments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import ConfigError
 
@@ -108,7 +108,7 @@ def refit_required(
     required: BoolArray,
 ) -> FloatArray:
     """Return the weights with least-squares weights for all variables with a required parent."""
-    result, own = weights.copy(), by_variable(moments, weights.shape[1])
+    result, own = weights.copy(), moments_of_variables(moments, weights.shape[1])
     for child in np.flatnonzero(required.any(axis=0)):
         parents = np.flatnonzero(adjacency[:, child])
         result[:, child] = 0.0
@@ -211,5 +211,5 @@ def finish(
         weights = refit_support(moments, adjacency, threshold, required)
     else:
         weights = refit_required(moments, weights, adjacency, required)
-    names = by_variable(moments, 1)[0].names
+    names = moments_of_variables(moments, 1)[0].names
     return CausalGraph(names=names, weights=weights, raw_weights=raw, required=required)

@@ -13,7 +13,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear import effects, fit_check
-from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
@@ -240,7 +240,7 @@ class LinearSystem:
     def _check_origin(self, columns: Sequence[str]) -> None:
         """Check what the system keeps of the rows that it was fitted to; freeze the marks."""
         rows = () if self.sample_moments is None else self.sample_moments
-        for part in distinct(by_variable(rows, 1))[0]:
+        for part in distinct(moments_of_variables(rows, 1))[0]:
             if part.names != tuple(columns):
                 raise DataError(f"the moments are those of {part.names}, expected {tuple(columns)}")
         if not isinstance(rows, Moments) and rows and len(rows) != len(self.names):

@@ -21,7 +21,7 @@ from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear import effects, fit_check
 from flwr_causal.core.linear.model import intercepts_of, sample_moments
-from flwr_causal.core.linear.moments import Moments, by_variable, distinct
+from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.system import (
     LinearSystem,
@@ -510,7 +510,7 @@ def fit_lagged(
         missing, or the adjacency has another shape, a cycle, or an edge into a lagged column.
     """
     d = num_variables
-    own = by_variable(moments, d)
+    own = moments_of_variables(moments, d)
     order_of(own[0], d)
     mask = _into_present(adjacency, own[0].d, d)
     if not is_acyclic(mask[:d]):

@@ -15,7 +15,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
-from flwr_causal.core.linear.moments import Moments, by_variable, data_scale, merge
+from flwr_causal.core.linear.moments import Moments, data_scale, merge, moments_of_variables
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, OrderSolution, search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
@@ -200,7 +200,7 @@ class LaggedProblem:
         with_now : bool, default True
             Whether W is fitted.
         """
-        d, m = num_variables, by_variable(moments, num_variables)[0].d
+        d, m = num_variables, moments_of_variables(moments, num_variables)[0].d
         masks = self.masks.first(m)
         if not with_now:
             allowed = masks.allowed.copy()

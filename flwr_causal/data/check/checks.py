@@ -668,13 +668,13 @@ def _warn_of_single_states(
             at_some[name] = some_parties(p for p, column in holders.items() if column.distinct == 1)
     if lone:
         found.warnings.append(
-            f"{_these(lone, 'has', 'have')} one state only at all parties: "
+            f"{_listed(lone, 'has', 'have')} one state only at all parties: "
             f"{'it stays as an isolated node' if len(lone) == 1 else 'they stay as isolated nodes'}"
             "; constant_columns='fail' makes this an error"
         )
     if told_apart:
         found.warnings.append(
-            f"{_these(told_apart, 'has', 'have')} one state only at every party, and not the same "
+            f"{_listed(told_apart, 'has', 'have')} one state only at every party, and not the same "
             "one: such a column differs between the parties and varies within none"
         )
     if at_some:
@@ -685,7 +685,7 @@ def _warn_of_single_states(
         )
 
 
-def _these(names: list[str], one: str, many: str) -> str:
+def _listed(names: list[str], one: str, many: str) -> str:
     if len(names) == 1:
         return f"column {names[0]!r} {one}"
     return f"{len(names)} columns ({some(map(repr, names))}) {many}"

@@ -65,7 +65,7 @@ def exchange_blocks(run: RunRecord) -> list[Block]:
         if key == SECONDS or not any(isinstance(record.get(key), dict) for record in run.history):
             keys = [other for other in keys if other != key]
     names = {key: NAMES.get(key, key.replace("_", " ")) for key in keys}
-    rows = [{key: _shown(record.get(key)) for key in names} for record in run.history]
+    rows = [{key: _cell(record.get(key)) for key in names} for record in run.history]
     # What never changes is said once.
     same = [
         key for key in names if len(rows) >= LEAST_POINTS and len({row[key] for row in rows}) == 1
@@ -82,7 +82,7 @@ def exchange_blocks(run: RunRecord) -> list[Block]:
     return blocks
 
 
-def _shown(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     """Return a value of a record; of bytes by party the smallest and the largest."""
     if isinstance(value, dict) and not misplaced(value, dict[str, float]):
         return f"{min(value.values(), default=0):,} to {max(value.values(), default=0):,}"

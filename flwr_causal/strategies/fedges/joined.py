@@ -88,13 +88,13 @@ def joined_counts(
         If a party has not replied, or masks do not cancel.
     """
     replies = yield Ask(ALIGN, shared=True)
-    marked: Marked = yield Choice(partial(_marked, problem, holders, cuts, replies))
+    marked: Marked = yield Choice(partial(_with_marks, problem, holders, cuts, replies))
     further = {**marked.parts.sets._asdict(), "pairs": marked.parts.pairs}
     sums = yield from summed_products(marked.holders, marked.matched, further)
     return Joined(marked.problem, marked.parts, sums, marked.total)
 
 
-def _marked(
+def _with_marks(
     problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray], replies: Replies
 ) -> Marked:
     """Match the rows, and choose what is marked of those that have all columns."""

@@ -48,7 +48,7 @@ def counted_states(
     products, counts = joined.products[0], joined.counts[0]
     model = _model_of_marks(plan, trees, joints, products)
     left_out = num_left_out(trees, joints, products, np.diagonal(counts))
-    _told(options, plan, known, joined, left_out)
+    _note_joined_rows(options, plan, known, joined, left_out)
     return model
 
 
@@ -65,7 +65,7 @@ def counted_classes(
     trained_rows = columns.trained(products, joined.sums[0], counts)
     model = trained_rows.model(plan.domain)
     left_out = int(counts[len(counts) - 1, len(counts) - 1] - trained_rows.counts.sum())
-    _told(options, plan, known, joined, left_out)
+    _note_joined_rows(options, plan, known, joined, left_out)
     return model
 
 
@@ -103,7 +103,7 @@ def _joined(
     return joined
 
 
-def _told(
+def _note_joined_rows(
     options: FedPCOptions, plan: CircuitPlan, known: Remarks, joined: JoinedMoments, left_out: int
 ) -> None:
     """Keep what the user should know of the joined rows."""

@@ -121,6 +121,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def __init__(self, **options: Any) -> None:
         check_names(type(self), options)
+        self._given = options
         self.options = self.options_type(**options)
         self.options = self.settled(self.options)
         self.validate()
@@ -154,8 +155,8 @@ class CausalStrategy(FedAvg, Algorithm):
         return options
 
     def with_options(self, **changes: Any) -> Self:
-        """Return a strategy with some options changed."""
-        return type(self)(**{**self.options.by_name(), **changes})
+        """Return a strategy with some options changed; what was left out is settled anew."""
+        return type(self)(**{**self._given, **changes})
 
     def validate(self) -> None:
         """Check that the options fit each other; subclasses extend it.

@@ -180,6 +180,9 @@ def test_a_strangers_strategy_is_checked_alike():
         Old(depth=4)
     assert inspect.signature(Mine).parameters["depth"].default == 3
     assert Mine(depth=4).with_options(seed=3).options == MineOptions(depth=4, seed=3)
+    assert (
+        NotearsADMM().with_options(variant="paper").options == NotearsADMM(variant="paper").options
+    )
     mine = Mine(depth=4)
     assert mine.options.depth == 4
     for name in ("depth", "fraction_train"):

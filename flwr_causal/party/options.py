@@ -72,7 +72,7 @@ fedpc:
     quorum=NUMBER replicas=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
     row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
     small_counts=report|suppress|refuse split_rows=NUMBER sums=NUMBER target=TEXT
-    text_columns=fail|drop|keep trained=TEXT training=auto|sums|pairs|triples|one-pass
+    text_columns=fail|drop|keep trained=TEXT training=auto|sums|triples|one-pass
     unshared_columns=fail|drop|keep variant=default|paper
     weights=auto|counts|classes|aligned|em
 lingam:

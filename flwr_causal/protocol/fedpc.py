@@ -30,7 +30,7 @@ from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.row_ids import ALIGN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, TrainingPlan
@@ -72,9 +72,9 @@ class FedPCPartyOptions(PartyOptions):
     within : str
         The class if all parties know it, else empty.
     holders : tuple of int
-        By column a number for its set of holders, where states are counted in triples.
+        By column a number for its set of holders, where states are counted.
     pair_marks : int
-        How many pairs of states are marked for triples, at most.
+        How many pairs of states are marked, at most.
     labelled : tuple of int
         The labelled numbers, where products of numbers and classes are asked for.
     learner : str
@@ -129,15 +129,15 @@ def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> TrainingPlan
     return _plan(learner, setup.options.within, setup, domain_of(setup, sent))
 
 
-def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints | None]:
-    """Return what is marked for counts of pairs and triples, the same at server and parties.
+def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]:
+    """Return what is marked for counts of triples, the same at server and parties.
 
     The class of the plan is one that all parties know.
     """
     options: FedPCPartyOptions = setup.options
     domain = domain_of(setup, sent)
     plan = _plan("trees", options.within, setup, domain)
-    return plan, joints_of(domain, plan, options.holders, options.pair_marks)
+    return plan, Joints.of(domain, plan, options.holders, options.pair_marks)
 
 
 def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
@@ -155,14 +155,7 @@ def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
     return PlanColumns(json.dumps(meaning), columns.wanted)
 
 
-def joints_of(
-    domain: Domain, plan: TrainingPlan, holders: Sequence[int], most_marks: int
-) -> Joints | None:
-    """Return which pairs of states are marked; None without ``holders`` of the columns."""
-    return Joints.of(domain, plan, holders, most_marks) if holders else None
-
-
-def columns_of(domain: Domain, plan: TrainingPlan, joints: Joints | None) -> PlanColumns:
+def columns_of(domain: Domain, plan: TrainingPlan, joints: Joints) -> PlanColumns:
     """Return what the marks are: masks are bound to states and intervals."""
     return PlanColumns(json.dumps(domain.to_plain()), wanted(plan, joints))
 

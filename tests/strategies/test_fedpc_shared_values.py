@@ -38,7 +38,6 @@ RUNS = {
     "sums": (of_rows, {}),
     "secure sums": (of_rows, {"secure_aggregation": True}),
     "one pass": (of_rows, {"training": "one-pass", "learner": "trees", "queries": "central"}),
-    "pairs": (of_columns, {"training": "pairs"}),
     "triples": (of_columns, {"training": "triples"}),
     "em": (of_columns, {"training": "one-pass", "weights": "em"}),
 }
@@ -50,7 +49,7 @@ def test_an_interval_of_one_value_is_that_value(kind, tmp_path):
     divided, options = RUNS[kind]
     model = simulate("fedpc", divided(frame), **options).model
     # In clusters of their own parties find the values only as far as their clusters go.
-    margin = 0.6 if kind in ("pairs", "em") else 0.3
+    margin = 0.6 if kind == "em" else 0.3
     groups = pd.DataFrame({"g": list("abc")})
     mean, _ = model.moments("v", groups)
     np.testing.assert_allclose(mean, frame.groupby("g").v.mean(), atol=margin)
@@ -66,7 +65,7 @@ def test_an_interval_of_one_value_is_that_value(kind, tmp_path):
     filled = model.mpe(pd.DataFrame({"g": ["a"], "v": [None]}))
     assert filled["v"][0] == 5.0
     assert np.isfinite(model.log_likelihood(frame)).all()
-    if kind in ("sums", "one pass", "pairs", "triples"):
+    if kind in ("sums", "one pass", "triples"):
         model.save(tmp_path / "model.json")
         loaded = CircuitModel.load(tmp_path / "model.json")
         for one, other in zip(loaded.moments("v", groups), model.moments("v", groups), strict=True):

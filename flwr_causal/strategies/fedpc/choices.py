@@ -9,7 +9,6 @@ import numpy as np
 
 from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import labelled_numbers
-from flwr_causal.core.circuits.learners.trees.pair_tables import owners
 from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies.fedpc.holdings import (
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
-#: Trainings by counts of states, which also stand for the weights of a run.
-COUNTS = ("pairs", "triples")
+#: The training by counts of states, which also stands for the weights of a run.
+TRIPLES = "triples"
 #: By default marks of pairs are as many as masked tables of so many bytes have room for.
 MOST_BYTES = 2**28
 #: Weights of combinations of clusters that follow from common rows.
@@ -55,11 +54,11 @@ class CircuitPlan:
     learner : str
         What is trained.
     weights : str
-        Of combinations of clusters; of counts, what is counted.
-    counts : {"", "pairs", "triples"}
-        What parties with different columns can count, if the options allow it.
+        Of combinations of clusters, or "triples".
+    counts : bool
+        Whether parties with different columns can count states, and options allow it.
     pair_marks : int
-        How many pairs of states are marked for triples, at most.
+        How many pairs of states are marked, at most.
     why : str, default ""
         Why ``training="auto"`` takes counts; empty if it does not.
     """
@@ -71,14 +70,14 @@ class CircuitPlan:
     sums: bool
     learner: str
     weights: str
-    counts: str
+    counts: bool
     pair_marks: int
     why: str = ""
 
     @property
     def counted(self) -> bool:
         """Whether parties with different columns count states."""
-        return self.weights in COUNTS
+        return self.weights == TRIPLES
 
     @property
     def differing(self) -> bool:
@@ -97,8 +96,8 @@ class CircuitPlan:
 
     @property
     def holders(self) -> list[int]:
-        """By column a number for its set of holders, if states are counted in triples."""
-        return self.holdings.alike if self.counts == "triples" else []
+        """By column a number for its set of holders, if states can be counted."""
+        return self.holdings.alike if self.counts else []
 
     @property
     def present(self) -> dict[str, Any]:
@@ -131,10 +130,10 @@ def plan_of(
     learner = _learner(options, agreement, holdings, target)
     sums = _by_sums(options, holdings, learner, target)
     counts = _counts(options, holdings)
-    marks = _pair_marks(options, agreement, holdings, target) if counts == "triples" else 0
+    marks = _pair_marks(options, agreement, holdings, target) if counts else 0
     weights, why = _weights(options, holdings, sums, target), ""
     if counts and not sums:
-        learner, weights = "trees", counts
+        learner, weights = "trees", TRIPLES
         why = why_counts(options, _reason_of_trees(agreement, holdings, target))
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
@@ -210,7 +209,7 @@ def _learner(options: FedPCOptions, agreement: Agreement, holdings: Holdings, ta
         )
     if options.learner != "auto":
         return options.learner
-    if options.training in COUNTS:
+    if options.training == TRIPLES:
         return "trees"
     numbers = is_continuous(agreement, target) and not holdings.missing.any()
     return "class-conditional" if numbers and not holdings.sharing else "trees"
@@ -218,7 +217,7 @@ def _learner(options: FedPCOptions, agreement: Agreement, holdings: Holdings, ta
 
 def _by_sums(options: FedPCOptions, holdings: Holdings, learner: str, target: str) -> bool:
     """Whether the circuit is trained by sums over rows."""
-    if options.training in COUNTS:
+    if options.training == TRIPLES:
         return bool(holdings.presence.all())
     if options.training == "one-pass":
         return False
@@ -245,22 +244,21 @@ def _by_sums(options: FedPCOptions, holdings: Holdings, learner: str, target: st
     return possible
 
 
-def _counts(options: FedPCOptions, holdings: Holdings) -> str:
-    """Return what parties with different columns can count; "" where they cannot or must not."""
+def _counts(options: FedPCOptions, holdings: Holdings) -> bool:
+    """Return whether parties with different columns can count states, and may."""
     if holdings.presence.all():
-        return ""
-    if options.training in COUNTS:
+        return False
+    if options.training == TRIPLES:
         _check_counts(options, holdings)
-        return options.training
-    possible = options.training == "auto" and holdings.ids and not _unfitting(options)
-    return "triples" if possible else ""
+        return True
+    return options.training == "auto" and holdings.ids and not _unfitting(options)
 
 
 def _pair_marks(
     options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> int:
     """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
-    if options.training == "triples":
+    if options.training == TRIPLES:
         return MOST_MARKS
     domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
     # Numbers are cut later, into as many intervals or fewer.
@@ -268,7 +266,8 @@ def _pair_marks(
     cuts = dict.fromkeys(numbers, np.arange(1.0, options.num_bins))
     domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
     within = target if target and holdings.all_hold(target) else None
-    single = len(owners(plan_of_trees(options, domain, within), None))
+    trees = plan_of_trees(options, domain, within)
+    single = trees.num_classes * sum(trees.sizes)
     rows = max(*agreement.rows.values(), 1)
     room = MOST_BYTES // (8 * rows * (len(holdings.parties) - 1))
     return min(max(room - single, 0), MOST_MARKS)
@@ -292,14 +291,14 @@ def _check_counts(options: FedPCOptions, holdings: Holdings) -> None:
     """Raise a ConfigError if there are no ids, or options that counts do not fit."""
     if not holdings.ids:
         raise ConfigError(
-            f"training={options.training!r} needs rows that are matched by ids: give every party's "
+            "training='triples' needs rows that are matched by ids: give every party's "
             "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
         )
     wrong = _unfitting(options)
     if wrong:
         raise ConfigError(
-            f"training={options.training!r} over different columns has no mixtures of clusters and "
-            f"no head: set {', '.join(wrong)}"
+            "training='triples' over different columns has no mixtures of clusters and no head: "
+            f"set {', '.join(wrong)}"
         )
 
 

@@ -14,9 +14,10 @@ from flwr_causal.core.circuits.learners.class_conditional.joined import (
     labelled_numbers,
 )
 from flwr_causal.core.circuits.learners.trees.pair_tables import num_left_out, owners, trained
+from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.fedpc import columns_of, columns_with_classes, joints_of
+from flwr_causal.protocol.fedpc import columns_of, columns_with_classes
 from flwr_causal.runtime.algorithm import Note, relayed
 from flwr_causal.strategies.columns import Holders, joined_sums
 from flwr_causal.strategies.fedpc.choices import plan_of_classes, plan_of_trees
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
-    from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 def counted_states(
     options: FedPCOptions, plan: CircuitPlan, known: Remarks
 ) -> Generator[Step, Any, CircuitModel]:
-    """Return the circuit of counts of pairs or triples of states, over the joined rows."""
+    """Return the circuit of counts of pairs and triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
     trees = plan_of_trees(options, plan.domain, plan.class_of_all)
-    joints = joints_of(plan.domain, trees, plan.holders, plan.pair_marks)
+    joints = Joints.of(plan.domain, trees, plan.holders, plan.pair_marks)
     columns = columns_of(plan.domain, trees, joints)
     joined = yield from _joined(options, plan, owners(trees, joints), columns)
     products, counts = joined.products[0], joined.counts[0]
@@ -118,12 +118,12 @@ def _note_joined_rows(
 
 
 def _model_of_marks(
-    plan: CircuitPlan, trees: TrainingPlan, joints: Joints | None, products: FloatArray
+    plan: CircuitPlan, trees: TrainingPlan, joints: Joints, products: FloatArray
 ) -> CircuitModel:
     """Return the circuit of counts of pairs and triples of states, and the one of classes."""
     # Products of whole numbers are exact; those of rounded ones are none.
     density, posterior = trained(plan.domain, trees, joints, products), None
-    if plan.target and trees.target is None and plan.weights == "triples":
+    if plan.target and trees.target is None:
         column = plan.domain.index(plan.target)
         posterior = trained(plan.domain, trees, joints, products, column)
     return CircuitModel(density, plan.target, posterior)

@@ -40,6 +40,7 @@ from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedpc.choices import (
     ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
+    TRIPLES,
     CircuitPlan,
     labelled,
     plan_of,
@@ -134,11 +135,11 @@ class FedPC(PaperVariant):
     - ``training="sums"``: parties send sums over their rows, and the circuit is that of the pooled
       rows, whoever holds which. The default where it is possible. Where only some parties know the
       class, they compute sums of products of their columns together, from masked tables.
-    - ``training="pairs"``: parties hold different columns and ids. One tree over all columns (one
-      for each class, if all know it) from counts of pairs of states, which parties compute together
-      from masked tables: that of the joined rows, and no party learns which rows are alike.
-    - ``training="triples"``: the same, with counts of triples of states of which one party holds
-      two. A variable then depends on up to two others, and several such trees are averaged.
+    - ``training="triples"``: parties hold different columns and ids. Trees over all columns (for
+      each class, if all know it), from counts of pairs of states and of triples of which one party
+      holds two. A column depends on up to two others, and several trees are averaged. The parties
+      count together, from masked tables: the trees are those of the joined rows, and no party
+      learns which rows are alike.
     - ``training="one-pass"``: the paper's. Parties train circuits of their own, which are composed
       by Algorithm 1.
 
@@ -247,7 +248,7 @@ class FedPC(PaperVariant):
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
         self._start = plan_of(self.options, agreement, self._holdings, self._target)
-        self.columns_differ = bool(self._start.counts) or self._start.lacking
+        self.columns_differ = self._start.counts or self._start.lacking
         categories = {
             one.name: one.states
             for one in self._start.domain.variables
@@ -388,12 +389,12 @@ class FedPC(PaperVariant):
             domain=domain_of(plan.agreement, target, missing, fewest=FEWEST_NUMBERS["trees"]),
             sums=False,
             learner="trees",
-            weights=plan.counts,
+            weights=TRIPLES,
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),
         )
 
     def _counted(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
-        """Count pairs or triples of states."""
+        """Count triples of states."""
         model = yield from self._sending(plan, counted_states(self.options, plan, known))
         return plan, model, COMPLETE
 

@@ -108,7 +108,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
         maximal correlation of intervals.
     target : str, default ""
         The class, a column of few different values. Empty: the column ``target``, if there is one.
-    training : {"auto", "sums", "pairs", "triples", "one-pass"}, default "auto"
+    training : {"auto", "sums", "triples", "one-pass"}, default "auto"
         "auto" is "sums" where the parties hold the same columns, and where they hold different
         columns of numbers and all or none of them the target, or have ids. With other columns and
         ids it is "triples", with fewer marks of pairs (0 to 768) where the masked tables would
@@ -117,7 +117,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
         head), it is "one-pass". By sums with ids, random projections of the common rows measure the
         dependence between columns of different parties. If most of it is not linear (y = x^2), the
         run continues by triples where there is a target, and in one pass with weights "em" where
-        there is none. "pairs" and "triples" are "sums" where the parties hold the same columns.
+        there is none. "triples" is "sums" where the parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
@@ -157,7 +157,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
         Most exchanges after the schema exchange; a run that needs more fails. Class-conditional
         circuits take four or five, trees seven, a head and the choice of it five to ten more and
         that of a threshold one, cut points three to 13, Einsum networks 1 + epochs x batches;
-        counts of pairs and triples take three and those for cut points; one pass takes one, one
+        counts of triples take three and those for cut points; one pass takes one, one
         more where rows are aligned, a third where the dependence between parties is measured, and
         11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
@@ -182,7 +182,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
 
     max_rounds: int = 60
     target: str = ""
-    training: Literal["auto", "sums", "pairs", "triples", "one-pass"] = "auto"
+    training: Literal["auto", "sums", "triples", "one-pass"] = "auto"
     learner: Literal["auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"] = (
         "auto"
     )

@@ -143,15 +143,6 @@ class StateLayout:
         products = from_upper(packed, self.width)
         return self.state_counts(self.state_counts(products).T)
 
-    def packed_pairs(self, counts: FloatArray) -> FloatArray:
-        """Opposite of :meth:`pair_counts`; the number of rows is that of the fullest variable."""
-        products = np.empty((self.width, self.width))
-        states = np.diagonal(counts)
-        products[0, 0] = np.add.reduceat(states, self.first).max()
-        products[0, 1:] = states[self.columns]
-        products[1:, 1:] = counts[np.ix_(self.columns, self.columns)]
-        return np.asarray(products[np.triu_indices(self.width)])
-
 
 def encode(values: FloatArray, num_states: Sequence[int]) -> Codes:
     """Return the indices of the states of categorical values (n, d), shape (d, n); -1 is missing.

@@ -1,12 +1,10 @@
-"""A Chow-Liu tree from counts of pairs of states, of columns that no party holds together.
+"""Marks of states, whose products count pairs and triples of states that no party holds together.
 
 A party marks the state of each of its columns in each row. Products of the marks of two parties,
 added up over their common rows, count the pairs of states (:mod:`flwr_causal.protocol.products`).
-Where all parties know the class, marks are those of a state within a class, and there is a tree for
-each class.
-
 Marks of pairs of states of a party's own variables count triples
-(:mod:`flwr_causal.core.circuits.learners.trees.triple_tables`).
+(:mod:`flwr_causal.core.circuits.learners.trees.triple_tables`). Where all parties know the class,
+marks are those of a state within a class, and there are trees for each class.
 """
 
 from __future__ import annotations
@@ -15,43 +13,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.circuits.learners.trees.learner import class_mixture, tree_leaves
+from flwr_causal.core.circuits.learners.trees.learner import class_mixture
 from flwr_causal.core.circuits.learners.trees.pair_sums import StateLayout, encode
-from flwr_causal.core.circuits.learners.trees.trees import prior_cells, shrunk_trees
 from flwr_causal.core.circuits.learners.trees.triple_tables import class_nodes
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
-    from flwr_causal.core.circuits.learners.trees.trees import Trees
     from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 
 
-def owners(plan: TrainingPlan, joints: Joints | None) -> IntArray:
+def owners(plan: TrainingPlan, joints: Joints) -> IntArray:
     """Return the variable of each mark, shape (C L,): all of a class, then those of the next.
 
     A mark of a pair has the holders of its first variable, which are those of its second.
     """
     columns = np.array(plan.columns, dtype=np.int64)
-    own = np.repeat(columns, plan.sizes)
-    if joints is not None:
-        own = np.append(own, columns[joints.first_of_pairs])
+    own = np.append(np.repeat(columns, plan.sizes), columns[joints.first_of_pairs])
     return np.tile(own, plan.num_classes)
 
 
-def wanted(plan: TrainingPlan, joints: Joints | None) -> BoolArray:
+def wanted(plan: TrainingPlan, joints: Joints) -> BoolArray:
     """Return which products of marks are needed, (C L, C L): of a class, not pairs with pairs."""
     pairs = np.arange(len(owners(plan, joints)) // plan.num_classes) >= sum(plan.sizes)
     return np.kron(np.eye(plan.num_classes, dtype=np.bool_), ~(pairs[:, None] & pairs))
 
 
 def marks(
-    values: FloatArray, plan: TrainingPlan, joints: Joints | None, patterns: IntArray | None = None
+    values: FloatArray, plan: TrainingPlan, joints: Joints, patterns: IntArray | None = None
 ) -> FloatArray:
     """Return 1 for the state of each variable within the class of each row, else 0.
 
@@ -63,7 +55,7 @@ def marks(
     values : ndarray of float64, shape (n, number of variables)
         As ``Domain.encode`` makes them; a missing value has no mark.
     plan : TrainingPlan
-    joints : Joints or None
+    joints : Joints
     patterns : ndarray of int64, shape (n,), optional
         The pattern of each row, rows that the same parties have. Default: all are of one. Without
         classes the plan of products has checked that there are enough rows of all patterns.
@@ -74,9 +66,8 @@ def marks(
         Of L marks of a class the first are those of single states, the others those of pairs.
     """
     codes, classes = encode(values[:, plan.columns], plan.sizes), plan.classes_of(values)
-    own = StateLayout(plan.sizes, complete=False).design(codes)[:, 1:]
-    if joints is not None:
-        own = np.hstack([own, joints.layout.design(joints.codes(codes))[:, 1:]])
+    states = StateLayout(plan.sizes, complete=False).design(codes)
+    own = np.hstack([states[:, 1:], joints.layout.design(joints.codes(codes))[:, 1:]])
     cells = classes
     if patterns is not None and plan.num_classes > 1:
         cells = patterns * plan.num_classes + classes
@@ -85,15 +76,13 @@ def marks(
     return np.asarray((within[:, :, None] * own[:, None]).reshape(len(values), -1))
 
 
-def num_left_out(
-    plan: TrainingPlan, joints: Joints | None, products: FloatArray, known: IntArray
-) -> int:
+def num_left_out(plan: TrainingPlan, joints: Joints, products: FloatArray, known: IntArray) -> int:
     """Return how many rows have no marks, of the variable for which these are most.
 
     Parameters
     ----------
     plan : TrainingPlan
-    joints : Joints or None
+    joints : Joints
     products : ndarray of float, shape (C L, C L)
         Of :func:`marks`.
     known : ndarray of int64, shape (C L,)
@@ -107,25 +96,22 @@ def num_left_out(
 def trained(
     domain: Domain,
     plan: TrainingPlan,
-    joints: Joints | None,
+    joints: Joints,
     products: FloatArray,
     target: int | None = None,
 ) -> Circuit:
-    """Return the circuit of counts of pairs, or of triples.
-
-    Of pairs each class has the tree of the learner "trees" with one component.
+    """Return the circuit of counts of pairs and triples.
 
     Parameters
     ----------
     domain : Domain
     plan : TrainingPlan
-    joints : Joints or None
-        None: the counts are those of pairs of states.
+    joints : Joints
     products : ndarray of float, shape (C L, C L)
         Of :func:`marks`. Each pair of variables may be counted in other rows.
     target : int, optional
-        With triples, the variable that the circuit is to predict; not that of the plan. Default:
-        the circuit is a density.
+        The variable that the circuit is to predict; not that of the plan. Default: the circuit is
+        a density.
 
     Raises
     ------
@@ -139,21 +125,8 @@ def trained(
     rows = np.add.reduceat(states, layout.first, axis=1).max(axis=1)
     if not rows.any():
         raise DataError(f"no class has {plan.min_rows} rows: nothing to learn")
-    if joints is not None:
-        variables = [domain.variables[j] for j in plan.columns]
-        ordered = np.array([one.edges is not None and not one.missing_state for one in variables])
-        place = None if target is None else plan.columns.index(target)
-        nodes = class_nodes(joints, counts, ordered, plan.columns, place)
-    else:
-        trees = _trees(layout, counts, plan.learner.strengths)
-        nodes = [tree_leaves(own, plan.columns)[0] for own in trees]
+    variables = [domain.variables[j] for j in plan.columns]
+    ordered = np.array([one.edges is not None and not one.missing_state for one in variables])
+    place = None if target is None else plan.columns.index(target)
+    nodes = class_nodes(joints, counts, ordered, plan.columns, place)
     return class_mixture(domain, plan, rows, nodes)
-
-
-def _trees(layout: StateLayout, counts: FloatArray, strengths: Sequence[float]) -> list[Trees]:
-    """Return the tree of each class."""
-    pooled, found = counts.sum(axis=0), []
-    for own in counts:
-        packed, cells = layout.packed_pairs(own)[None], prior_cells(layout, own, pooled)
-        found.append(shrunk_trees(layout, packed, cells, strengths))
-    return found

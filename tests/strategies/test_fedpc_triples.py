@@ -1,4 +1,4 @@
-"""FedPC by counts of pairs and triples of states: the joined rows', over different columns."""
+"""FedPC by counts of triples of states: the joined rows', over different columns."""
 
 from dataclasses import replace
 
@@ -46,26 +46,30 @@ def vertical(table, *groups):
     return [shuffled(table[["row_id", *own]], k) for k, own in enumerate(groups)]
 
 
-def pairs(tables, training="pairs", **options):
+def counted(tables, training="triples", **options):
     return simulate("fedpc", tables, training=training, **options)
 
 
-def joined(table, **options):
-    plain = {"learner": "trees", "components": 1, "head": False}
-    return simulate("fedpc", [table], training="sums", **plain, **options)
+def of_joined_rows(found, rows, groups, target=None):
+    """The circuit of the marks of all rows in one table, over the variables of a run's circuit."""
+    domain = found.model.density.domain
+    plan = training_of("trees", target, LearnerOptions()).plan(domain, seed=0, min_rows=2)
+    joints = Joints.of(domain, plan, [[name in own for own in groups] for name in domain.names])
+    own = marks(domain.encode(rows), plan, joints)
+    return trained(domain, plan, joints, (own.T @ own) * wanted(plan, joints))
 
 
-def alike(found, pooled, rows):
-    ours, theirs = (one.model.log_likelihood(rows) for one in (found, pooled))
+def alike(found, whole, rows):
+    ours, theirs = (one.log_likelihood(rows) for one in (found.model, whole))
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    assert set(found.model.names) == set(pooled.model.names)
 
 
 @pytest.mark.parametrize("parties", [2, 3, 5])
-def test_the_tree_is_that_of_the_joined_rows(table, parties):
+def test_the_circuit_is_that_of_the_joined_rows(table, parties):
     groups = [list(own) for own in np.array_split(np.array(NAMES), parties)]
-    found = pairs(vertical(table, *groups))
-    alike(found, joined(table), table)
+    found = counted(vertical(table, *groups))
+    alike(found, of_joined_rows(found, table, groups), table)
+    assert set(found.model.names) == set(NAMES)
     assert found.num_rows == len(table)
     assert of_training(found) == []
     # The dependence on a column of another party is there: of the wards' means 50, 55 and 60.
@@ -75,12 +79,13 @@ def test_the_tree_is_that_of_the_joined_rows(table, parties):
 
 
 @pytest.mark.parametrize("holders", [1, 2])
-def test_a_class_that_all_know_has_a_tree_of_its_own_another_is_a_column(table, holders):
+def test_a_class_that_all_know_has_trees_of_its_own_another_is_a_column(table, holders):
     first, second = ["ward", "age", "outcome"], ["dose", "days"]
     if holders == 2:
         second.append("outcome")
-    found = pairs(vertical(table, first, second), target="outcome")
-    alike(found, joined(table, target="outcome" if holders == 2 else ""), table)
+    found = counted(vertical(table, first, second), target="outcome")
+    known = "outcome" if holders == 2 else None
+    alike(found, of_joined_rows(found, table, [first, second], known), table)
     rows = table[["days"]]
     assert (found.model.predict(rows) == table["outcome"]).mean() > 0.9
 
@@ -95,15 +100,9 @@ def test_a_class_that_all_know_has_a_tree_of_its_own_another_is_a_column(table, 
 )
 @pytest.mark.parametrize("training", ["triples", "auto"])
 def test_triples_are_those_of_the_joined_rows(table, groups, target, training):
-    found = pairs(vertical(table, *groups), training, target=target)
-    names = list(found.model.names)
-    domain = found.model.density.domain
-    plan = training_of("trees", target or None, LearnerOptions()).plan(domain, seed=0, min_rows=2)
-    joints = Joints.of(domain, plan, [[name in own for own in groups] for name in names])
-    rows = marks(domain.encode(table), plan, joints)
-    whole = trained(domain, plan, joints, (rows.T @ rows) * wanted(plan, joints))
-    ours, theirs = (one.log_likelihood(table) for one in (found.model, whole))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    found = counted(vertical(table, *groups), training, target=target)
+    whole = of_joined_rows(found, table, groups, target or None)
+    alike(found, whole, table)
     days = [one.moments("days", table[["ward", "age"]])[0] for one in (found.model, whole)]
     np.testing.assert_allclose(*days, rtol=1e-12)
     assert "trees circuits by counts of triples" in found.stop_reason
@@ -120,9 +119,8 @@ def test_what_depends_on_columns_of_two_parties_together_is_there():
     frame["row_id"] = np.arange(500)
     tables = vertical(frame, ["a", "c"], ["b"])
     rows = pd.DataFrame({"a": ["no", "no"], "b": ["no", "yes"]})
-    found = pairs(tables, "triples").model
+    found = counted(tables).model
     assert found.predict_proba(rows, "c")[:, 1] == pytest.approx([0.05, 0.95], abs=0.06)
-    assert pairs(tables).model.predict_proba(rows, "c")[:, 1] == pytest.approx(0.5, abs=0.1)
 
 
 def test_a_target_of_one_party_is_predicted_from_all_columns():
@@ -139,7 +137,7 @@ def test_a_target_of_one_party_is_predicted_from_all_columns():
     frame = frame.assign(row_id=np.arange(n), target=np.where(ill, "y", "n"))
     train, test = frame[:1500], frame[1500:]
     groups = ["x0", "x1", "x2", "x3", "x4", "target"], ["x5", "x6", "x7", "x8", "x9"]
-    model = pairs(vertical(train, *groups), "auto").model
+    model = counted(vertical(train, *groups), "auto").model
     of_density = replace(model, posterior=None).predict(test) == test["target"]
     right = model.predict(test) == test["target"]
     assert right.mean() > 0.75
@@ -150,38 +148,35 @@ def test_triples_of_rows_that_overlap(table):
     """Columns are marked together where the same parties hold them; each row counts once."""
     whole = table.round({"age": -1, "days": 0})
     groups = ["ward", "age"], ["dose", "outcome", "days"]
-    apart = pairs(vertical(whole, *groups), "triples")
+    apart = counted(vertical(whole, *groups))
     more = [*vertical(whole[:250], *groups), *vertical(whole[200:], *groups)]
-    alike(pairs(more, "triples"), apart, whole)
+    alike(counted(more), apart.model, whole)
 
 
-@pytest.mark.parametrize("training", ["pairs", "triples"])
-def test_the_mean_given_a_number_of_another_party_reaches_into_the_tails(training):
+def test_the_mean_given_a_number_of_another_party_reaches_into_the_tails():
     rng = np.random.default_rng(2)
     x = rng.normal(size=1000)
     frame = pd.DataFrame({"row_id": np.arange(1000), "x": x, "y": x + rng.normal(0, 0.3, 1000)})
-    found = pairs(vertical(frame, ["x"], ["y"]), training).model
+    found = counted(vertical(frame, ["x"], ["y"])).model
     means = found.moments("y", pd.DataFrame({"x": [-2.0, -1.0, 0.0, 1.0, 2.0]}))[0]
     assert means == pytest.approx([-2.0, -1.0, 0.0, 1.0, 2.0], abs=0.13)
 
 
 def test_overlapping_rows_and_columns_count_once(table):
-    top, bottom = table[:250], table[250:]
-    tables = [
-        *vertical(top, ["ward", "age", "dose"], ["dose", "outcome", "days"]),
-        *vertical(bottom, ["days", "age"], ["ward", "dose", "outcome"]),
-        *vertical(table[200:300], ["age", "outcome"]),
-    ]
     # The parties' cut points count a row at each holder: columns of few values have none.
-    tables = [one.round({"age": -1, "days": 0}) for one in tables]
-    found = pairs(tables)
-    alike(found, joined(table.round({"age": -1, "days": 0})), table.round({"age": -1, "days": 0}))
+    table = table.round({"age": -1, "days": 0})
+    groups = [["ward", "age", "dose"], ["dose", "outcome", "days"]]
+    groups += [["days", "age"], ["ward", "dose", "outcome"], ["age", "outcome"]]
+    parts = [table[:250]] * 2 + [table[250:]] * 2 + [table[200:300]]
+    tables = [vertical(part, own)[0] for part, own in zip(parts, groups, strict=True)]
+    found = counted(tables)
+    alike(found, of_joined_rows(found, table, groups), table)
     assert found.num_rows == 400
 
 
 def test_rows_that_some_parties_lack_are_reported(table):
     whole, half = vertical(table, ["ward", "age"], ["outcome", "days"])
-    found = pairs([whole, half[:150]])
+    found = counted([whole, half[:150]])
     assert any("Only 150 of 400 rows have all columns" in one for one in found.warnings)
     assert found.num_rows == 400
     share = np.exp(found.model.log_likelihood(pd.DataFrame({"ward": ["a"]})))
@@ -192,16 +187,16 @@ def test_missing_values_are_states(table):
     holes = table.copy()
     holes.loc[::4, "ward"] = None
     tables = vertical(holes, ["ward", "age"], ["outcome", "days"])
-    found = pairs(tables, missing_values="keep")
-    pooled = joined(holes.drop(columns="dose"), missing_values="keep")
-    alike(found, pooled, holes)
+    found = counted(tables, missing_values="keep")
+    alike(found, of_joined_rows(found, holes, [["ward", "age"], ["outcome", "days"]]), holes)
+    assert found.model.log_likelihood(holes[["ward"]][:1]) == pytest.approx(np.log(0.25), abs=0.02)
 
 
 def test_classes_of_few_rows_leave_no_party(table):
     rare = table.assign(outcome=["rare"] * 3 + table["outcome"].tolist()[3:])
     tables = vertical(rare, ["ward", "outcome"], ["dose", "outcome"])
-    kept = pairs(tables, target="outcome", minimum_count=3)
-    left_out = pairs(tables, target="outcome", minimum_count=4)
+    kept = counted(tables, target="outcome", minimum_count=3)
+    left_out = counted(tables, target="outcome", minimum_count=4)
     row = pd.DataFrame({"outcome": ["rare"]})
     assert kept.model.log_likelihood(row) == pytest.approx(np.log(3 / 400), abs=1e-9)
     assert of_training(kept) == []
@@ -211,8 +206,7 @@ def test_classes_of_few_rows_leave_no_party(table):
     assert "'outcome'" in warning
 
 
-@pytest.mark.parametrize("training", ["pairs", "triples"])
-def test_few_common_rows_of_a_class_are_not_counted(table, training, monkeypatch):
+def test_few_common_rows_of_a_class_are_not_counted(table, monkeypatch):
     """Each party has three rows of the class; they have one in common, which no count contains."""
     rare = table.assign(outcome=["rare"] * 5 + table["outcome"].tolist()[5:])
     first, second = vertical(rare, ["ward", "outcome"], ["dose", "outcome"])
@@ -224,7 +218,7 @@ def test_few_common_rows_of_a_class_are_not_counted(table, training, monkeypatch
         return trained(domain, plan, joints, products)
 
     monkeypatch.setattr("flwr_causal.strategies.fedpc.counts.trained", keeping)
-    found = pairs(tables, training, target="outcome")
+    found = counted(tables, target="outcome")
     (plan, products), label = seen[0], ["ill", "rare", "well"].index("rare")
     sizes, length = plan.sizes, len(products) // plan.num_classes
     own = products[label * length :, label * length :][: sum(sizes), : sum(sizes)]
@@ -239,7 +233,7 @@ def test_replies_are_masked_and_parties_learn_nothing_of_single_rows(table):
     words = []
     for _ in range(2):
         grid = spy(vertical(table, ["ward", "dose"], ["outcome"]), {"fedpc": FedPCClient})
-        assert run(FedPC(training="pairs"), grid).rounds == 3
+        assert run(FedPC(training="triples"), grid).rounds == 3
         arrays = [reply.content["arrays"] for reply in grid.replies if "arrays" in reply.content]
         replies = [one for one in arrays if "products" in one]
         words += [np.append(one["products"].numpy(), one["sums"].numpy()) for one in replies]
@@ -265,20 +259,20 @@ def test_replies_are_masked_and_parties_learn_nothing_of_single_rows(table):
 )
 def test_options_that_do_not_fit_are_named(table, options, message):
     with pytest.raises(ConfigError, match=message):
-        pairs(vertical(table, ["ward", "dose"], ["outcome"]), **options)
+        counted(vertical(table, ["ward", "dose"], ["outcome"]), **options)
 
 
 def test_ids_are_needed(table):
     tables = [one.drop(columns="row_id") for one in vertical(table, ["ward"], ["outcome"])]
-    with pytest.raises(ConfigError, match="training='pairs' needs rows that are matched by ids"):
-        pairs(tables)
+    with pytest.raises(ConfigError, match="training='triples' needs rows that are matched by ids"):
+        counted(tables)
 
 
 def test_a_pair_of_columns_without_common_rows_is_named(table):
     one, other = vertical(table, ["ward"], ["outcome"])
     other["row_id"] += 1000
     with pytest.raises(DataError, match=r"'outcome' and 'ward'|'ward' and 'outcome'"):
-        pairs([one, other])
+        counted([one, other])
 
 
 def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(table, monkeypatch):
@@ -299,7 +293,7 @@ def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(t
         most = 8 * len(table) * (3 + 16 + 3 + room)
         monkeypatch.setattr("flwr_causal.strategies.fedpc.choices.MOST_BYTES", most)
         groups.clear()
-        found = pairs(tables, "auto")
+        found = counted(tables, "auto")
         assert "by counts of triples, chosen because not all" in found.stop_reason
         assert set(groups) == {expected}
 
@@ -310,12 +304,12 @@ def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(t
     ids=str,
 )
 def test_options_of_one_pass_keep_the_default_from_counting(table, options):
-    found = pairs(vertical(table, ["ward", "dose"], ["outcome"]), "auto", **options)
+    found = counted(vertical(table, ["ward", "dose"], ["outcome"]), "auto", **options)
     assert "in one pass" in found.stop_reason
 
 
 def test_equal_columns_are_trained_by_sums(table):
     frame = table[["ward", "outcome"]]
-    found = pairs([frame[:200], frame[200:]])
+    found = counted([frame[:200], frame[200:]])
     sums = simulate("fedpc", [frame], training="sums", learner="trees")
-    alike(found, sums, frame)
+    alike(found, sums.model, frame)

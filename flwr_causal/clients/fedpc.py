@@ -17,8 +17,8 @@ from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scor
 from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
 from flwr_causal.core.circuits.composed.party_clusters import train_party
 from flwr_causal.core.circuits.learners.by_name import learner_class, learner_of
+from flwr_causal.core.circuits.learners.trees.marks import marks, owners
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
-from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners
 from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.files import new_directory, write
 from flwr_causal.core.saved import DAMAGE

@@ -17,7 +17,7 @@ from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, t
 from flwr_causal.core.circuits.learners.class_conditional.joined import ClassColumns
 from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.pair_tables import wanted
+from flwr_causal.core.circuits.learners.trees.marks import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.core.received import json_of

@@ -13,7 +13,7 @@ from flwr_causal.core.circuits.learners.class_conditional.joined import (
     ClassColumns,
     labelled_numbers,
 )
-from flwr_causal.core.circuits.learners.trees.pair_tables import num_left_out, owners, trained
+from flwr_causal.core.circuits.learners.trees.marks import num_left_out, owners, trained
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import DataError

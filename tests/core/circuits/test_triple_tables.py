@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.trees.pair_tables import marks, owners, trained, wanted
+from flwr_causal.core.circuits.learners.trees.marks import marks, owners, trained, wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import (
     MOST_MARKS,
     Joints,

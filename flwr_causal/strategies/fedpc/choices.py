@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
-#: The training by counts of states, which also stands for the weights of a run.
+#: The training by counts of states.
 TRIPLES = "triples"
 #: By default marks of pairs are as many as masked tables of so many bytes have room for.
 MOST_BYTES = 2**28
@@ -49,13 +49,12 @@ class CircuitPlan:
     domain : Domain
         The same as variables of a circuit; numbers that are yet to be cut are numbers.
     target : str or None
-    sums : bool
-        Whether the circuit is trained by sums.
+    training : {"sums", "triples", "one-pass"}
     learner : str
         What is trained.
     weights : str
-        Of combinations of clusters, or "triples".
-    counts : bool
+        In one pass, how combinations of the parties' clusters are weighted; else empty.
+    countable : bool
         Whether parties with different columns can count states, and options allow it.
     pair_marks : int
         How many pairs of states are marked, at most.
@@ -67,17 +66,12 @@ class CircuitPlan:
     holdings: Holdings
     domain: Domain
     target: str | None
-    sums: bool
+    training: Literal["sums", "triples", "one-pass"]
     learner: str
     weights: str
-    counts: bool
+    countable: bool
     pair_marks: int
     why: str = ""
-
-    @property
-    def counted(self) -> bool:
-        """Whether parties with different columns count states."""
-        return self.weights == TRIPLES
 
     @property
     def differing(self) -> bool:
@@ -92,12 +86,13 @@ class CircuitPlan:
     @property
     def lacking(self) -> bool:
         """Whether the training is by sums, and only some parties know the class."""
-        return bool(self.sums and self.target and not self.holdings.all_hold(self.target))
+        known = self.target is None or self.holdings.all_hold(self.target)
+        return self.training == "sums" and not known
 
     @property
     def holders(self) -> list[int]:
         """By column a number for its set of holders, if states can be counted."""
-        return self.holdings.alike if self.counts else []
+        return self.holdings.alike if self.countable else []
 
     @property
     def present(self) -> dict[str, Any]:
@@ -109,10 +104,12 @@ class CircuitPlan:
     @property
     def summary(self) -> str:
         """What is trained, in words."""
-        how = "by sums" if self.sums else f"in one pass, weights by {self.weights}"
-        if self.counted:
-            how = f"by counts of {self.weights}{self.why}"
-        return f"{self.holdings.setting}, {self.learner} circuits {how}"
+        how = {
+            "sums": "by sums",
+            "triples": f"by counts of triples{self.why}",
+            "one-pass": f"in one pass, weights by {self.weights}",
+        }
+        return f"{self.holdings.setting}, {self.learner} circuits {how[self.training]}"
 
 
 def plan_of(
@@ -128,27 +125,40 @@ def plan_of(
         If a party has too few rows for one pass.
     """
     learner = _learner(options, agreement, holdings, target)
-    sums = _by_sums(options, holdings, learner, target)
-    counts = _counts(options, holdings)
-    marks = _pair_marks(options, agreement, holdings, target) if counts else 0
-    weights, why = _weights(options, holdings, sums, target), ""
-    if counts and not sums:
-        learner, weights = "trees", TRIPLES
+    countable = _counts(options, holdings)
+    marks = _pair_marks(options, agreement, holdings, target) if countable else 0
+    training: Literal["sums", "triples", "one-pass"]
+    weights = why = ""
+    if _by_sums(options, holdings, learner, target):
+        training = "sums"
+    elif countable:
+        training, learner = "triples", "trees"
         why = why_counts(options, _reason_of_trees(agreement, holdings, target))
+    else:
+        training, weights = "one-pass", _weights(options, holdings, target)
     fewest = FEWEST_NUMBERS.get(learner, 3)
     domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
-    _check_complete(domain, holdings, learner, sums=sums)
+    _check_complete(domain, holdings, learner, sums=training == "sums")
     plan = CircuitPlan(
-        agreement, holdings, domain, target or None, sums, learner, weights, counts, marks, why
+        agreement,
+        holdings,
+        domain,
+        target or None,
+        training,
+        learner,
+        weights,
+        countable,
+        marks,
+        why,
     )
-    if options.secure_aggregation and not (sums and holdings.presence.all()):
+    if options.secure_aggregation and not (training == "sums" and holdings.presence.all()):
         raise ConfigError(
             "The option 'secure_aggregation' is for parties that hold the same columns, and for "
             f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
             f"{learner} circuits would be trained. Take another learner, use the columns that all "
             "parties have (unshared_columns='drop'), or run without secure_aggregation."
         )
-    if not sums and not plan.counted:
+    if training == "one-pass":
         _check_rows(agreement, options.minimum_count)
     return plan
 
@@ -315,9 +325,9 @@ def _unfitting(options: FedPCOptions) -> list[str]:
     return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
 
 
-def _weights(options: FedPCOptions, holdings: Holdings, sums: bool, target: str) -> str:
+def _weights(options: FedPCOptions, holdings: Holdings, target: str) -> str:
     """Return how combinations of clusters are weighted."""
-    if sums or holdings.presence.all():
+    if holdings.presence.all():
         return "counts"
     labelled = bool(target) and holdings.all_hold(target)
     if options.weights != "auto":

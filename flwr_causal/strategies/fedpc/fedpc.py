@@ -40,7 +40,6 @@ from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedpc.choices import (
     ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
-    TRIPLES,
     CircuitPlan,
     labelled,
     plan_of,
@@ -248,7 +247,7 @@ class FedPC(PaperVariant):
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
         self._start = plan_of(self.options, agreement, self._holdings, self._target)
-        self.columns_differ = self._start.counts or self._start.lacking
+        self.columns_differ = self._start.countable or self._start.lacking
         categories = {
             one.name: one.states
             for one in self._start.domain.variables
@@ -317,10 +316,10 @@ class FedPC(PaperVariant):
     def _trained(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
         """Train by sums, by counts or in one pass."""
         plan = yield from self._with_cut_points(plan)
-        if plan.counted:
+        if plan.training == "triples":
             return (yield from self._counted(plan, known))
         holdings = plan.holdings
-        asked = self.options.weights != "auto" and not plan.sums
+        asked = self.options.weights != "auto" and plan.training == "one-pass"
         aligned = plan.weights in ALIGNED_WEIGHTS
         if not aligned and (asked or not holdings.apart.any()):
             return (yield from self._circuit(plan, known))
@@ -357,11 +356,12 @@ class FedPC(PaperVariant):
             problem = "the parties have too few rows in common to measure how their columns depend"
             known.warnings.append(lost(plan, problem))
             return (yield from self._circuit(plan, known, common, found))
-        if found.mostly_nonlinear and plan.sums and self.options.training == "auto":
+        by_default = plan.training == "sums" and self.options.training == "auto"
+        if found.mostly_nonlinear and by_default:
             if not plan.target:
-                em = replace(plan, sums=False, weights="em")
+                em = replace(plan, training="one-pass", weights="em")
                 return (yield from self._circuit(em, known, common, found))
-            if plan.counts:
+            if plan.countable:
                 plan = yield from self._with_cut_points(self._by_counts(plan))
                 return (yield from self._counted(plan, known))
         known.warnings += lost_by_training(plan, found)
@@ -387,9 +387,9 @@ class FedPC(PaperVariant):
         return replace(
             plan,
             domain=domain_of(plan.agreement, target, missing, fewest=FEWEST_NUMBERS["trees"]),
-            sums=False,
+            training="triples",
             learner="trees",
-            weights=TRIPLES,
+            weights="",
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),
         )
 
@@ -406,7 +406,7 @@ class FedPC(PaperVariant):
         found: Dependence | None = None,
     ) -> Generator[Step, Any, Circuit]:
         """Train by sums or in one pass, with what is known of rows in common."""
-        if plan.sums:
+        if plan.training == "sums":
             return (yield from self._sending(plan, self._summed(plan, known, found)))
         if plan.weights == "counts":
             known.warnings += lost_by_counts(plan, asked=self.options.weights == "counts")
@@ -445,10 +445,10 @@ class FedPC(PaperVariant):
     ) -> Generator[Step, Any, Circuit]:
         """Train by sums over the parties' rows."""
         training = training_of(plan.learner, plan.class_of_all, self.options)
-        sums = training.plan(
+        settings = training.plan(
             plan.domain, seed=self.options.seed, min_rows=self.options.minimum_count
         )
-        step: State = training.start(sums, plan.holdings.presence)
+        step: State = training.start(settings, plan.holdings.presence)
         while not isinstance(step, Trained):
             if isinstance(step, PatternMoments) and plan.lacking:
                 coordinates = coordinates_of(step.arrays())

@@ -51,7 +51,7 @@ def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
     holdings = plan.holdings
     given = f"given {plan.target!r} " if plan.target else ""
     warnings = []
-    if found.notable and not plan.sums:
+    if found.notable and plan.training != "sums":
         one, other, correlation = found.strongest
         warnings.append(
             f"{given}the mutual information of columns of different parties is {found.nats:.2f} "
@@ -61,7 +61,7 @@ def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
         )
     if found.nonlinear:
         one, other, correlation = found.strongest_nonlinear
-        loses = "training='sums'" if plan.sums else f"weights='{plan.weights}'"
+        loses = "training='sums'" if plan.training == "sums" else f"weights='{plan.weights}'"
         warnings.append(
             f"{given}the dependence between {holdings.where(one)} and {holdings.where(other)} is "
             f"nonlinear (a correlation of {abs(correlation):.2f} between polynomials of "

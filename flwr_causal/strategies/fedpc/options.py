@@ -21,7 +21,7 @@ def _begins(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _one_pass(method: Any) -> bool:
     return method.options.training in ("auto", "one-pass") and _begins(
-        lambda plan: not plan.sums and not plan.counted
+        lambda plan: plan.training == "one-pass"
     )(method)
 
 
@@ -31,7 +31,7 @@ def _differing(plan: Any) -> bool:
 
 def _chooses(method: Any, run: Any) -> bool:
     """Whether options that sums and counts do not have make ``training="auto"`` "one-pass"."""
-    return method.options.training == "auto" and _differing(run) and not run.sums
+    return method.options.training == "auto" and _differing(run) and run.training != "sums"
 
 
 def _by_counts(run: Any) -> bool:
@@ -80,7 +80,8 @@ OF_A_HEAD = Mode(
         and method.options.training != "one-pass"
         and _begins(
             lambda run: (
-                bool(run.sums and run.target and not _differing(run)) or _chooses(method, run)
+                bool(run.training == "sums" and run.target and not _differing(run))
+                or _chooses(method, run)
             )
         )(method)
     ),

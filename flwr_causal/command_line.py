@@ -334,7 +334,7 @@ def run(
 
 
 def _interrupted(directory: Path | None) -> str:
-    """Return what is kept of a run that was interrupted, and how it goes on."""
+    """Return the message of an interrupted run: which files are kept, and how to resume it."""
     if directory is None:
         return "Interrupted. Nothing was kept: with --output-dir DIR a run can be resumed."
     if not keeps_exchanges(directory) or status_of(directory) == "completed":

@@ -170,7 +170,7 @@ def circuit_scores(model: Any, test: pd.DataFrame, known: pd.DataFrame | None = 
 
 
 def calibration(shares: FloatArray, truth: IntArray) -> list[dict[str, float]]:
-    """Return how often the most probable class is right, by how probable it is said to be.
+    """Return how often the most probable class is right, by its stated probability.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ _SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
 
 
 def described(strategy: CausalStrategy) -> dict[str, Any]:
-    """Return what a method is for, what it reads, and what leaves a party.
+    """Return a method's purpose, the data that it reads, and what leaves a party.
 
     Returns
     -------

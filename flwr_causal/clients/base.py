@@ -351,7 +351,7 @@ class CausalClient(NumPyClient):
         return options.row_id
 
     def identifiers(self) -> list[str]:
-        """Return which of the agreed columns look like identifiers."""
+        """Return the agreed columns that look like identifiers."""
         table = self.source.read()
         return identifiers(table, [name for name in self.setup.names if name in table.columns])
 
@@ -513,11 +513,11 @@ class CausalClient(NumPyClient):
         )
 
     def once(self, name: str, compute: Callable[[], T]) -> T:
-        """Return what is computed once a process from the party's rows as agreed."""
+        """Return a value that is computed once a process from the party's rows as agreed."""
         return cached(self.context, f"{name} {self.setup.digest}", compute)
 
     def recall(self) -> Memory | None:
-        """Return what was remembered in an earlier message of this run, None if nothing was."""
+        """Return a value that an earlier message of this run has stored, or None."""
         state = self.context.state
         arrays, numbers = state.get(MEMORY), state.get(MEMORY + "-numbers")
         if not (isinstance(arrays, ArrayRecord) and isinstance(numbers, ConfigRecord)):

@@ -236,7 +236,7 @@ def _report(
 
 
 def _described(client: CausalClient, policy: Policy) -> TableReport:
-    """Return a party's report; in a private run what follows from its release."""
+    """Return a party's report; in a private run, the entries that follow from its release."""
     return client.released_report() if client.private else client.describe(policy)
 
 
@@ -359,7 +359,7 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
 def _unchanged(
     source: Source, context: Context, own: PartyDoor, reading: Reading, *, private: bool
 ) -> Source:
-    """Return the source with the table as it is now, which must be that of the schema exchange."""
+    """Return the source with its present table, which must be the one of the schema exchange."""
     table = own.shown(source.opened(reading, private=private))
     check_digest(context.state, table, source.name)
     return replace(source, read=lambda: table)

@@ -124,7 +124,7 @@ class ColumnsClient(RowIdClient):
         }
 
     def commit(self, sent: Sequence[tuple[NDArray[Any], Array]] = ()) -> None:
-        """Store also for which plan a table was masked, and what was computed from it."""
+        """Store also the plan of a masked table, and the questions that were answered."""
         super().commit(sent)
         self.context.state.update(self._kept)
 
@@ -133,12 +133,12 @@ class ColumnsClient(RowIdClient):
         return plan_of(asked.values)
 
     def _purpose(self, asked: Asked) -> bytes:
-        """Return what seals and digests are bound to: what all parties know of the tables."""
+        """Return the bytes, known to all parties, to which seals and digests are bound."""
         content = MASKED_TABLES.sent_alike(_sent(MASKED_TABLES, asked))
         return purpose_of("masked tables", self.context.run_id, self.setup.digest, content)
 
     def _row_purpose(self, asked: Asked) -> bytes:
-        """Return what the party's masked table is of: its rows, too."""
+        """Return the bytes that name the party's masked table: :meth:`_purpose` and its rows."""
         return purpose_of("rows of a masked table", self._purpose(asked), asked["rows"])
 
     def _product_values(self, asked: Asked) -> FloatArray:
@@ -160,7 +160,7 @@ class ColumnsClient(RowIdClient):
         return self.rows() - self._held_values(self.setup.mean)
 
     def _held_values(self, values: FloatArray) -> FloatArray:
-        """Return those of the agreed columns' values that are of columns that the party holds."""
+        """Return the entries of the party's own columns, given one for each agreed column."""
         return values[[self.setup.names.index(name) for name in self.held_names]]
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:

@@ -83,7 +83,7 @@ class LinearADMMClient(InterventionClient):
         return False
 
     def _problems(self) -> list[admm.LocalProblem]:
-        """Return the local problem of all rows; with held-out rows, after that of the others."""
+        """Return the local problems: without held-out rows, where there are some; of all rows."""
         return self.once("problems", self._decompose)
 
     def _decompose(self) -> list[admm.LocalProblem]:

@@ -84,7 +84,7 @@ class FedPCClient(ColumnsClient):
     options: FedPCPartyOptions
 
     def describe(self, policy: Policy) -> TableReport:
-        """Report the columns but that of ids, with the values of those that have few."""
+        """Report all columns but the ids, with the values of columns that have few."""
         if self._model_path:
             _check_place(Path(self._model_path))
         report = describe(self.frame(), policy, sums=True, states=True)
@@ -341,7 +341,7 @@ class FedPCClient(ColumnsClient):
         return self.once("own values", lambda: own_domain.encode(self._kept_rows()))
 
     def _recalled(self, asked: Asked) -> list[Circuit]:
-        """Return the party's circuits of a training: that of this run, or a stored one."""
+        """Return the party's circuits, of a training of this run or of an earlier one."""
         fingerprint = str(asked["fingerprint"])
         return self.once(f"circuits {fingerprint}", lambda: self._unpacked(fingerprint))
 

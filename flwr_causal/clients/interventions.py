@@ -32,7 +32,7 @@ class InterventionClient(LinearClient):
 
     @property
     def other_columns(self) -> tuple[str, ...]:
-        """The columns that are needed and are no variables, that of the targets among them."""
+        """The columns that are needed and are no variables, among them the column of targets."""
         return (*super().other_columns, self._target_column)
 
     def table(self) -> Table:

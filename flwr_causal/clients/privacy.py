@@ -131,7 +131,7 @@ def keep(
 
 
 def of_line(context: Context, guarantee: Guarantee | None, sharing: int = 1) -> dict[str, Any]:
-    """Return what the party's record says of a private run: which release it is, and its loss.
+    """Return the entries on a private run in the party's record: its release, and its loss.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ def _once(
     parties: int,
     draw: Callable[[], IntArray],
 ) -> IntArray:
-    """Return what was drawn for a question before, shape (rows, columns), or draw it and keep it.
+    """Return the noise of a question, shape (rows, columns): as drawn before, else drawn and kept.
 
     It is kept with what it loses, which counts also where the record lacks it.
 

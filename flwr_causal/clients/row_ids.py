@@ -57,7 +57,7 @@ class RowIdClient(CausalClient):
 
     @answers(ALIGN)
     def align(self, asked: Asked) -> Arrays:
-        """Return keyed hashes of the ids, with lags of those of all its steps; none without secret.
+        """Return keyed hashes of the ids, with lags of the ids of all steps; none without a secret.
 
         A hash of the latest step's id alone would match rows whose lags are other steps, where a
         party lacks a step.

@@ -259,11 +259,11 @@ class Exchange:
         return self
 
     def sizes(self, agreed: Mapping[str, int]) -> dict[str, int]:
-        """Return what the symbols in shapes stand for, from the sizes of :meth:`Contract.sizes`."""
+        """Return the size that each symbol in shapes stands for, given :meth:`Contract.sizes`."""
         return dict(agreed)
 
     def sent_alike(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of the values of a message that are the same for all parties of a sum."""
+        """Return the values of a message that are the same for all parties of a sum."""
         own = {item.name for item in self.sends if item.by_party}
         return {name: value for name, value in values.items() if name not in own}
 

@@ -77,7 +77,7 @@ class Fact:
     lengths: Fact | None = None
 
     def write(self, value: Any) -> dict[str, Any]:
-        """Return the plain value by its key; of an entry for each column that of a sequence."""
+        """Return the plain value by its key; a list where each column has an entry."""
         if self.lengths is not None:
             texts, counts = pack_states(value)
             return {self.key: texts, self.lengths.key: counts}

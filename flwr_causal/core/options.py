@@ -226,7 +226,7 @@ def _alternatives(wanted: Any) -> tuple[Any, ...]:
 
 @cache
 def _form(wanted: Any) -> _Form:
-    """Return whether a type takes floats, and what says whether a value is of each alternative.
+    """Return whether a type takes floats, and of each alternative the test of a value.
 
     Types whose alternatives or choices stand in another order are equal, and have one entry.
     """
@@ -235,7 +235,7 @@ def _form(wanted: Any) -> _Form:
 
 
 def _fitting(wanted: Any) -> Callable[[Any], bool]:
-    """Return what says whether a value is of a type."""
+    """Return the test of whether a value is of a type."""
     if wanted is None or wanted is types.NoneType:
         return lambda value: value is None
     if wanted is int:

@@ -1,4 +1,4 @@
-"""The default names of columns that have a role other than that of a variable."""
+"""The default names of columns that are no variables: ids, series, times and the like."""
 
 from __future__ import annotations
 

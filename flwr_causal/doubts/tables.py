@@ -227,7 +227,7 @@ def few_rows(agreement: Agreement, expected: Expected) -> list[str]:
 def _unlike_parties(
     reports: Mapping[str, TableReport], held: Mapping[str, Holders], most: float
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the columns whose spread, and those whose level, at a party is not that of the others.
+    """Return the columns whose spread, and those whose level, at a party is unlike the others'.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ LIMIT_BYTES = 256 * 2**20
 
 
 class _Cache:
-    """What was computed, with its size in bytes; the oldest entries make room."""
+    """Computed values with their sizes in bytes; the oldest are removed to make room."""
 
     def __init__(self) -> None:
         self.entries: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
@@ -42,7 +42,7 @@ _lock = Lock()
 
 
 def cached(context: Context, name: str, compute: Callable[[], T]) -> T:
-    """Return what was computed for this node and run before, or compute it.
+    """Return the value that is stored for this node and run, or compute and store it.
 
     Unlike the memory in the context it is not stored with the run's state: it is cheaper to compute
     anew after a restart than to carry along in every round.

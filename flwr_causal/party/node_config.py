@@ -227,7 +227,7 @@ def check_keys(
 
 
 def _without(key: str, known: Collection[str]) -> str:
-    """Return that there is no such key, and which one may be meant."""
+    """Return the text that a key is unknown, with the most similar known one."""
     near = nearest(key.strip().lower().replace("_", "-"), known)
     text = f"there is no key '{key}'"
     return f"{text} (did you mean '{near}'?)" if near else f"{text} among {', '.join(known)}"
@@ -257,7 +257,7 @@ def _tables(given: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> dict[
 
 
 def _contradictions(given: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Return which keys do not go together."""
+    """Return the problems of keys that exclude each other."""
     found = []
     table = [key for key in given if key == "data-path" or key.split(".")[0] == TABLES]
     if "partition-id" in given and table:

@@ -46,7 +46,7 @@ class RecordError(FederationError):
 
 
 def left(content: RecordDict) -> Line:
-    """Return what a line says of a reply: names, shapes, types, sizes and digests."""
+    """Return the entry of a reply in the record: names, shapes, types, sizes and digests."""
     whole, arrays, values = hashlib.sha256(), [], []
     for record in content.values():
         if isinstance(record, ArrayRecord):
@@ -238,7 +238,7 @@ def _rho(line: Line) -> float:
 
 
 def exchanges_since(lines: Sequence[Line], hours: float) -> int:
-    """Return how many replies left in the last hours, without those of schema exchanges."""
+    """Return how many replies left in the last hours, schema exchanges not counted."""
     since = datetime.now(UTC) - timedelta(hours=hours)
     return sum(
         line.get("event") == SENT
@@ -249,7 +249,7 @@ def exchanges_since(lines: Sequence[Line], hours: float) -> int:
 
 
 def totals(lines: Sequence[Line], delta: float = USUAL_DELTA) -> list[Line]:
-    """Return what left for each run, in the order of their first lines; its loss at this delta."""
+    """Return a line for each run, in the order of their beginnings: what left, and the loss."""
     runs: dict[Any, list[Line]] = {}
     for line in lines:
         runs.setdefault(line.get("run"), []).append(line)

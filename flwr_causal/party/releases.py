@@ -50,7 +50,7 @@ class ReleaseFile:
         return cls(node.releases / f"{name}.json")
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return what is kept, by name; nothing where there is no file.
+        """Return the kept values by name; empty where there is no file.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class ReleaseFile:
 
 
 def losses_kept(directory: Path | None) -> dict[str, float]:
-    """Return what the releases lose of which a directory has something that was drawn.
+    """Return the privacy losses of the releases in a directory for which noise was drawn.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def losses_kept(directory: Path | None) -> dict[str, float]:
 # Each reply asks for all of them.
 @lru_cache(maxsize=1024)
 def _losses_in(path: Path, changed: int, size: int) -> dict[str, float]:
-    """Return what a file's release loses; nothing where nothing was drawn."""
+    """Return the privacy loss of a file's release; none where no noise was drawn."""
     kept = json.loads(path.read_bytes())
     run, *drawn = OF_RELEASE
     release = str(kept[run]["id"])

@@ -108,11 +108,11 @@ class BundlePart(NamedTuple):
     exchange: Exchange
 
     def sent(self, values: Mapping[str, T]) -> dict[str, T]:
-        """Return what the training is sent, of everything in a message, by its own names."""
+        """Return the training's values, of all values in a message, by its own names."""
         return self._own(values, self.exchange.sends)
 
     def returned(self, values: Mapping[str, T]) -> dict[str, T]:
-        """Return what the training returns, of everything in a reply, by its own names."""
+        """Return the training's part of a reply, by its own names."""
         return self._own(values, self.exchange.returns)
 
     def named(self, values: Mapping[str, T]) -> dict[str, T]:
@@ -124,7 +124,7 @@ class BundlePart(NamedTuple):
         return {names[name]: value for name, value in values.items() if name in names}
 
     def replies(self, bundled: Replies, parties: Iterable[str]) -> Replies:
-        """Return the training's replies, of those of a bundle; ``parties`` were asked."""
+        """Return the training's part of a bundle's replies; ``parties`` were asked."""
         names = tuple(name for name in bundled.parties if name in set(parties))
         own = {name: self.returned(bundled.by_party.get(name, {})) for name in names}
         kept = own if any(name in bundled.by_party for name in names) else {}
@@ -152,7 +152,7 @@ class Bundle(Exchange):
         return bundle_of([part for part in self.parts if part.training.name in names])
 
     def sizes(self, agreed: Mapping[str, int]) -> dict[str, int]:
-        """Return what the symbols in shapes stand for."""
+        """Return the sizes that the symbols in shapes stand for."""
         return {
             part.training.named(name): size for part in self.parts for name, size in agreed.items()
         } | dict(agreed)
@@ -197,12 +197,12 @@ def exchange_of(contract: Contract, values: Mapping[str, Any]) -> Exchange:
 
 
 def parts_of(exchange: Exchange) -> tuple[BundlePart, ...]:
-    """Return the parts of a bundle; another exchange is that of the main training."""
+    """Return the parts of a bundle; any other exchange is a part of the main training."""
     return exchange.parts if isinstance(exchange, Bundle) else (BundlePart(MAIN, exchange),)
 
 
 def head_of(parts: Sequence[BundlePart], seed: int) -> dict[str, Any]:
-    """Return what a bundle sends beside the values of its requests."""
+    """Return the values that a bundle adds to those of its requests."""
     return {
         TRAININGS: [part.training.name for part in parts],
         EXCHANGES: [part.exchange.name for part in parts],
@@ -211,7 +211,7 @@ def head_of(parts: Sequence[BundlePart], seed: int) -> dict[str, Any]:
 
 
 def joined(parts: Iterable[tuple[BundlePart, Replies]]) -> Replies:
-    """Return the replies of several trainings as those of their bundle."""
+    """Return the replies to a bundle, from the replies to several trainings."""
     parties: dict[str, None] = {}
     combined: Arrays = {}
     by_party: dict[str, Arrays] = {}
@@ -261,7 +261,7 @@ def _contradiction(parts: Sequence[BundlePart], arrays: Arrays, known: ReplyCont
 
 
 def _derived(parts: Sequence[BundlePart], sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
-    """Return what the further symbols of each training stand for, by their names in the bundle."""
+    """Return the sizes of each training's further symbols, by their names in the bundle."""
     return {
         part.training.named(symbol): size
         for part in parts

@@ -164,5 +164,5 @@ class Contract:
         )
 
     def sizes(self, setup: Setup, rows: int) -> dict[str, int]:
-        """Return what the symbols in shapes stand for at a party with so many rows."""
+        """Return the sizes that symbols in shapes stand for at a party with so many rows."""
         return {"d": len(setup.names), "n": rows, **self.dimensions(setup)}

@@ -391,7 +391,7 @@ def sizes_of(
     agreed: Mapping[str, int],
     setup: Setup | None = None,
 ) -> dict[str, int]:
-    """Return what symbols in shapes stand for: agreed sizes, sent numbers, sizes of sent arrays.
+    """Return the sizes of symbols in shapes: agreed ones, sent numbers, sizes of sent arrays.
 
     Parameters
     ----------
@@ -449,13 +449,13 @@ def asked(
     agreed: Mapping[str, int],
     setup: Setup | None = None,
 ) -> dict[str, int]:
-    """Return what :func:`sizes_of` returns, of a message whose arrays a party may compute with.
+    """Check the arrays of a message before a party uses them; return :func:`sizes_of`.
 
     Raises
     ------
     RefusedError
-        As :func:`sizes_of`, if an array has a value that the exchange does not declare, or
-        arrays would return that are too large.
+        As :func:`sizes_of`; if an array has a value that the exchange does not declare, or the
+        arrays of the reply would be too large.
     """
     sizes, arrays = sizes_of(exchange, sent, agreed, setup), received(sent)
     _check_room(exchange, sizes)
@@ -511,7 +511,7 @@ def _checked(
     sizes: Mapping[str, int],
     precision: str,
 ) -> Arrays:
-    """Return what leaves a party as it travels; raise a RefusedError for what is not declared."""
+    """Return a reply in the form in which it travels; raise a RefusedError for undeclared parts."""
     declared = {item.name: item.values for item in exchange.returns}
     travelling = {
         name: _as_it_travels(array, precision, declared.get(name)) for name, array in arrays.items()
@@ -525,7 +525,7 @@ def _checked(
 
 
 def _without_small(exchange: Exchange, arrays: Arrays, small: SmallCounts, rows: int) -> Arrays:
-    """Return what leaves without counts of few rows; raise a RefusedError if they are refused."""
+    """Return a reply without counts of few rows; raise a RefusedError if they are refused."""
     result = dict(arrays)
     for item in exchange.returns:
         if item.values != "count" or item.name not in arrays:
@@ -703,7 +703,7 @@ def _check_dag(item: Disclosure | Sent, array: NDArray[Any], sizes: Mapping[str,
 
 
 def _check_products(item: Disclosure | Sent, array: NDArray[Any]) -> None:
-    """Refuse matrices that are no mean products of columns."""
+    """Refuse matrices that cannot be mean products of columns."""
     array = array.astype(np.float64, copy=False)
     diagonal = np.diagonal(array, axis1=-2, axis2=-1)
     if (diagonal < 0).any():

@@ -36,7 +36,7 @@ def _largest_norms(setup: Setup) -> FloatArray:
 
 
 def _largest_effects(setup: Setup) -> FloatArray:
-    """Return bounds of the weights, shape (d, d); those of standardised columns hardly exceed 1."""
+    """Return bounds of the weights, (d, d); weights of standardised columns hardly exceed 1."""
     own = spreads(setup)
     return _EFFECTS_ROOM * np.outer(1 / own, own)
 

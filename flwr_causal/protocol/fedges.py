@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def columns_of(
     parts: Parts, names: Sequence[str], cardinalities: IntArray, cuts: Mapping[str, FloatArray]
 ) -> PlanColumns:
-    """Return what the marks of parts are: masks are bound to variables, states and cut points.
+    """Return the columns of marks; masks are bound to variables, states and cut points.
 
     Parameters
     ----------
@@ -111,13 +111,13 @@ def _sizes(known: ReplyContext) -> dict[str, int]:
 
 
 def _most_gain(setup: Setup) -> float:
-    """Return what no gain in log-likelihood exceeds: a mutual information for each row."""
+    """Return the upper bound of a gain in log-likelihood: a mutual information for each row."""
     states = max(setup.policy.discretize, 2, *map(len, setup.states))
     return setup.num_rows * float(np.log(states))
 
 
 def _most_score(setup: Setup) -> float:
-    """Return what no difference of two BDeu scores exceeds.
+    """Return the upper bound of a difference of two BDeu scores.
 
     The score of a family is the logarithm of a product over rows, of a + count over the sum of
     these. A share of the prior is 1e-9 of 2^62 at least, and a count 2^53 at most.
@@ -126,7 +126,7 @@ def _most_score(setup: Setup) -> float:
 
 
 def _all_rows(setup: Setup) -> float:
-    """Return what no sum over rows of standardised numbers, or of products of two, exceeds."""
+    """Return the upper bound of a sum over rows of standardised numbers, or of products of two."""
     return float(setup.num_rows)
 
 
@@ -134,7 +134,7 @@ _EDGES = ("*", 2)
 
 
 def _graphs(meaning: str, shape: tuple[str, int] = _EDGES) -> tuple[Sent, Sent]:
-    """Return what is sent of graphs, one after the other."""
+    """Return the declarations by which several graphs are sent, one after the other."""
     return (
         Sent("edges", meaning, shape, values="dag", below="d", parts="lengths"),
         Sent("lengths", "number of edges of each graph", ("graphs",), values="index"),
@@ -144,7 +144,7 @@ def _graphs(meaning: str, shape: tuple[str, int] = _EDGES) -> tuple[Sent, Sent]:
 def _lists(
     lengths: str, of_each: str, many: str, entries: str, meaning: str, size: str = "*"
 ) -> tuple[Sent, Sent]:
-    """Return what is sent of lists of variables, one after the other: lengths, and entries."""
+    """Return the declarations by which lists of variables are sent: their lengths, and entries."""
     return (
         Sent(lengths, of_each, (many,), values="index"),
         Sent(entries, meaning, (size,), values="index", below="d", parts=lengths),

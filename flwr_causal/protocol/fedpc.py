@@ -61,7 +61,7 @@ def _settings_of_learners(name: str, value: LearnerOptions) -> list[Setting]:
 
 @dataclass(frozen=True, kw_only=True)
 class FedPCPartyOptions(PartyOptions):
-    """What the parties need to see their rows as the circuit does.
+    """The options that the parties are sent: variables of the circuit, and what is counted.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class FedPCPartyOptions(PartyOptions):
 
 
 def domain_of(setup: Setup, sent: Mapping[str, Any]) -> Domain:
-    """Return the joint domain: that of the message if it has one, else that of the agreement."""
+    """Return the joint domain: of the message if it has one, else of the agreement."""
     options: FedPCPartyOptions = setup.options
     return _domain(str(sent["domain"])) if "domain" in sent else options.domain
 
@@ -141,7 +141,7 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]
 
 
 def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
-    """Return what is multiplied where only some parties know the class."""
+    """Return the columns of products where only some parties know the class."""
     options: FedPCPartyOptions = setup.options
     plan = _plan("class-conditional", options.target, setup, domain_of(setup, sent))
     coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
@@ -149,7 +149,7 @@ def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
 
 
 def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
-    """Return what the columns are: masks are bound to the coordinates of numbers."""
+    """Return the columns of products; masks are bound to the numbers' coordinates."""
     coordinates = [values.tolist() for values in columns.coordinates]
     meaning = [domain.to_plain(), coordinates, list(columns.labelled)]
     return PlanColumns(json.dumps(meaning), columns.wanted)

@@ -184,7 +184,7 @@ def takes_blocks(options: Any, text_columns: str) -> bool:
 
 
 def _completed(options: Any, policy: Policy) -> Policy:
-    """Return the policy by which states are named of blocks alone, and never those of numbers."""
+    """Return the policy by which parties name states of blocks, and never values of numbers."""
     blocks = takes_blocks(options, policy.text_columns)
     usual = Policy()
     return replace(

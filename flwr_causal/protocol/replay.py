@@ -39,7 +39,7 @@ REPLAY = Exchange(
 
 
 def packed(contents: Sequence[RecordDict]) -> dict[str, Any]:
-    """Return what REPLAY sends for earlier contents of messages, in their order."""
+    """Return the values of REPLAY for the contents of earlier messages, in their order."""
     arrays = {
         f"{index} {name}": array
         for index, content in enumerate(contents)

@@ -90,11 +90,11 @@ class Replies:
         return name in self.combined
 
     def of(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return by party what is kept by party under a name."""
+        """Return by party the array of a name, where replies are kept by party."""
         return {party: arrays[name] for party, arrays in self.by_party.items() if name in arrays}
 
     def list(self, name: str) -> list[NDArray[Any]]:
-        """Return what is kept by party under a name, in the parties' order."""
+        """Return the arrays of a name that are kept by party, in the parties' order."""
         return list(self.of(name).values())
 
 

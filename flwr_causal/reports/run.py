@@ -103,7 +103,7 @@ class Run(RunRecord):
         return fit_check(self, rows)
 
     def total_effect(self, cause: str, effect: str, **options: Any) -> Any:
-        """Return the total effect of one variable on another: that of the run's model.
+        """Return the total effect of one variable on another, by the run's model.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Run(RunRecord):
         return target
 
     def _replace(self, target: Path, part: Path) -> None:
-        """Put the files of a run in the place of those of an earlier one."""
+        """Replace the files of an earlier run."""
         names = sorted(file.name for file in part.iterdir())
         if (about := about_run(target)) is not None:
             # Should this end halfway, the next run knows which files are there.

@@ -130,7 +130,7 @@ def relayed(
     ----------
     steps : generator
     values : mapping, optional
-        What its requests say beside their own values, where their exchange declares it.
+        Values that are added to each request whose exchange declares them.
     look : callable, optional
         Called with the replies to each request.
     so_far : callable, optional

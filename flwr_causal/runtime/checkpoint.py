@@ -303,7 +303,7 @@ class Checkpoint:
         history: Sequence[Any] = (),
         failures: Sequence[Failure] = (),
     ) -> Setup:
-        """Keep the agreement; return that of the run that is resumed, which must be the same.
+        """Keep the agreement; it must be equal to the one of the run that is resumed.
 
         Called again where the training starts again with other tables.
 

@@ -63,7 +63,7 @@ class SingleReplies:
         )
 
     def arrivals(self, collected: Collected) -> Sequence[Arrival]:
-        """Return the replies, by which the parties can be compared."""
+        """Return the single replies, so that parties can be compared."""
         return collected.replies
 
     def combined(self, collected: Collected, arrivals: Sequence[Arrival]) -> Replies:
@@ -97,7 +97,7 @@ class SingleReplies:
 def combined_groups(
     method: Method[Any], exchange: Exchange, server_round: int, replies: Sequence[Arrival]
 ) -> Replies:
-    """Combine the sums or means of groups as :class:`SingleReplies` combines those of parties."""
+    """Combine the sums or means of groups, as :class:`SingleReplies` does with single replies."""
     whole = isinstance(exchange, Bundle)
     found = (_by_part if whole else _as_declared)(method, exchange, server_round, replies)
     sums = {one.party.name: Summed(one.party.num_rows, one.members) for one in replies}

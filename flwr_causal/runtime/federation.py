@@ -219,7 +219,7 @@ class Returned(NamedTuple):
     changed : dict of str to str
         By name, why its table is not the one that it has reported on.
     num_bytes : int
-        Sent and received to find out.
+        Bytes that were sent and received for this check.
     """
 
     nodes: dict[str, int]
@@ -280,7 +280,7 @@ class Federation:
 
     @property
     def labels(self) -> dict[str, str]:
-        """By party, the name under which a method knows it: its own, or that of its group."""
+        """By party, the name under which methods know it: its own, or its group's."""
         own = {party.name: party.name for party in self.parties}
         return own | {one.name: name for name, group in self.groups.items() for one in group}
 
@@ -605,7 +605,7 @@ class _Attempt:
 
 
 def grouped(parties: Iterable[Party]) -> dict[str, tuple[Party, ...]]:
-    """Return by name the groups of parties that have one, in the order of their numbers."""
+    """Return the parties of each group by its name, in the order of the groups' numbers."""
     groups: dict[int, list[Party]] = {}
     for party in parties:
         if party.group:

@@ -130,7 +130,7 @@ class LeaveOneOut(Generic[StateT]):
         exchange: Exchange,
         replies: Sequence[Arrival],
     ) -> LeaveOneOut[StateT]:
-        """Return it for the replies that arrived; the method may change afterwards."""
+        """Return an instance for the replies that arrived, with a copy of the method."""
         kept = copy.copy(method)
         kept.state, kept.federation, kept.grid = None, None, None
         arrays = {reply.party.name: reply.arrays for reply in replies}
@@ -179,7 +179,7 @@ class LeaveOneOut(Generic[StateT]):
 
 
 def change_between(graph: CausalGraph, other: CausalGraph, distance: float | None = None) -> Change:
-    """Return how a graph changes if it becomes another one, that of all parties but one."""
+    """Return the change from a graph to another, such as the graph without one party."""
     edges, weight = _difference(graph, other)
     return Change(
         changed_edges=edges,

@@ -440,7 +440,7 @@ class Session(Generic[StateT]):
         self.checkpoint = None
 
     def _needed(self, request: Request) -> int:
-        """Return how many parties must reply: the quorum, or all of the parties asked if fewer."""
+        """Return how many parties must reply: the quorum, at most all that were asked."""
         quorum = self.federation.needed(
             self.method.options.fraction_train, self.method.options.quorum
         )

@@ -156,7 +156,7 @@ class Method(Generic[StateT]):
 
     @property
     def pools_rows(self) -> bool:
-        """Whether the result is that of the pooled rows, however the parties share them.
+        """Whether the result equals the one of the pooled rows, however rows are divided.
 
         :func:`flwr_causal.testing.check_method` checks it.
         """
@@ -185,7 +185,7 @@ class Method(Generic[StateT]):
 
     @property
     def client_options(self) -> PartyOptions:
-        """The options that the clients need: those of the contract's class ``options``."""
+        """The options that the clients are sent, of the contract's class ``options``."""
         return self.sent(self.contract.options)
 
     def sent(self, kind: type[OptionsT], **values: Any) -> OptionsT:
@@ -241,7 +241,7 @@ class Method(Generic[StateT]):
         total: TableReport,
         groups: Mapping[str, TableReport] | None = None,
     ) -> Agreement:
-        """Return the agreement of parties that withhold their numbers, with those of all rows.
+        """Return the agreement of parties that withhold their numbers, with the totals of all rows.
 
         Parameters
         ----------

@@ -193,14 +193,14 @@ def reconnected(
 
 
 def _place_of(node: Party, absent: Collection[str]) -> str:
-    """Return which of the absent parties a node stands for by its name; "" for none."""
+    """Return the absent party that has a node's name; "" for none."""
     # A name that several parties chose has the id of its node behind it.
     names = {node.name, f"{node.name} ({node.node_id})"}.intersection(absent)
     return names.pop() if names else ""
 
 
 def _change(values: dict[str, Any], report: TableReport) -> str:
-    """Return why a node's answer is not that of the party as it was; "" if it is."""
+    """Return how a node's answer differs from the party's earlier one; "" if it does not."""
     version = values.pop("version", own_version())
     if is_another(version):
         return f"it has version {version} of flwr-causal, the server {own_version()}"

@@ -70,7 +70,7 @@ def keeps_exchanges(directory: Path) -> bool:
 
 
 def own_files(directory: Path) -> frozenset[str]:
-    """Return which of the names that a run may write are those of files of an earlier run."""
+    """Return the names, of those that a run may write, that an earlier run has written."""
     about = about_run(directory)
     listed: Any = () if about is None else about.get("files", RESULTS)
     own = {name for name in NAMES if isinstance(listed, list | tuple) and name in listed}
@@ -100,7 +100,7 @@ def check_own(directory: Path, names: Collection[str] = NAMES) -> None:
 
 
 def remove(directory: Path, names: Collection[str]) -> None:
-    """Delete those of some files, or directories of files, that an earlier run has written."""
+    """Delete the files of a list, or the directories of files, that an earlier run has written."""
     for name in own_files(directory).intersection(names):
         path = directory / name
         if path.is_dir() and not path.is_symlink():

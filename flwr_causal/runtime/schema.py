@@ -225,7 +225,7 @@ def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str
 
 
 def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
-    """Return what a question for the schema says of the columns, given the parties' reports."""
+    """Return the values on columns that a schema question has, given the parties' reports."""
     if method.private or not method.schema_options.leaves_rows_out(method.policy):
         return {}
     return {"columns": [*columns_of(reports)]}
@@ -423,7 +423,7 @@ def ask_schema(
 
 
 def _terms(method: Method[Any]) -> dict[str, Any]:
-    """Return what the run asks, as the parties' policies judge it, and its signature."""
+    """Return the terms of the run, which the parties' policies judge, and their signature."""
     terms = RunTerms.of(method.method, method.options.by_name()).to_text()
     return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
 

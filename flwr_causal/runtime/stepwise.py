@@ -199,7 +199,7 @@ class Stepwise:
         self.metrics.update(MetricRecord(numbers_of(record)))
 
     def _check_replies(self, contents: list[RecordDict]) -> None:
-        """Refuse what the exchange does not declare; which party a reply is of is not known."""
+        """Refuse undeclared parts of replies; the error cannot name the party."""
         exchange, federation = self.asked.exchange, self.federation
         by_rows = exchange.weight == "rows"
         expected = sorted(party.num_rows if by_rows else 1 for party in self.parties)

@@ -29,7 +29,7 @@ class NumberedRecord(TypedDict):
 
 
 class ExchangeRecord(NumberedRecord, total=False):
-    """The record of an exchange in the history; beside these keys are those of the method.
+    """The record of an exchange in the history; a method adds keys of its own.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class ExchangeRecord(NumberedRecord, total=False):
 
 
 class GuaranteeRecord(TypedDict):
-    """A guarantee of differential privacy; beside these keys are those of the mechanism.
+    """A guarantee of differential privacy; a mechanism adds keys of its own.
 
     Attributes
     ----------

@@ -126,7 +126,7 @@ class Trainings(Generic[StateT]):
         return self._with_replicates(TrainingsState(states, {}, agreement))
 
     def _with_replicates(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
-        """Return the states with those of the replicates, once they can begin."""
+        """Return the states with the states of replicates added, once replicates can begin."""
         states, failed = dict(state.states), dict(state.failed)
         if any(training.replicate for training in (*states, *failed)):
             return state

@@ -1,4 +1,4 @@
-"""The tables of simulated parties, in this process or in those of Ray.
+"""The tables of simulated parties, in this process or in Ray's processes.
 
 Ray's processes import this module and the method's client, and nothing of the server.
 """

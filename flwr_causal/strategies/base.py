@@ -235,7 +235,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
     @property
     def role_columns(self) -> tuple[str, ...]:
-        """The columns that are not variables: that of ids; subclasses add to it."""
+        """The columns that are not variables: the column of ids; subclasses add others."""
         return (self.options.row_id or ROW_ID,)
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
@@ -328,7 +328,7 @@ class CausalStrategy(FedAvg, Algorithm):
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
-        """Return what is found without a federation; None where there is nothing to compare with.
+        """Return the results without a federation; None where there is nothing to compare with.
 
         By default these are runs of this method on the pooled rows, and on each party's rows.
 
@@ -349,7 +349,7 @@ class CausalStrategy(FedAvg, Algorithm):
         return Baselines(run_alone(pooled), [run_alone(table) for table in tables])
 
     def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
-        """Return how good a graph is on the rows of all parties in one place, by name."""
+        """Return metrics of a graph on the pooled rows, by name."""
         return {}
 
     # Flower's side.
@@ -417,7 +417,7 @@ class CausalStrategy(FedAvg, Algorithm):
         return self.stepwise.configure(arrays, config)
 
     def _averaged(self, contents: list[RecordDict], weighted_by: str) -> MetricRecord:
-        """Return the metrics of the replies that FedAvg has averaged: those of the history."""
+        """Return FedAvg's means of the replies' metrics, for the history."""
         return MetricRecord({}) if self.stepwise is None else self.stepwise.averaged(contents)
 
     def configure_evaluate(

@@ -244,7 +244,7 @@ class JoinedMoments:
         return self._moments(replicate and self.plan.num_folds + replicate)
 
     def folds(self) -> list[Moments]:
-        """Return the moments of each fold of the rows; those of all rows where there are none."""
+        """Return the moments of each fold of the rows; without folds, the moments of all rows."""
         return [self._moments(1 + k) for k in range(self.plan.num_folds)] or [self.moments()]
 
     def _moments(self, number: int) -> Moments:
@@ -361,7 +361,7 @@ class JoiningStrategy(CausalStrategy):
         return replace(policy, unshared_columns="keep") if self.columns_differ else policy
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
-        """Agree on the columns; where rows have ids, on those of all parties together.
+        """Agree on the columns; where rows have ids, on the union of the parties' columns.
 
         Raises
         ------
@@ -401,7 +401,7 @@ class JoiningStrategy(CausalStrategy):
         )
 
     def presence_of(self, names: Sequence[str]) -> BoolArray:
-        """Return which party holds which of some columns, shape (parties, columns)."""
+        """Return the mask of the columns that each party holds, shape (parties, columns)."""
         return np.array([[name in own for name in names] for own in self._columns])
 
 
@@ -420,7 +420,7 @@ class ColumnsStrategy(JoiningStrategy, LinearStrategy):
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
-        """Return what is found without a federation; where columns differ in the joined rows.
+        """Return the results without a federation; where columns differ, of the joined rows.
 
         A party alone then has some of the columns only, and no graph of all.
         """

@@ -89,7 +89,7 @@ def _rows_of(
     parties: Iterable[str],
     summed: int | None = None,
 ) -> NDArray[np.int64]:
-    """Return how many rows of some parties together have a value in each column, shape (d,)."""
+    """Return the number of rows with a value in each column, of some parties together, (d,)."""
     if present is None:
         rows = agreement.rows_of(parties) if summed is None else summed
         return np.full(len(agreement.continuous), rows, dtype=np.int64)

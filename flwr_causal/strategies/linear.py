@@ -255,7 +255,7 @@ class LinearStrategy(CausalStrategy):
         )
 
     def units(self, agreement: Agreement) -> FloatArray:
-        """Return what makes a weight of i on j a number without a unit, shape (d, d)."""
+        """Return the factors that make a weight of i on j a number without a unit, shape (d, d)."""
         spread = np.sqrt(agreement.variance) / self.scale(agreement)
         return spread[:, None] / spread
 

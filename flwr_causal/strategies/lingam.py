@@ -111,7 +111,7 @@ class Lingam(RowsOrSeries):
 
     @property
     def pools_rows(self) -> bool:
-        """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
+        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return (
             self.options.aggregation == "mean"
             and self.options.center == "global"
@@ -245,7 +245,7 @@ class Lingam(RowsOrSeries):
 
 
 def _info(search: OrderSearch) -> dict[str, int]:
-    """Return what the history says of a search."""
+    """Return a search's entries in the history."""
     return {"orders": len(search.orders), "wanted": len(search.wanted)}
 
 

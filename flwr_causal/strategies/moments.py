@@ -463,7 +463,7 @@ class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeri
 
     @property
     def pools_rows(self) -> bool:
-        """Whether the pooled moments are those of the pooled rows, all centred by one mean."""
+        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         by_sums = (
             self.options.aggregation == "mean"
             and self.options.sparsity != "held-out"
@@ -523,7 +523,7 @@ class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeri
         return NUM_FOLDS if holds_out else 1
 
     def folds_of(self, products: FloatArray) -> FloatArray:
-        """Return the arrays of the folds; if the order is chosen, those of smaller ones follow.
+        """Return the arrays of the folds, without the arrays of smaller orders that follow them.
 
         Not where columns differ: what is matched there are rows with all lags.
         """

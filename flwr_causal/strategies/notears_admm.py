@@ -327,7 +327,7 @@ class LinearADMM(PaperVariant, InterventionStrategy):
 
     @property
     def initial_names(self) -> tuple[str, ...]:
-        """W, and with lags those of the lags, as of the graph."""
+        """The names of the weights to start from: of W, and with lags of the lagged weights."""
         return ("weights", "lagged") if self.lags else ("weights",)
 
     @property

@@ -131,7 +131,7 @@ class SeriesOptions:
 
 
 def expected_of_series(expected: Expected, order: int) -> Expected:
-    """Return what is taken for granted of series with lags, given that of rows without time."""
+    """Return the expectations of series with lags, given the expectations of rows without time."""
     remedy = expected.level_remedy and "set center='series'"
     return replace(expected, columns=1 + order, level_remedy=remedy) if order else expected
 
@@ -216,13 +216,13 @@ class RowsOrSeries(LinearStrategy):
         return replace(model, party_moments=found)
 
     def folds_of(self, products: FloatArray) -> FloatArray:
-        """Return those of a party's arrays that are folds of its rows."""
+        """Return the arrays that are folds of a party's rows, without further ones."""
         return products
 
     def _own_moments(
         self, agreement: Agreement, second: FloatArray, report: TableReport
     ) -> Moments:
-        """Return a party's moments, centred and scaled as its rows are, from those about the mean.
+        """Return a party's moments, centred and scaled as its rows, from moments about its mean.
 
         With ``center="party"`` the rows of all parties have the same mean, 0.
         """

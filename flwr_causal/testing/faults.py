@@ -245,7 +245,7 @@ def _numbers(name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> F
 
 
 def _as_numbers(*, beside: bool) -> Callable[[Scene], list[Message] | None]:
-    """Return what sends the first array as a list of plain numbers, or a number of its name."""
+    """Return the fault of an array that is sent as plain numbers, or with one number beside it."""
 
     def arrives(scene: Scene) -> list[Message] | None:
         arrays = records.arrays_of(scene.reply.content)

@@ -85,7 +85,7 @@ class Report:
 
 
 def fault_table(reports: Mapping[str, Report]) -> str:
-    """Return what became of every fault as text, a row for each fault.
+    """Return the outcome of every fault as text, a row for each.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Result = dict[str, "NDArray[np.float64]"]
 
 
 class CheckError(Exception):
-    """The end of a check that was not passed.
+    """A check was not passed.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Subject:
             return None
 
     def result(self, run: Run) -> Result:
-        """Return what is compared of a run: its graph, or the likelihood of all rows.
+        """Return the result by which runs are compared: the graph, or the likelihood of all rows.
 
         Raises
         ------
@@ -165,7 +165,7 @@ def own_graphs(run: Run) -> Result:
 
 
 def distance(one: Result, other: Result) -> tuple[float, str]:
-    """Return how far two results are apart, relative to the largest values, and in words where.
+    """Return the largest difference of two results, relative to the largest values, and its place.
 
     Graphs of parties that only one result has are not compared.
     """

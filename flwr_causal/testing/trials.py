@@ -89,7 +89,7 @@ class FaultyGrid(Relay):
     def _disturbed(
         self, request: Message, reply: Message, number: int, others: list[Message]
     ) -> list[Message]:
-        """Return what arrives in place of a reply."""
+        """Return the reply that arrives in place of a party's own."""
         attempt = self._attempts[number] = self._attempts.get(number, 0) + 1
         earlier = [self._honest[one] for one in sorted(self._honest) if one < number]
         self._honest[number] = reply

@@ -28,7 +28,7 @@ def examine(
     ended: bool = False,
     settings: bool = False,
 ) -> list[Finding]:
-    """Return what the checks find for which something is given; versions and disks always.
+    """Return the findings of the checks whose input is given; versions and disks always.
 
     The findings are in the order of their levels, problems first.
 

@@ -112,7 +112,7 @@ def _proxy(scheme: str, host: str) -> str:
 
 
 def _reached(host: str, port: int, authority: Path | None, *, insecure: bool) -> Finding | None:
-    """Return what keeps a connection from being made; None for nothing."""
+    """Return the problem that prevents a connection; None if there is none."""
     try:
         with socket.create_connection((host, port), PATIENCE) as plain:
             if insecure:

@@ -92,7 +92,7 @@ def seen_sums(rows: FloatArray) -> SeenSums:
 
 
 def few_together(seen: SeenSums) -> BoolArray:
-    """Return which pairs of columns fewer than :data:`FEWEST_TOGETHER` rows have, (d, d)."""
+    """Return the mask of pairs of columns in fewer than :data:`FEWEST_TOGETHER` rows, (d, d)."""
     found = seen.counts < min(FEWEST_TOGETHER, seen.counts.mean() / 2)
     np.fill_diagonal(found, val=False)
     return np.asarray(found)
@@ -134,7 +134,7 @@ def completed(estimate: MomentEstimate, seen: SeenSums) -> MomentEstimate:
 
 
 def _completed(correlations: FloatArray, known: BoolArray) -> FloatArray:
-    """Return correlations with those of unknown pairs such that their precisions are 0.
+    """Fill in the correlations of unknown pairs, so that the precision of each pair is 0.
 
     Each cycle sets one pair after the other (Speed & Kiiveri 1986), until none changes by 1e-4: the
     covariance of the two given all others, which is that of the block of the precisions, becomes 0.

@@ -97,7 +97,7 @@ class BlockModel:
 
     @cached_property
     def dag(self) -> BoolArray:
-        """A DAG of the class, shape (d, d); distributions are those of its conditional ones."""
+        """A DAG of the class, shape (d, d), whose conditional distributions are fitted."""
         member = consistent_extension(self.marks)
         assert member is not None
         return member
@@ -339,7 +339,7 @@ class BlockModel:
         return [one.width for one in self.variables]
 
     def _codes(self) -> dict[int, Any]:
-        """Return what is set: numbers, and the numbers of states; a ConfigError if not possible."""
+        """Return the values to set: numbers, or codes of states; a ConfigError if impossible."""
         found: dict[int, Any] = {}
         for name, value in self.fixed.items():
             j = place_of(self.names, name)
@@ -402,7 +402,7 @@ class BlockModel:
         return estimated(float(wanted @ coefficients), error, level, degrees, names)
 
     def _contrast(self, i: int, j: int, state: Any, reference: Any, outcome: Any) -> _Asked:
-        """Return the change of the cause's columns, and what is read of those of the effect."""
+        """Return the change of the cause's columns, and the weights by which the effect is read."""
         cause, effect = self.variables[i], self.variables[j]
         return _Asked(_change(cause, state, reference), _reading(effect, outcome))
 

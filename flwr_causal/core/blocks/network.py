@@ -102,7 +102,7 @@ def log_densities(
 def predicted(
     variables: Sequence[Variable], moments: Moments, dag: BoolArray, frame: Any, target: int
 ) -> FloatArray:
-    """Return what the rest of each row tells of a variable.
+    """Return the predictions of a variable from the other entries of each row.
 
     It is given the variables that make it independent of all others (its Markov blanket: causes,
     effects, and their other causes); in rows that lack one of them all that are seen.

@@ -423,7 +423,7 @@ class BayesianNetwork:
         return [table for _, table in self._possible(i, j)]
 
     def _possible(self, i: int, j: int) -> list[tuple[list[int] | None, pd.DataFrame]]:
-        """Return what is adjusted for, None without an effect, and the effect, for each set.
+        """Return for each adjustment set its variables (None without an effect) and the effect.
 
         The fewest parents come first. Of as many the order follows from the probabilities (rounding
         is no difference), and not from the order of the columns.
@@ -941,7 +941,7 @@ def _tabulated(table: DiscreteTable, variables: list[int]) -> FloatArray | None:
 
 
 def _with_ancestors(parents: Sequence[Sequence[int]], variables: Iterable[int]) -> BoolArray:
-    """Return which variables are among some or their ancestors, shape (d,)."""
+    """Return the mask of some variables and their ancestors, shape (d,)."""
     result = np.zeros(len(parents), dtype=bool)
     pending = list(variables)
     while pending:

@@ -340,7 +340,7 @@ def _enclosed(points: FloatArray, counts: IntArray, whole: bool) -> Iterator[Sha
 def _nearly_enclosed(
     brackets: Iterable[tuple[float, float, int, int]], known: Collection[SharedValue] | None
 ) -> Iterator[SharedValue]:
-    """Yield the value in each narrow bracket, or only in those of the same rows as known ones."""
+    """Yield the value in each narrow bracket, or only in brackets with the rows of known values."""
     rows = None if known is None else {(one.below, one.up_to) for one in known}
     for low, high, below, up_to in brackets:
         narrow = high - low <= RESOLUTION * abs(high) < math.inf

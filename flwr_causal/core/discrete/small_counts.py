@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def are_small(counts: NDArray[Any], minimum: int) -> BoolArray:
-    """Return which counts are of some rows, but of fewer than the minimum."""
+    """Return the mask of the counts above 0 and below the minimum."""
     return np.asarray((counts > 0) & (counts < minimum))
 
 
 def withheld(counts: NDArray[Any], minimum: int, tables: IntArray | None = None) -> BoolArray:
-    """Return which counts do not leave a party, so that no table lacks fewer rows than the minimum.
+    """Return the mask of withheld counts: no table lacks fewer rows than the minimum.
 
     They are the small ones of each table; where these are of fewer rows together than the minimum,
     also the smallest others until they are not, or nothing is left.

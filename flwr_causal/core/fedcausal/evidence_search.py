@@ -244,7 +244,7 @@ def more_probable(states: Sequence[State], problem: SearchProblem) -> State:
 
 
 def known_evidence(state: State, tables: EvidenceTables) -> Cache:
-    """Return what an exchange says of sets of parents, by variable and parents.
+    """Return the evidence of an exchange, by variable and set of parents.
 
     Parameters
     ----------

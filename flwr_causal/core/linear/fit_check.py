@@ -104,7 +104,7 @@ def edge_tests(moments: Moments | Sequence[Moments], edges: BoolArray) -> list[E
 
 
 def _before(edges: BoolArray) -> BoolArray:
-    """Return which columns come before each variable in a causal order, ``(m, d)``.
+    """Return the mask of the columns before each variable in a causal order, ``(m, d)``.
 
     Columns of the past come before all variables.
     """

@@ -130,7 +130,7 @@ class OrderProblem:
         return 0.5 * self.moments.n * float(np.log(residual)) + self._cost * len(regression[1])
 
     def needed(self, regression: Regression, before: int) -> int:
-        """Return how many parents the BIC would add from those that knowledge forbids one way.
+        """Count the parents that the BIC would add from the causes that knowledge forbids one way.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class OrderSearch:
         return self.orders[int(first_smallest(np.where(np.isnan(totals), np.inf, totals)))]
 
     def negentropies(self, problem: OrderProblem, order: Sequence[int]) -> FloatArray:
-        """Return those of the variables given their parents in an order, (d,); NaN if not known."""
+        """Return each variable's negentropy given its parents in an order, (d,); NaN if unknown."""
         found = np.full(len(order), np.nan)
         for regression in problem.regressions(order):
             found[regression[0]] = self.known.get(regression, np.nan)

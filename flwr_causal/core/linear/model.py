@@ -88,7 +88,7 @@ def fit(moments: Moments | Sequence[Moments], adjacency: ArrayLike) -> LinearMod
 
 
 def sample_moments(moments: Moments | Sequence[Moments]) -> SampleMoments:
-    """Return the moments of the rows that inform about all variables, or those of each variable."""
+    """Return the moments of all variables, or of each variable its own."""
     own = moments_of_variables(moments, 1)
     return own[0] if len(distinct(own)[0]) == 1 else tuple(own)
 

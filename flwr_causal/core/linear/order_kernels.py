@@ -227,7 +227,7 @@ def _enter(
 
 @compiled_inside
 def _left(room: OrderRoom, slot: int, width: int) -> float:
-    """Return what is left of a variable with one more parent.
+    """Return a variable's residual variance with one more parent.
 
     It is the variance of one column, and the log determinant of the covariance of several.
     """

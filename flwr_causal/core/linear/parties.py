@@ -38,7 +38,7 @@ SUPPORTED = 1.96
 
 
 class Difference(NamedTuple):
-    """One number of one party, beside that of the others.
+    """A number of one party, and the same number of the other parties together.
 
     Attributes
     ----------

@@ -166,7 +166,7 @@ def least_squares(problem: AdditiveProblem, adjacency: BoolArray) -> FloatArray:
 
 
 def strengths(problem: AdditiveProblem, coefficients: FloatArray) -> FloatArray:
-    """Return the standard deviations of the effects of i on j in units of that of x_j, (d, d)."""
+    """Return the standard deviation of the effect of i on j over the one of x_j, (d, d)."""
     deviations = np.sqrt(np.einsum("iaj,iaj->ij", coefficients, coefficients))
     own = np.sqrt(problem.variances)
     return np.asarray(deviations / np.where(own > 0, own, 1.0))

@@ -35,7 +35,7 @@ class Scaling(NamedTuple):
     def of(
         cls, names: Sequence[str], stated: Scales, estimated: FloatArray | None
     ) -> Scaling | None:
-        """Return those of columns; None if some have to be estimated first.
+        """Return centres and scales of columns; None if some have to be estimated first.
 
         Parameters
         ----------

@@ -462,7 +462,7 @@ class LaggedModel(LinearSystem):
 
 
 def _responses(start: FloatArray, total: FloatArray, lagged: FloatArray, steps: int) -> FloatArray:
-    """Return what changes in step 0 become in later steps.
+    """Return the effects of changes in step 0 on later steps.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class Agreement:
     continuous : tuple of str
         The columns that are to be discretised, in the order of ``names``.
     whole : tuple of str
-        Those of them that hold whole numbers only.
+        The columns of ``continuous`` that hold whole numbers only.
     targets : tuple of tuple of str
         The different sets of columns on which known interventions act, () among them if some rows
         are without one; empty if there are no interventions.
@@ -71,7 +71,7 @@ class Agreement:
         Rows of all parties together where the parties withhold their own: ``rows`` then holds
         zeros. None if ``rows`` has them.
     groups : mapping of str to tuple of str
-        Where parties add up in groups: by the groups' names, those of their parties. Else empty.
+        The parties of each group, where parties add up in groups; else empty.
     """
 
     names: tuple[str, ...]
@@ -91,7 +91,7 @@ class Agreement:
 
     @property
     def num_parties(self) -> int:
-        """The number of parties, also where ``rows`` are those of groups."""
+        """The number of parties, also where ``rows`` has groups."""
         return sum(len(self.groups.get(name, (name,))) for name in self.rows)
 
     @property
@@ -305,7 +305,7 @@ def _columns(reports: Mapping[str, TableReport], name: str) -> list[ColumnReport
 
 
 def _values(reports: Mapping[str, TableReport], name: str) -> str:
-    """Return what a column's values are; numbers are "int" if all parties' are whole."""
+    """Return the type of a column's values: "int" if the numbers of all parties are whole."""
     columns = _columns(reports, name)
     types = {column.values for column in columns}
     if types == {"int", "float"} and all(column.whole for column in columns):

@@ -172,7 +172,7 @@ def distinct_values(column: pd.Series, kind: Kind) -> tuple[npt.NDArray[Any], In
 
 
 def type_of(column: pd.Series, kind: Kind, values: npt.NDArray[Any]) -> str:
-    """Return what a column's values are: "bool", "int", "float" or "str"; "" for several types.
+    """Return the type of a column's values: "bool", "int", "float" or "str"; "" for several.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def type_of(column: pd.Series, kind: Kind, values: npt.NDArray[Any]) -> str:
 
 
 def common_type(types: Collection[str]) -> str:
-    """Return the one type of values that are of these types; "" if there is none."""
+    """Return the type that holds values of all these types; "" if there is none."""
     if set(types) == {"int", "float"}:
         return "float"
     return next(iter(types)) if len(types) == 1 and set(types) <= VALUES.keys() else ""

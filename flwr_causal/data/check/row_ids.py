@@ -121,7 +121,7 @@ def _floats(column: pd.Series) -> FloatArray:
 
 
 def kind_of_ids(column: pd.Series) -> str:
-    """Return what ids are: "numbers", "text", or text of "digits", of which no number is written.
+    """Return the kind of ids: "numbers", "text", or "digits" (text, as 007, that no number has).
 
     The text "007" and the number 7 are different ids, which may be of one person.
     """

@@ -120,7 +120,7 @@ def is_number(text: str) -> bool:
 
 
 def is_spelled(text: str) -> bool:
-    """Return whether a text is a number in another spelling than that of a number's state: 007."""
+    """Return whether a text is a number in an unusual spelling, such as 007."""
     return is_number(text) and (not _WHOLE.fullmatch(text) or str(int(text)) != text)
 
 

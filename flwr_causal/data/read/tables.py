@@ -515,7 +515,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _check_is_text(path: Path) -> None:
-    """Raise a DataError if the first bytes of a file are those of another format."""
+    """Raise a DataError if a file begins as a file of another format does."""
     with path.open("rb") as file:
         first = file.read(512)
     for start, what in FOREIGN.items():

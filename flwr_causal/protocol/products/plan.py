@@ -131,7 +131,7 @@ class ProductPlan:
 
     @cached_property
     def _ends(self) -> list[int]:
-        """The number behind that of the last row of each pattern."""
+        """The end of each pattern's rows: the number of its last row plus 1."""
         return list(accumulate(self.counts.tolist()))  # numbers of Python's do not overflow
 
     @property
@@ -168,7 +168,7 @@ class ProductPlan:
         return every if self.columns is None else self.columns.wanted
 
     def alone(self, party: int) -> BoolArray:
-        """Return which pairs of columns a party gives alone, shape (patterns, d, d)."""
+        """Return the mask of the pairs of columns that a party alone gives, (patterns, d, d)."""
         return np.asarray((self._givers[1] == party) & self._wanted)
 
     @cached_property

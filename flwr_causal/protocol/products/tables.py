@@ -134,7 +134,7 @@ def split_boxes(boxes: bytes, shapes: Mapping[int, tuple[int, int]]) -> dict[int
 def reply_mask(
     pairs: Sequence[PairKey], nonces: Mapping[int, bytes], place: int, purpose: bytes, length: int
 ) -> Words:
-    """Return what hides a party's words from the server; those of all parties add up to 0.
+    """Return the mask that hides a party's reply; the masks of all parties add up to 0.
 
     The stream of a pair is bound to the nonces of both, which each has drawn with the seed of its
     masks: with them, the plan and the weights, what a party adds to the sum is determined. One
@@ -296,7 +296,7 @@ class PartyTable(NamedTuple):
 
 
 def dealt(plan: ProductPlan, weights: IntArray, seeds: Mapping[int, bytes]) -> Words:
-    """Return what the server adds to the sum of the parties' products: those of the masks.
+    """Return the products of the masks, which the server adds to the sum of the parties' products.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A circuit on the page of a run: marginals, moments beside those of the data, answers."""
+"""A circuit on the page of a run: marginals, moments of circuit and data, answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAMPLED = 10
 
 
 def circuit_blocks(run: RunRecord) -> list[Block]:
-    """Return what is known of a fitted circuit; nothing for other models.
+    """Return the blocks on a fitted circuit; none for other models.
 
     A circuit whose parts are out of reach, at the parties, has no marginals here.
     """

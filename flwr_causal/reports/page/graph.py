@@ -75,7 +75,7 @@ def graph_payload(
 
 
 def strength_of(edge: Mapping[str, Any]) -> float:
-    """Return how strong an edge of :func:`graph_payload` is: its weight if no more is known."""
+    """Return the strength of an edge of :func:`graph_payload`, or else its weight."""
     value = edge["weight"] if edge["found"] else edge.get("raw", 0.0)
     return float(edge.get("strength", abs(value)))
 

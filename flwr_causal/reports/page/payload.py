@@ -74,7 +74,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
 
 
 def all_party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
-    """Return what is known of the parties: a row for each, what changes without, what differs."""
+    """Return the blocks on parties: a row for each, the graph without each, how they differ."""
     return [
         *party_blocks(run, influence),
         *left_out_blocks(influence),
@@ -111,7 +111,7 @@ def found_in_words(run: RunRecord) -> str:
 
 
 def question(run: RunRecord) -> str:
-    """Return what was asked, of whom, at what cost, and why it ended."""
+    """Return the run's question, parties, cost, and the reason for which it ended."""
     summary = run.about.get("summary", "")
     method = run.config.get("method", "The method")
     asked = "What is the joint distribution of the columns"
@@ -176,14 +176,14 @@ def edge_table(graph: dict[str, Any]) -> Block:
 
 
 def _cell(value: Any) -> Any:
-    """Return what is known of an edge as the table says it."""
+    """Return the text of an edge in the table."""
     if value is True:
         return "yes"
     return "direction open" if value == "open" else value
 
 
 def _weighted(graph: dict[str, Any]) -> bool:
-    """Whether the edges have weights: those of most CPDAGs have not, and all are 1."""
+    """Whether the edges have weights; in most CPDAGs all weights are 1 and mean nothing."""
     weights = {edge["weight"] for edge in graph["edges"] if edge["found"]}
     return graph["kind"] != "cpdag" or len(weights) > 1
 

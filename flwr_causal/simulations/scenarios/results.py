@@ -112,7 +112,7 @@ class FigureTable:
         return found
 
     def markdown(self) -> str:
-        """Return its tables as Markdown: of a scenario those of the metrics that are shown."""
+        """Return its tables as Markdown; of a scenario, a table for each metric that is shown."""
         if "axes" not in self.head:
             lines = [self.columns, ("---",) * len(self.columns), *self.rows]
             return "\n".join("| " + " | ".join(line) + " |" for line in lines)

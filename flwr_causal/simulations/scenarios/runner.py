@@ -97,7 +97,7 @@ class Sweep:
         return self.directory / CELLS / f"{digest([figures, rest])}.json"
 
     def check(self) -> None:
-        """Check that the files of results would replace nothing but those of a sweep.
+        """Check that the files of results would replace files of a sweep only.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Sweep:
             )
 
     def groups(self) -> list[Group]:
-        """Return what is left to compute; lines whose packages are missing are left out."""
+        """Return the cells that are not computed yet, without lines whose packages are missing."""
         left = []
         lines = [line for line in self.scenario.lines if not lacking(line)]
         for point in self.scenario.grid:
@@ -139,7 +139,7 @@ class Sweep:
 
 
 def lacking(line: Line) -> str:
-    """Return what is not installed that a line needs; empty if nothing is missing."""
+    """Return the modules that a line needs and that are not installed; empty if none."""
     needs = list(line.needs)
     if line.kind == "peer":
         needs.append(PEERS[line.name].module)

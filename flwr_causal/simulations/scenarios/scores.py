@@ -69,7 +69,7 @@ def check_metrics(names: Sequence[str]) -> None:
 
 
 def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[str, float]:
-    """Return those of the metrics that an outcome has; of several graphs their means."""
+    """Return the metrics that can be computed of an outcome; of several graphs their means."""
     found = {name: value for name, value in outcome.counts.items() if name in (*names, *OF_WORLD)}
     if world.truth is not None and outcome.graphs:
         each = [_of_graph(world.truth, graph, outcome, names) for graph in outcome.graphs]

@@ -199,7 +199,7 @@ def _escaped(text: str) -> str:
 
 
 def heading(scenario: Scenario, runs: int) -> str:
-    """Return what a table is of: title, paper, scale, runs."""
+    """Return the heading of a table: title, paper, scale, runs."""
     words = [scenario.title]
     if scenario.paper:
         words.append(f"{scenario.paper}{', ' + scenario.table if scenario.table else ''}")

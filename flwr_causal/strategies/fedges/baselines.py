@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def ges_baselines(
     frames: Sequence[pd.DataFrame], names: Sequence[str], policy: Policy
 ) -> Baselines:
-    """Return what GES with BIC finds on the pooled rows, and on each party's own."""
+    """Return the graphs of GES with BIC on the pooled rows and on each party's own rows."""
     tables = _coded(frames, names, policy)
     alone = [ges(_as_alone(table), score="bic") for table in tables]
     return Baselines(ges(concatenated(tables), score="bic"), alone, "GES, BIC")

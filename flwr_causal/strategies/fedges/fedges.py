@@ -569,7 +569,7 @@ class FedGES(PaperVariant, JoiningStrategy):
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
-        """Return what GES with BIC finds; None where the federation cuts columns into intervals."""
+        """Return the graphs of GES with BIC; None where parties cut columns into intervals."""
         if self._takes_numbers or self.columns_differ:
             return None
         return ges_baselines(tables, names, self.policy)

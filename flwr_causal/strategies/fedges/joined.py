@@ -97,7 +97,7 @@ def joined_counts(
 def _with_marks(
     problem: Problem, holders: Holders, cuts: Mapping[str, FloatArray], replies: Replies
 ) -> Marked:
-    """Match the rows, and choose what is marked of those that have all columns."""
+    """Match the rows, and choose the states to mark in rows that have all columns."""
     matched = matched_rows(holders, replies)
     plan, names, variables = matched.plan, problem.names, holders.presence
     complete = np.flatnonzero(plan.known.all(axis=(1, 2))).tolist()
@@ -180,7 +180,7 @@ class Joined:
         return Fitted(found, families, None)
 
     def further_counts(self, names: Sequence[str]) -> dict[Members, IntArray]:
-        """Return the tables, of variables in another order than that of their names."""
+        """Return the tables, whose variables need not be in the order of their names."""
         place = [names.index(name) for name in self.problem.names]
         found = {}
         for members, table in self.tables.items():

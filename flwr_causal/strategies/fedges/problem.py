@@ -48,7 +48,7 @@ class Found(NamedTuple):
     score: str = ""
 
 
-#: The graphs of a search, that of the first score first, and how many exchanges it has taken.
+#: The graphs of a search, one for each score in their order, and the number of its exchanges.
 Searched: TypeAlias = tuple[tuple[Found, ...], int]
 #: Returns what stands if the run ends with a graph so far.
 Standing: TypeAlias = Callable[[Found], Result]

@@ -115,7 +115,7 @@ class CircuitPlan:
 def plan_of(
     options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> CircuitPlan:
-    """Return what is trained.
+    """Return the plan of the training.
 
     Raises
     ------
@@ -175,13 +175,13 @@ def _check_complete(domain: Domain, holdings: Holdings, learner: str, *, sums: b
 
 
 def plan_of_trees(options: FedPCOptions, domain: Domain, within: str | None) -> TrainingPlan:
-    """Return what trees are trained on, within classes or not."""
+    """Return the plan of a training of trees, within classes or not."""
     training = training_of("trees", within, options)
     return training.plan(domain, seed=options.seed, min_rows=options.minimum_count)
 
 
 def plan_of_classes(options: FedPCOptions, plan: CircuitPlan) -> TrainingPlan:
-    """Return what class-conditional circuits are trained on."""
+    """Return the plan of a training of class-conditional circuits."""
     training = training_of("class-conditional", plan.target, options)
     return training.plan(plan.domain, seed=options.seed, min_rows=options.minimum_count)
 
@@ -267,7 +267,7 @@ def _counts(options: FedPCOptions, holdings: Holdings) -> bool:
 def _pair_marks(
     options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> int:
-    """Return how many pairs of states are marked at most: by default, what `MOST_BYTES` hold."""
+    """Return the limit of marked pairs of states; by default, as many as fit `MOST_BYTES`."""
     if options.training == TRIPLES:
         return MOST_MARKS
     domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
@@ -313,7 +313,7 @@ def _check_counts(options: FedPCOptions, holdings: Holdings) -> None:
 
 
 def _unfitting(options: FedPCOptions) -> list[str]:
-    """Return what options would have to be for counts of states, of those that are otherwise."""
+    """Return the options that do not fit counts of states, with the values that would."""
     wanted = {
         "learner": (options.learner in ("auto", "trees"), "'trees'"),
         "weights": (options.weights == "auto", "'auto'"),

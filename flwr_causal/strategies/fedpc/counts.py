@@ -106,7 +106,7 @@ def _joined(
 def _note_joined_rows(
     options: FedPCOptions, plan: CircuitPlan, known: Remarks, joined: JoinedMoments, left_out: int
 ) -> None:
-    """Keep what the user should know of the joined rows."""
+    """Note the number of joined rows, and warnings about them."""
     known.num_rows = joined.plan.num_rows
     known.warnings += joined.doubts
     if left_out > 0:

@@ -194,7 +194,7 @@ class FedPC(PaperVariant):
 
     @property
     def pools_rows(self) -> bool:
-        """Whether the circuit is that of the pooled rows, no group of few rows being left out."""
+        """Whether the circuit equals the one of the pooled rows: no rare group is left out."""
         return self.options.training == "sums" and self.options.minimum_count == 1
 
     @property
@@ -218,7 +218,7 @@ class FedPC(PaperVariant):
 
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
-        """Whether parties compute products of their columns with those of others."""
+        """Whether parties compute products of their columns with columns of others."""
         return self.options.training != "one-pass"
 
     @property
@@ -271,7 +271,7 @@ class FedPC(PaperVariant):
 
     @property
     def client_options(self) -> FedPCPartyOptions:
-        """What the parties need to see their rows as the circuit does."""
+        """The options that the parties are sent."""
         plan = self._start
         return self.sent(
             FedPCPartyOptions,

@@ -22,7 +22,7 @@ LEAST_LOST_SHARE = 0.2
 
 @dataclass(eq=False)
 class Remarks:
-    """What a training has found beside its circuit.
+    """Warnings and numbers of a training, beside its circuit.
 
     Parameters
     ----------

@@ -150,17 +150,16 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
     minimum_count : int, default 2
         The fewest rows behind a sum that leaves a party, or behind a circuit. Classes and clusters
         of fewer rows are left out, whatever ``small_counts`` says: a sum over one row is the row.
-        With 1 the circuit is exactly that of the pooled rows.
+        With 1 the circuit equals the circuit of the pooled rows.
     trained : str, default ""
         Absolute path of the results of an earlier run, whose parties have kept their circuits
         (``model-path`` in their node config): nothing is trained, they are asked again.
     max_rounds : int, default 60
         Most exchanges after the schema exchange; a run that needs more fails. Class-conditional
-        circuits take four or five, trees seven, a head and the choice of it five to ten more and
-        that of a threshold one, cut points three to 13, Einsum networks 1 + epochs x batches;
-        counts of triples take three and those for cut points; one pass takes one, one
-        more where rows are aligned, a third where the dependence between parties is measured, and
-        11 where trees are trained together.
+        circuits take four or five, trees seven, Einsum networks 1 + epochs x batches; a head and
+        its choice take five to ten more, a threshold one, cut points three to 13. Counts of triples
+        take three, besides cut points. One pass takes one, one more where rows are aligned, a third
+        where the dependence between parties is measured, and 11 where trees are trained together.
     missing_values : {"fail", "drop", "keep"}, default "fail"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.

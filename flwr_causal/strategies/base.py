@@ -136,6 +136,14 @@ class CausalStrategy(FedAvg, Algorithm):
         )
         self._names = frozenset(self.options.by_name())
 
+    if not TYPE_CHECKING:  # type checkers would take any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of an option where it is."""
+            known = name in vars(self).get("_names", ())
+            where = f": it is an option, options.{name}" if known else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{where}")
+
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to set an option as an attribute, which would have no effect."""
         if name in vars(self).get("_names", ()):

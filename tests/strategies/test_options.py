@@ -185,6 +185,8 @@ def test_a_strangers_strategy_is_checked_alike():
     )
     mine = Mine(depth=4)
     assert mine.options.depth == 4
+    with pytest.raises(AttributeError, match=r"'depth': it is an option, options\.depth"):
+        _ = mine.depth
     for name in ("depth", "fraction_train"):
         with pytest.raises(ConfigError, match=rf"with_options\({name}="):
             setattr(mine, name, 1)

@@ -324,11 +324,11 @@ class CausalClient(NumPyClient):
         return selected(table, kept)
 
     def _used_columns(self) -> Collection[str] | None:
-        """Return the columns that the run uses, where their gaps decide about rows; None: all."""
+        """Return the columns that the run uses, where all others are left out; None: all."""
         if self._setup is None:
             return self._columns
-        leaves_out = self.options.leaves_rows_out(self._setup.policy) and not self.private
-        return self._setup.names if leaves_out else None
+        chooses = self.options.chooses_columns(self._setup.policy) and not self.private
+        return self._setup.names if chooses else None
 
     @property
     def other_columns(self) -> tuple[str, ...]:

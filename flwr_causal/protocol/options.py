@@ -225,9 +225,13 @@ class PartyOptions:
         """The differential privacy that the party is asked for; None without."""
         return None
 
-    def leaves_rows_out(self, policy: Policy) -> bool:
-        """Return whether rows with missing values are left out."""
-        return policy.missing_values == "drop"
+    def chooses_columns(self, policy: Policy) -> bool:
+        """Return whether parties leave out the columns that are not used, before all else.
+
+        Where rows with missing values are left out, first the columns are chosen, and then the
+        rows.
+        """
+        return policy.missing_values == "drop" or bool(policy.exclude)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,9 +297,9 @@ class SeriesPartyOptions(LinearPartyOptions):
         """The number of lags; 0 for rows without time."""
         return self.order
 
-    def leaves_rows_out(self, policy: Policy) -> bool:
+    def chooses_columns(self, policy: Policy) -> bool:
         """Return whether rows with missing values are left out."""
-        return super().leaves_rows_out(policy) or self.gaps == "split"
+        return super().chooses_columns(policy) or self.gaps == "split"
 
     @property
     def layout(self) -> SeriesLayout:

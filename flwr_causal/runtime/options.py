@@ -122,6 +122,9 @@ class CausalOptions:
         Texts that are missing values, separated by commas, such as "NA,?,-999": in every column,
         beside empty fields. In columns of numbers NA, NaN, null, None and the like always are; in
         columns of text they are states unless they are named here.
+    exclude : str, default ""
+        Columns that are left out, separated by commas: dates, names and numbers of patients.
+        Parties say that they have them, and nothing else of them leaves a party.
     constant_columns : {"fail", "drop"}, default "fail"
         What to do about columns with one value in the rows of all parties.
     text_columns : {"fail", "drop"}, default "fail"
@@ -160,6 +163,7 @@ class CausalOptions:
     row_id: str = ""
     missing_values: FailDrop = "fail"
     missing_texts: str = ""
+    exclude: str = ""
     constant_columns: FailDrop = "fail"
     text_columns: FailDrop = "fail"
     unshared_columns: FailDrop = "fail"

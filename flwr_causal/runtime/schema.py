@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.runtime.federation import Totals
     from flwr_causal.runtime.method import Method
 
@@ -93,13 +94,12 @@ def exchange_schema(
     else:
         parties, reports, late = _reported(method, answers)
     _check_declared(method, reports)
-    unused = unshared(reports) if first else _unused(method, reports)
+    unused = _not_asked(method.policy, reports) if first else _unused(method, reports)
     while first or unused:
         dropped |= unused
+        columns = _not_excluded(method, reports)
         # Where no column is left, the reports on all of them say why.
-        names = [name for name in columns_of(reports) if name not in unused] or [
-            *columns_of(reports)
-        ]
+        names = [name for name in columns if name not in unused] or columns
         nodes, first = [party.node_id for party, _ in answers], {}
         answers, failed, more = ask_schema(
             method, grid, nodes, method.options.round_timeout, columns=names
@@ -170,12 +170,16 @@ def _reported(
 
 
 def _needs_names(method: Method[Any]) -> bool:
-    """Return whether the names of columns are asked for first.
+    """Return whether the names of columns are asked for first, since some are not used."""
+    policy = method.policy
+    some = policy.unshared_columns == "drop" or bool(policy.exclude)
+    return some and not method.private and method.schema_options.chooses_columns(policy)
 
-    Where rows with missing values are left out, first the columns are chosen, and then the rows.
-    """
-    drops = method.policy.unshared_columns == "drop"
-    return drops and not method.private and method.schema_options.leaves_rows_out(method.policy)
+
+def _not_asked(policy: Policy, reports: Mapping[str, TableReport]) -> dict[str, str]:
+    """Return the columns that parties do not report on, and why."""
+    lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
+    return lacked | dict.fromkeys(split_names(policy.exclude), "the option 'exclude' names it")
 
 
 def _names_reported(answers: list[tuple[Party, dict[str, Any]]]) -> dict[str, TableReport]:
@@ -201,7 +205,7 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
 def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
     known = {*columns_of(reports), *method.role_columns}
-    for option in ("categories", "numbers"):
+    for option in ("categories", "numbers", "exclude"):
         for name in split_names(getattr(method.policy, option)):
             if name not in known:
                 near = nearest(name, known)
@@ -210,6 +214,15 @@ def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> 
                     f"The option {option!r} names the column {name!r}, which no party has: {hint}, "
                     "or leave it out."
                 )
+
+
+def _not_excluded(method: Method[Any], reports: Mapping[str, TableReport]) -> list[str]:
+    """Return the columns that the option ``exclude`` does not name; a ConfigError if all are."""
+    excluded = split_names(method.policy.exclude)
+    names = [name for name in columns_of(reports) if name not in excluded]
+    if excluded and not names:
+        raise ConfigError("The option 'exclude' names all columns of the tables: name fewer.")
+    return names
 
 
 def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:
@@ -226,7 +239,7 @@ def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str
 
 def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return the values on columns that a schema question has, given the parties' reports."""
-    if method.private or not method.schema_options.leaves_rows_out(method.policy):
+    if method.private or not method.schema_options.chooses_columns(method.policy):
         return {}
     return {"columns": [*columns_of(reports)]}
 

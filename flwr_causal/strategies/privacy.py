@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.strategies.base import Baselines, RunAlone
 
-#: Options about values that reports tell of, which a private report does not.
-OF_REPORTS = ("text_columns", "constant_columns", "duplicate_columns", "missing_texts")
+#: Options about reports on some columns or on their values; a private report has names alone.
+OF_REPORTS = (
+    *("text_columns", "constant_columns", "duplicate_columns", "missing_texts"),
+    "exclude",
+)
 PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.options.epsilon is not None)
 NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.options.epsilon is None)
 #: A column fits where its mean is at most so many scales from the centre, and its standard

@@ -6,7 +6,7 @@ import pytest
 
 from flwr_causal.data.read import pieces
 from flwr_causal.data.read.tables import read_table
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of
@@ -67,6 +67,36 @@ def test_gaps_of_a_column_that_others_lack_cost_no_row(method):
     for name in ("extra", "note"):
         text = f"column {name!r} is not used: not in the table of parties 'party 1', 'party 2'"
         assert found.warnings.count(text) == 1
+
+
+@pytest.mark.parametrize("missing", ["drop", "fail"])
+@pytest.mark.parametrize("method", METHODS)
+def test_excluded_columns_are_as_if_they_were_not_there(method, missing):
+    parts, options = tables("interventions" in method), {**METHODS[method]}
+    options["missing_values"] = missing
+    if missing == "fail":
+        parts = [one.fillna(0.0) for one in parts]
+    given = [
+        one.assign(
+            patient=[f"P{k}{row}" for row in range(60)],
+            day=pd.Timestamp("2024-01-01"),
+            number=2**60 + 2 * np.arange(60) + 1,  # float64 cannot hold it
+            note=np.where(np.arange(60) % 5, None, "seen"),
+        )
+        for k, one in enumerate(parts)
+    ]
+    given[1] = given[1].drop(columns="note")
+    left_out = "patient, day, number, note"
+    found = simulate(method.split()[0], given, exclude=left_out, **options)
+    same(found, simulate(method.split()[0], parts, **options))
+    assert "column 'day' is not used: the option 'exclude' names it" in found.warnings
+
+
+def test_excluded_columns_that_are_not_there_or_are_all():
+    with pytest.raises(ConfigError, match="names the column 'd', which no party has"):
+        simulate("moments", tables(), exclude="d")
+    with pytest.raises(ConfigError, match="'exclude' names all columns"):
+        simulate("moments", tables(), exclude="a, b, c")
 
 
 @pytest.mark.parametrize("method", [*METHODS])

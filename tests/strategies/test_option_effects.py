@@ -124,7 +124,7 @@ REASONS = {
     **dict.fromkeys(
         (
             *("series_column", "time_column", "gaps", "phase_column", "perturbed_from"),
-            *("perturbed_to", "interventions", "intervention_column"),
+            *("perturbed_to", "interventions", "intervention_column", "exclude"),
         ),
         "of columns that these tables do not have",
     ),

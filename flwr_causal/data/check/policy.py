@@ -60,6 +60,8 @@ class Policy:
         Separated by commas: texts that are missing values, beside empty fields; columns that are
         text in the spelling of their cells; columns that are numbers, however few values they
         have. See :class:`~flwr_causal.data.read.reading.Reading`.
+    exclude : str, default ""
+        Separated by commas: columns that are left out.
 
     Raises
     ------
@@ -80,6 +82,7 @@ class Policy:
     missing_texts: str = ""
     categories: str = ""
     numbers: str = ""
+    exclude: str = ""
 
     def __post_init__(self) -> None:
         check_types(self)

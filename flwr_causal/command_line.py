@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import textwrap
 from dataclasses import asdict
 from enum import StrEnum
@@ -366,7 +367,10 @@ def _with_files(error: CausalError, data: Sequence[Path]) -> str:
     text = str(error)
     named = [k for k in range(len(data)) if re.search(rf"\bparty {k}\b", text)]
     lines = [text, *(f"party {k} is {data[k]}" for k in named)]
-    if option := re.search(r"\b([a-z_]+)='([a-z]+)'", text):
+    if error.settings:
+        given = (f"-o {shlex.quote(f'{name}={value}')}" for name, value in error.settings.items())
+        lines.append(f"Options are given as {' '.join(given)}")
+    elif option := re.search(r"\b([a-z_]+)='([a-z]+)'", text):
         lines.append(f"Options are given as -o {option[1]}={option[2]}")
     return "\n".join(lines)
 

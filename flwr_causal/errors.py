@@ -4,6 +4,14 @@ Messages name options as Python does (``missing_values='drop'``); where they com
 ``flwr_causal.app.config.in_keys`` turns the names into keys.
 """
 
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 class CausalError(Exception):
     """Base class of all errors of this package.
@@ -13,9 +21,13 @@ class CausalError(Exception):
     outcome : object or None
         Where an error ended a run, its result up to then (history, graph of the last round): an
         ``Outcome`` from ``strategies.run``, a ``Run`` from ``simulate``. None otherwise.
+    settings : mapping of str to object
+        Where the parties' tables cannot be used, options under which the method takes them, as far
+        as options can mend them. Empty otherwise.
     """
 
     outcome: object | None = None
+    settings: Mapping[str, object] = MappingProxyType({})
 
 
 class DataError(CausalError):

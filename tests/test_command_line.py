@@ -194,7 +194,7 @@ def test_check_says_what_each_method_would_say(files):
     assert "column 'y'" in shown.stdout
     files[1].write_text("x,y,z\n1,,2\n3,4,4\n5,6,7\n")
     shown = call("check", *files, "-m", "moments").stdout
-    assert shown.endswith("Options are given as -o missing_values=drop\n")
+    assert shown.endswith("Options are given as -o missing_values=em\n")
     shown = call("check", *files, "-m", "moments", "-o", "missing_values=drop")
     assert shown.exit_code == 0
     assert "1 of 3 rows have missing or infinite values" in shown.stdout

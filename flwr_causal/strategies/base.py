@@ -259,9 +259,17 @@ class CausalStrategy(FedAvg, Algorithm):
         DataError
             Naming each party, column and remedy.
         """
-        agreement = agree(reports, self.policy)
+        agreement = agree(reports, self.policy, self._accepts)
         found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    def _accepts(self, changes: Mapping[str, Any]) -> bool:
+        """Return whether the method has these options beside the others that were given."""
+        try:
+            self.with_options(**changes)
+        except ConfigError:
+            return False
+        return True
 
     def complete(
         self,

@@ -50,7 +50,7 @@ SCHEMA = {
     **dict.fromkeys(
         ["names", "kinds", "missing", "infinite", "stray", "distinct-one", "copy-of"], D
     ),
-    "far": D,
+    **dict.fromkeys(["far", "texts"], D),
     **dict.fromkeys(["means", "remainders", "squares"], D),
 }
 RELATIONS = dict.fromkeys(["combination-of", "dominated"], D)

@@ -137,13 +137,13 @@ def test_the_error_of_text_names_the_page():
 
 
 def test_a_category_of_one_state_is_named():
-    with pytest.raises(DataError, match=r"'v1': constant.*constant_columns='drop'$"):
+    with pytest.raises(DataError, match=r"'v1': constant.*constant_columns='drop'\nSet"):
         found(dealt(TABLE.assign(v1="x")))
 
 
 def test_states_are_limited_and_no_option_is_proposed_that_there_is_not():
     many = TABLE.assign(many=[f"s{k % 70}" for k in range(len(TABLE))])
-    remedy = "join values that belong together, or drop it$"
+    remedy = r"join values that belong together, or drop it\nSet exclude='many'$"
     with pytest.raises(DataError, match=rf"'many': 70 different values.*; {remedy}"):
         found(dealt(many))
     thirds = [many[many.index % 3 == k].iloc[:500] for k in range(3)]

@@ -13,7 +13,15 @@ import numpy as np
 
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.core.discrete.discrete import labels_of
-from flwr_causal.data.check.checks import Findings, check_repetition, examine, have_states, in_words
+from flwr_causal.data.check.checks import (
+    NOT_CONSTANT,
+    Findings,
+    check_repetition,
+    examine,
+    have_states,
+    in_words,
+    settings_for,
+)
 from flwr_causal.data.check.columns import common_type, interval_names
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.interventions import Targets, agreed_targets
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from flwr_causal.contract.report import States
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
-    from flwr_causal.data.check.checks import TableProblem
+    from flwr_causal.data.check.checks import Accepts, TableProblem
     from flwr_causal.data.check.report import ColumnReport, Kind, TableReport
 
 T = TypeVar("T")
@@ -131,7 +139,11 @@ class Agreement:
         return found
 
 
-def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> Agreement:
+def agree(
+    reports: Mapping[str, TableReport],
+    policy: Policy | None = None,
+    accepts: Accepts = lambda _: True,
+) -> Agreement:
     """Compare all parties' reports and agree on the columns.
 
     Parameters
@@ -141,6 +153,9 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
         parties count: the first one's column order becomes everyone's.
     policy : Policy, optional
         What to do about imperfections. It must be the one that the tables were described with.
+    accepts : callable, optional
+        ``options -> bool``: whether the method has these options together, which the error then
+        proposes. Default: it has all.
 
     Returns
     -------
@@ -149,13 +164,15 @@ def agree(reports: Mapping[str, TableReport], policy: Policy | None = None) -> A
     Raises
     ------
     DataError
-        One error for all problems of all parties, a line each (about twenty at most).
+        One error for all problems of all parties, a line each (about twenty at most), and a line
+        with the options that mend what options can.
     """
     if not reports:
         raise DataError("no party reported a table: at least one is needed")
-    findings = examine(reports, policy or Policy())
+    policy = policy or Policy()
+    findings = examine(reports, policy)
     if findings.problems:
-        raise DataError(_listed(findings.problems))
+        raise _refusal(findings.problems, policy, accepts)
     names = findings.names
     mean, variance = pool(reports, names)
     has_states = have_states(reports)
@@ -211,9 +228,9 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
     if policy.constant_columns == "fail" or not kept.any():
         remedy = "remove it, or leave such columns out with constant_columns='drop'"
         for name in constant:
-            found.add(None, name, "constant, one value in all rows", remedy)
+            found.add(None, name, "constant, one value in all rows", remedy, settings=NOT_CONSTANT)
     if found.problems:
-        raise DataError(_listed(found.problems))
+        raise _refusal(found.problems, policy)
     why = "constant over all parties"
     return replace(
         agreement,
@@ -326,13 +343,27 @@ def _kind(reports: Mapping[str, TableReport], name: str) -> Kind:
     return kinds[0]
 
 
-def _listed(problems: Sequence[TableProblem]) -> str:
+def _refusal(
+    problems: Sequence[TableProblem],
+    policy: Policy,
+    accepts: Accepts = lambda _: True,
+) -> DataError:
+    """Return the error for all problems, with the options that mend what options can."""
     lines = in_words(problems)
     shown = lines[:LONGEST_LIST]
     if len(lines) > LONGEST_LIST:
         shown.append(f"... and {len(lines) - LONGEST_LIST} more")
     heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}:"
-    return "\n  ".join([heading, *shown])
+    text = "\n  ".join([heading, *shown])
+    settings = settings_for(problems, policy, accepts)
+    if settings:
+        listed = ", ".join(f"{option}={value!r}" for option, value in settings.items())
+        mended = all(one.settings for one in problems)
+        rest = "" if mended else "; what these do not mend only other tables do"
+        text += f"\nSet {listed}{rest}"
+    error = DataError(text)
+    error.settings = settings
+    return error
 
 
 def start_cuts(

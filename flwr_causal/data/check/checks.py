@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from flwr_causal.core.discrete.discrete import MAX_STATES, sorted_states
 from flwr_causal.core.limits import LARGEST, SMALLEST
@@ -14,12 +16,16 @@ from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.reading import are_whole_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import ColumnReport, TableReport
 
 
+#: By option, values under which something is no problem, the best first.
+Settings: TypeAlias = "Mapping[str, tuple[str | int, ...]]"
+#: Whether a method has options together.
+Accepts: TypeAlias = "Callable[[dict[str, str | int]], bool]"
 #: A column's reports by party, of those parties that have the column.
 Holders = dict[str, "ColumnReport"]
 
@@ -34,6 +40,11 @@ STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of number
 NAMED_PARTIES = 3
 #: Intervals that a remedy proposes.
 SUGGESTED_BINS = 5
+NO_VALUE = "no value at all, every one is missing"
+NO_OPTION: Settings = MappingProxyType({})
+NOT_CONSTANT: Settings = {"constant_columns": ("drop",)}
+NO_COPIES: Settings = {"duplicate_columns": ("drop",)}
+UNSHARED: Settings = {"unshared_columns": ("keep", "drop")}
 
 
 class TableProblem(NamedTuple):
@@ -49,6 +60,9 @@ class TableProblem(NamedTuple):
     remedy : str
     amount : int or None, default None
         How many of what `text` names; written before it.
+    settings : mapping of str to tuple, default {}
+        The options that solve it together, each with its possible values; empty: only another table
+        does.
     """
 
     party: str | None
@@ -56,6 +70,7 @@ class TableProblem(NamedTuple):
     text: str
     remedy: str
     amount: int | None = None
+    settings: Settings = NO_OPTION
 
 
 @dataclass
@@ -91,9 +106,10 @@ class Findings:
         problem: str,
         remedy: str,
         amount: int | None = None,
+        settings: Settings = NO_OPTION,
     ) -> None:
         """Add a problem of a column at one party, or at all of them together (None)."""
-        self.problems.append(TableProblem(party, name, problem, remedy, amount))
+        self.problems.append(TableProblem(party, name, problem, remedy, amount, settings))
 
 
 def in_words(problems: Sequence[TableProblem]) -> list[str]:
@@ -116,6 +132,42 @@ def in_words(problems: Sequence[TableProblem]) -> list[str]:
         if name is not None:
             columns.append(repr(name))
     return [f"{where}, {_columns(columns)}: {text}" for (where, text, _), columns in lines.items()]
+
+
+def settings_for(
+    problems: Sequence[TableProblem],
+    policy: Policy,
+    accepts: Accepts,
+) -> dict[str, str | int]:
+    """Return the options that together solve all problems that options can solve.
+
+    Parameters
+    ----------
+    problems : sequence of TableProblem
+    policy : Policy
+    accepts : callable
+        ``options -> bool``: whether the method has these options together.
+
+    Returns
+    -------
+    dict of str to str or int
+        Empty if the method accepts no such options.
+    """
+    excluded = list(
+        dict.fromkeys(name for one in problems for name in one.settings.get("exclude", ()))
+    )
+    possible: dict[str, tuple[str | int, ...]] = {}
+    for one in problems:
+        for option, values in one.settings.items() if one.name not in excluded else ():
+            common = [value for value in possible.get(option, values) if value in values]
+            possible[option] = tuple(common)
+    if excluded:
+        possible["exclude"] = (",".join([*split_names(policy.exclude), *map(str, excluded)]),)
+    for values in product(*possible.values()):
+        settings = dict(zip(possible, values, strict=True))
+        if settings and accepts(settings):
+            return settings
+    return {}
 
 
 def _columns(names: Sequence[str]) -> str:
@@ -255,6 +307,7 @@ def _check_rows(reports: Mapping[str, TableReport], policy: Policy, found: Findi
                 f"{count} left after dropping {incomplete} with missing or infinite values, "
                 f"{worst.missing + worst.infinite} of them in this column",
                 f"{needed}: fill values in, or remove the column",
+                settings={"missing_values": ("em", "keep")},
             )
         else:
             remedy = f"{needed}: add rows, or leave this party out"
@@ -306,7 +359,8 @@ def _check_shared(
                 hint += _spelled(similar, name)
                 renamed.add((party, similar))
                 problem = f"missing, but there at {some_parties(holders)}"
-                found.add(party, name, problem, f"{hint}, {remedy}")
+                settings = NO_OPTION if similar else UNSHARED
+                found.add(party, name, problem, f"{hint}, {remedy}", settings=settings)
         else:
             for party in holders:
                 if (party, name) in renamed:
@@ -315,7 +369,8 @@ def _check_shared(
                 hint = f"rename it to {similar!r}" if similar else "remove it here or add it there"
                 hint += _spelled(name, similar)
                 problem = f"not in the table of {some_parties(lacking)}"
-                found.add(party, name, problem, f"{hint}, {remedy}")
+                settings = NO_OPTION if similar else UNSHARED
+                found.add(party, name, problem, f"{hint}, {remedy}", settings=settings)
 
 
 def _similar(
@@ -370,7 +425,9 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                 f"convert it to numbers{why}, leave such columns out with text_columns='drop', or "
                 "take them as categories: moments with 'keep', fedges, fedpc (docs/choose.md)"
             )
-            found.add(party, name, problem, _strays(filled[party]) or remedy)
+            stray = _strays(filled[party])
+            settings = NO_OPTION if stray else _as_category(name, filled, policy)
+            found.add(party, name, problem, stray or remedy, settings=settings)
     elif name in split_names(policy.numbers):
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, and the option numbers names it"
@@ -384,6 +441,26 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                     f"holds {WORDS[filled[party].kind]}, but {WORDS[first]} at party {texts[0]!r}"
                 )
                 found.add(party, name, problem, "make it the same everywhere")
+
+
+def _excluded(name: str) -> Settings:
+    """Return the option that leaves a column out, if text can name it."""
+    return {"exclude": (name,)} if split_names(name) == [name] else NO_OPTION
+
+
+def _as_category(name: str, filled: Holders, policy: Policy) -> Settings:
+    """Return the options that take a column of text as a category, or leave it out."""
+    columns = filled.values()
+    kinds = {column.kind for column in columns}
+    if kinds != {"category"} or any(column.texts > policy.max_states for column in columns):
+        return _excluded(name)
+    kept: Settings = {"text_columns": ("keep", "drop")}
+    return {**kept, **NOT_CONSTANT} if all(column.texts == 1 for column in columns) else kept
+
+
+def _as_fewer_states(name: str, numeric: bool) -> Settings:
+    """Return the options for a column of too many states."""
+    return {"discretize": (SUGGESTED_BINS,)} if numeric else _excluded(name)
 
 
 def _are_codes(filled: Holders) -> bool:
@@ -426,9 +503,11 @@ def _check_values(
             allowed = policy.keeps_missing and word == "missing"
             if count and policy.missing_values != "drop" and not allowed:
                 remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
+                settings: Settings = {"missing_values": ("drop",)}
                 if word == "missing":
                     remedy += "; moments uses them, with 'em'"
-                found.add(party, name, f"{word} value", remedy, count)
+                    settings = {"missing_values": ("em", "keep", "drop")}
+                found.add(party, name, f"{word} value", remedy, count, settings)
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
             found.add(party, name, problem, "give the column a larger unit")
@@ -475,7 +554,7 @@ def _check_states(
     if not _is_one_kind(name, filled, found):
         return
     if not filled and policy.keeps_missing:
-        found.add(None, name, "no value at all, every one is missing", "remove it")
+        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
         return
     states = sorted_states(state for column in filled.values() for state in column.states)
     hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
@@ -507,12 +586,16 @@ def _check_states(
         problem += f" (too many at {some_parties(others)} too)" if others else ""
         if numbers:
             problem = "it is declared as numbers, which this method takes as intervals only"
-        remedy = _remedy(filled[party].kind == "numeric", hidden[party], fractions, policy)
-        found.add(party, name, problem, _strays(filled[party]) or remedy)
+        numeric = filled[party].kind == "numeric"
+        remedy = _remedy(numeric, hidden[party], fractions, policy)
+        strays = _strays(filled[party])
+        settings = NO_OPTION if strays else _as_fewer_states(name, numeric)
+        found.add(party, name, problem, strays or remedy, settings=settings)
     elif len(states) > policy.max_states:
         numeric = any(column.kind == "numeric" for column in filled.values())
         problem = f"{len(states)} different values in all, more than max_states={policy.max_states}"
-        found.add(None, name, problem, _remedy(numeric, len(states), False, policy))
+        remedy = _remedy(numeric, len(states), False, policy)
+        found.add(None, name, problem, remedy, settings=_as_fewer_states(name, numeric))
     else:
         found.states[name] = states
         numeric = all(column.kind == "numeric" for column in filled.values())
@@ -528,7 +611,8 @@ def check_repetition(
     # Two rows may well differ; where no two of more rows agree there is nothing to count.
     if states >= rows > 2:
         problem = f"{states} states for {rows} rows in all, so that no value occurs twice"
-        found.add(None, name, problem, _repetition_remedy(numeric, states, policy))
+        remedy = _repetition_remedy(numeric, states, policy)
+        found.add(None, name, problem, remedy, settings=NO_OPTION if numeric else _excluded(name))
 
 
 def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
@@ -541,8 +625,10 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     numbers = [party for party, column in filled.items() if column.kind == "numeric"]
     for party in odd if not (booleans or numbers) else ():
         problem = f"holds {WORDS['other']}, so that it has no states"
-        remedy = _strays(filled[party]) or "make it text or numbers, or remove it"
-        found.add(party, name, problem, remedy)
+        strays = _strays(filled[party])
+        settings = NO_OPTION if strays else _excluded(name)
+        remedy = strays or "make it text or numbers, or remove it"
+        found.add(party, name, problem, remedy, settings=settings)
     if booleans and numbers:
         for party in booleans:
             problem = f"holds booleans, but numbers at {some_parties(numbers)}"
@@ -587,7 +673,7 @@ def _check_single(name: str, states: tuple[str, ...], policy: Policy, found: Fin
         remedy = "remove it, leave such columns out with constant_columns='drop'"
         if not policy.has_blocks:
             remedy += ", or keep them as isolated nodes with constant_columns='keep'"
-        found.add(None, name, "constant, one state in all rows", remedy)
+        found.add(None, name, "constant, one state in all rows", remedy, settings=NOT_CONSTANT)
 
 
 def _check_constant(
@@ -604,7 +690,7 @@ def _check_constant(
         if reports[party].has_rows and not reports[party].is_empty(column)
     ]
     if not filled and policy.keeps_missing and policy.constant_columns == "fail":
-        found.add(None, name, "no value at all, every one is missing", "remove it")
+        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
     if not filled and policy.keeps_missing and policy.constant_columns == "drop":
         found.dropped[name] = "no value at any party"
     constant = [party for party in filled if holders[party].distinct_one]
@@ -638,7 +724,7 @@ def _check_constant(
         found.dropped[name] = "constant over all parties"
     else:
         remedy = "remove it, or leave such columns out with constant_columns='drop'"
-        found.add(None, name, "constant, one value in all rows", remedy)
+        found.add(None, name, "constant, one value in all rows", remedy, settings=NOT_CONSTANT)
 
 
 def _warn_of_single_states(
@@ -726,4 +812,5 @@ def _check_copies(
             found.dropped[name] = f"a copy of {first!r} at every party"
         else:
             remedy = "remove one of them, or leave copies out with duplicate_columns='drop'"
-            found.add(None, name, f"the same values as column {first!r} in all rows", remedy)
+            text = f"the same values as column {first!r} in all rows"
+            found.add(None, name, text, remedy, settings=NO_COPIES)

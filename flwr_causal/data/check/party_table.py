@@ -416,9 +416,9 @@ class _Pass:
             content = "\0".join(texts).encode(errors="surrogatepass")
             self.digests[place].update(codes.tobytes())
             self.digests[place].update(hashlib.sha1(content, usedforsecurity=False).digest())
-            # A missing value is one more; of several that differ, two suffice.
+            # A missing value is one more; of more than may be states, one more suffices.
             different.update([None] if (codes < 0).any() else [])
-            different.update(texts[:2])
+            different.update(texts[: self._policy.max_states + 1])
             self._stray[place] = self._stray.get(place, 0) + _numbers_and_others(codes, texts)
         self._missing.append(missing)
 
@@ -437,6 +437,7 @@ class _Pass:
         facts: list[dict[str, Any]] = [{"missing": count} for count in missing.tolist()]
         for place, different in self._texts.items():
             facts[place]["distinct_one"] = len(different) == 1
+            facts[place]["texts"] = min(len(different - {None}), self._policy.max_states + 1)
             numbers, others = self._stray[place].tolist()
             facts[place]["stray"] = others if numbers > others else 0
         for place, ends in zip(self.places, self.ends, strict=True):

@@ -79,6 +79,12 @@ class ColumnReport:
         "are; not which value",
         "count",
     )
+    texts: int = fact(
+        0,
+        "number of different values in the kept rows of a column that holds no numbers, at most "
+        "one more than `max-states`",
+        "count",
+    )
     copy_of: int | None = fact(
         None, "the first column with the same values in every kept row", "position"
     )
@@ -246,14 +252,16 @@ class TableReport:
     def without_numbers(self) -> TableReport:
         """Return the report with all numbers of rows and sums withheld, and what follows from them.
 
-        Names, kinds, which columns are constant or copies, and named states remain. Of how many
-        values a column has that are not named, only remains that there are more.
+        Names, kinds, which columns are constant or copies, how many different texts they hold, and
+        named states remain. Of how many values a column has that are not named, only remains that
+        there are more.
         """
         columns = tuple(
             ColumnReport(
                 one.name,
                 one.kind,
                 distinct_one=one.distinct_one,
+                texts=one.texts,
                 copy_of=one.copy_of,
                 distinct=len(one.states) + one.hides_states,
                 whole=one.whole,

@@ -26,7 +26,9 @@ def problems(tables, policy=None, *, sums=True):
     """Return the lines of the error that the tables must lead to."""
     with pytest.raises(DataError) as caught:
         agree(reports(tables, policy, sums=sums), policy)
-    heading, *lines = str(caught.value).split("\n  ")
+    text, _, options = str(caught.value).partition("\nSet ")
+    assert bool(options) == bool(caught.value.settings)
+    heading, *lines = text.split("\n  ")
     assert re.fullmatch(r"the parties' tables have \d+ problems?:", heading)
     return lines
 

@@ -37,7 +37,7 @@ def agreed(tables, policy=KEEP, *, states=False):
 def problem(tables, policy=KEEP, *, states=False):
     with pytest.raises(DataError) as caught:
         agreed(tables, policy, states=states)
-    _, *lines = str(caught.value).split("\n  ")
+    _, *lines = str(caught.value).partition("\nSet ")[0].split("\n  ")
     assert len(lines) == 1, lines
     return lines[0]
 

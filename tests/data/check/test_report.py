@@ -40,6 +40,7 @@ def reports(draw):
             "stray": COUNTS,
             "distinct_one": st.booleans(),
             "far": COUNTS,
+            "texts": COUNTS,
             "copy_of": st.none() | positions,
         },
         "sums": {"mean": NUMBERS, "remainder": NUMBERS, "squares": st.floats(0)},
@@ -103,6 +104,7 @@ REPORT = TableReport(
             "boolean",
             distinct_one=True,
             far=3,
+            texts=2,
             copy_of=0,
             distinct=2,
             whole=True,
@@ -138,6 +140,7 @@ PLAIN = {
     "stray": [0, 1],
     "distinct-one": [0, 1],
     "far": [0, 3],
+    "texts": [0, 2],
     "copy-of": [-1, 0],
     "means": [0.5, 0.0],
     "remainders": [1e-9, 0.0],
@@ -163,7 +166,8 @@ PLAIN = {
 def test_what_travels():
     assert REPORT.to_dict() == PLAIN
     bare = TableReport(4, 1, (), has_sums=False)
-    always = ["names", "kinds", "missing", "infinite", "stray", "distinct-one", "far", "copy-of"]
+    always = ["names", "kinds", "missing", "infinite", "stray", "distinct-one", "far", "texts"]
+    always.append("copy-of")
     empty = {key: [] for key in [*always, "means", "remainders", "squares"]}
     assert bare.to_dict() == {"rows": 4, "dropped-rows": 1, "has-sums": 0, **empty}
     told = replace(bare, has_states=True).to_dict()

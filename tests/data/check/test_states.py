@@ -46,7 +46,7 @@ def agreed(tables, policy=KEEP):
 def single_problem(tables, policy=KEEP):
     with pytest.raises(DataError) as caught:
         agreed(tables, policy)
-    _, *lines = str(caught.value).split("\n  ")
+    _, *lines = str(caught.value).partition("\nSet ")[0].split("\n  ")
     assert len(lines) == 1, lines
     return lines[0]
 

@@ -94,7 +94,8 @@ class CausalStrategy(FedAvg, Algorithm):
     ----------
     options_type : type of CausalOptions
     options : CausalOptions
-        With what was left to the method filled in.
+        With what was left to the method filled in. As of Flower's strategies, each is also read as
+        an attribute, unless a method has its name.
 
     Raises
     ------
@@ -136,13 +137,13 @@ class CausalStrategy(FedAvg, Algorithm):
         )
         self._names = frozenset(self.options.by_name())
 
-    if not TYPE_CHECKING:  # type checkers would take any attribute
+    if not TYPE_CHECKING:  # code that is checked by types reads ``options``
 
         def __getattr__(self, name: str) -> Any:
-            """Say of an option where it is."""
-            known = name in vars(self).get("_names", ())
-            where = f": it is an option, options.{name}" if known else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{where}")
+            """Return an option, as Flower's strategies have theirs as attributes."""
+            if name in vars(self).get("_names", ()):
+                return getattr(self.options, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse to set an option as an attribute, which would have no effect."""

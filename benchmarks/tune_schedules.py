@@ -8,7 +8,7 @@ small evolution strategy: each generation draws trials around the present centre
 the mean of the best three. A trial is abandoned once it has made more errors than the third best.
 The seeds searched on (100 and up) are not those that results are reported on (0 and up, 1000 and
 up). Prints the best trial of each generation, and at the end the centre, for `TUNED` in
-flwr_causal/core/schedules.py, with its errors on fresh seeds.
+flwr_causal/core/consensus/schedules.py, with its errors on fresh seeds.
 """
 
 import argparse

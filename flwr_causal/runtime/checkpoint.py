@@ -30,6 +30,7 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.release import RELEASE_NAME, RELEASES
 from flwr_causal.protocol.replies import Replies, Summed
+from flwr_causal.protocol.schema import own_version
 from flwr_causal.protocol.setup import (
     KEY_NAMES,
     KEY_SIGNATURES,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.influence import Influence
+    from flwr_causal.runtime.method import Request
 
 SETUP_FILE = "agreement.json"
 # Options that may differ when a run is resumed: they do not change its result.
@@ -103,6 +105,8 @@ class KeptExchange:
     influence : dict
         What the graph owes to single parties, see :mod:`flwr_causal.runtime.influence`: it follows
         from single replies, which are not kept.
+    asked : str
+        Which request the replies answer, see :func:`digest_of_request`.
     """
 
     record: dict[str, Any]
@@ -110,6 +114,7 @@ class KeptExchange:
     failures: tuple[Failure, ...]
     replies: Replies
     influence: Influence
+    asked: str
 
 
 def status_of(directory: str | Path) -> str:
@@ -451,6 +456,8 @@ def _comparable(setup: Setup, sent: Mapping[str, Any]) -> dict[str, str]:
     plain = {
         **setup.to_config(),
         "train_config": {name: repr(value) for name, value in sent.items()},
+        # Another version may take other steps from the same replies.
+        "version of flwr-causal": own_version(),
     }
     del plain[_TOKEN]
     # New in each process, or of options that are free.
@@ -468,6 +475,21 @@ def digest_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     for name in sorted(arrays):
         found.update(f"{name} {arrays[name].shape} ".encode())
         found.update(np.ascontiguousarray(arrays[name], dtype="<f8").tobytes())
+    return found.hexdigest()
+
+
+def digest_of_request(request: Request) -> str:
+    """Return the digest of what an exchange asks, by which it is the one of an interrupted run.
+
+    Of decimal numbers it has their shape only: other processors give other last digits.
+    """
+    found = hashlib.sha256(request.exchange.name.encode())
+    for label, values in [("", request.values), *sorted(request.own.items())]:
+        for name in sorted(name for name, value in values.items() if value is not None):
+            value = np.asarray(values[name])
+            found.update(f"{label} {name} {value.dtype} {value.shape}".encode())
+            if value.dtype.kind != "f":
+                found.update(value.tobytes())
     return found.hexdigest()
 
 
@@ -507,6 +529,7 @@ def _packed(step: KeptExchange, token: str) -> bytes:
         "by_party": list(replies.by_party),
         "sums": replies.sums,
         "influence": step.influence,
+        "asked": step.asked,
     }
     arrays = {f"{_COMBINED} {name}": array for name, array in replies.combined.items()}
     for index, own in enumerate(replies.by_party.values()):
@@ -552,6 +575,7 @@ def _read_step(path: Path) -> tuple[str, KeptExchange]:
                 {name: Summed(rows, tuple(names)) for name, (rows, names) in head["sums"].items()},
             ),
             head["influence"],
+            head["asked"],
         )
 
 

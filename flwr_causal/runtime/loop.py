@@ -17,7 +17,13 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
-from flwr_causal.runtime.checkpoint import INITIAL, Checkpoint, KeptExchange, digest_of
+from flwr_causal.runtime.checkpoint import (
+    INITIAL,
+    Checkpoint,
+    KeptExchange,
+    digest_of,
+    digest_of_request,
+)
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
     STANDS_OUT,
@@ -319,7 +325,8 @@ class Session(Generic[StateT]):
         if changed:
             self._start_over(changed)
         elif self.checkpoint is not None:
-            step = KeptExchange(record, lost, failures, replies, known_influence(self.outcome))
+            influence, asked = known_influence(self.outcome), digest_of_request(request)
+            step = KeptExchange(record, lost, failures, replies, influence, asked)
             self._keep(step if exchange.kept else None)
         return record
 
@@ -574,7 +581,7 @@ class Session(Generic[StateT]):
                 self._start_again(step.lost)
             else:
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
-                    request = method.request(self.state)
+                    request = self._asked_again(step)
                     method.state, _ = method.close(self.state, step.replies)
                 self._took_part(int(step.record["round"]), request, step.replies.answered)
                 outcome.influence = step.influence
@@ -597,6 +604,19 @@ class Session(Generic[StateT]):
             )
             log(WARNING, warning)
             outcome.warnings.append(warning)
+
+    def _asked_again(self, step: KeptExchange) -> Request:
+        """Return what the method asks next, which must be what a kept exchange had asked."""
+        over = self.method.finished(self.state) is not None
+        request = None if over else self.method.request(self.state)
+        if request is None or digest_of_request(request) != step.asked:
+            raise CheckpointError(
+                f"The run in '{self.method.options.output_dir}' cannot be resumed: exchange "
+                f"{step.record['round']} asked something else than {type(self.method).__name__} "
+                "asks there now. Resume it with the code that it was begun with, or start anew "
+                "without resume."
+            )
+        return request
 
     def _replay(self, parties: Sequence[Party]) -> tuple[str, ...]:
         """Send parties the earlier requests that they answered and remember.

@@ -321,7 +321,7 @@ def test_a_resumed_run_keeps_the_rows_of_its_sums(tmp_path):
 
     replies = Replies(("a", "b"), {"x": np.ones(2)}, sums={"": Summed(7, ("a", "b"))})
     file = tmp_path / "000001.npz"
-    file.write_bytes(_packed(KeptExchange({"round": 1}, (), (), replies, {}), "token"))
+    file.write_bytes(_packed(KeptExchange({"round": 1}, (), (), replies, {}, ""), "token"))
     token, step = _read_step(file)
     assert token == "token"
     assert step.replies.sums == replies.sums

@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, Error, Message
 from lagged_systems import simulate_series
 from neural_rows import nonlinear_rows
 
+from flwr_causal.core.ges.speculative_search import SpeculativeGains
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
@@ -235,6 +236,33 @@ def test_other_tables_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot be resumed: party 1 is connected, but"):
         resumed(tmp_path, [LINEAR[0], LINEAR[1] + 1.0, LINEAR[2]])
     same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_another_version_is_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(checkpoint, "own_version", lambda: "0.0.1")
+        interrupted(tmp_path)
+    with pytest.raises(ConfigError, match=r"\(version of flwr-causal\)"):
+        resumed(tmp_path)
+    assert Run.load(tmp_path).rounds == 4
+
+
+def test_code_that_asks_something_else_is_refused(tmp_path, monkeypatch):
+    """Replies to other questions, such as of a longer search, would give another graph."""
+    options = {"mode": "scores", "output_dir": tmp_path}
+    with monkeypatch.context() as earlier:
+        earlier.setattr(SpeculativeGains, "enough", lambda self: bool(self._asked))
+        with pytest.raises(KilledError):
+            simulate("fedges", STATES, wrap_grid=lambda grid: Killing(grid, 4), **options)
+    with pytest.raises(ConfigError, match=r"exchange 2 asked something else than FedGES asks"):
+        simulate("fedges", STATES, resume=True, **options)
+
+
+def test_code_that_needs_fewer_exchanges_is_refused(tmp_path, monkeypatch):
+    interrupted(tmp_path, exchange=8)
+    monkeypatch.setattr(NotearsADMM, "finished", lambda self, state: "early")
+    with pytest.raises(ConfigError, match=r"exchange 1 asked something else"):
+        resumed(tmp_path)
 
 
 def test_options_that_do_not_change_the_result_may_differ(tmp_path):

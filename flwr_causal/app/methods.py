@@ -96,6 +96,7 @@ def _loaded(name: str) -> Method:
     """Return the method that another package declares, having checked its type and id."""
     from flwr_causal.clients import CausalClient
     from flwr_causal.strategies import CausalStrategy
+    from flwr_causal.strategies.options import refuse_fields
 
     point, found = loaded(name, "method")
     where = f"{packages((point,))} declares the method '{name}' as '{point.value}'"
@@ -108,6 +109,10 @@ def _loaded(name: str) -> Method:
                 "client=...)."
             )
     method = Method(found.strategy, found.client)
+    try:
+        refuse_fields(method.strategy)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
     if method.strategy.method != name:
         raise ConfigError(
             f"{where}, but {method.strategy.__name__}.method is '{method.strategy.method}': both "

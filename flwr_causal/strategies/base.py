@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
-from flwr_causal.core.options import require
+from flwr_causal.core.options import require, shown
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.kinds import DataKind
@@ -31,7 +31,13 @@ from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.secure.ring import not_a_sum
-from flwr_causal.strategies.options import check_modes, check_names, require_fitting
+from flwr_causal.strategies.options import (
+    check_modes,
+    check_names,
+    check_options_type,
+    refuse_fields,
+    require_fitting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,21 +117,15 @@ class CausalStrategy(FedAvg, Algorithm):
     state: Progress | None = None
     stepwise: Stepwise | None = None
 
-    def __new__(cls, **options: Any) -> Self:
+    def __new__(cls, *positional: Any, **options: Any) -> Self:
         """Refuse a class whose options are its own fields."""
-        if is_dataclass(cls):
-            raise ConfigError(
-                f"{cls.__name__} is a dataclass. Its options are a frozen dataclass of their own, "
-                "a subclass of that of its base, which 'options_type' names."
-            )
+        refuse_fields(cls)
         return super().__new__(cls)
 
     def __init__(self, **options: Any) -> None:
         check_names(type(self), options)
         self._given = options
-        self.options = self.options_type(**options)
-        self.options = self.settled(self.options)
-        self.validate()
+        self._settle(options)
         super().__init__(
             fraction_train=self.options.fraction_train,
             min_train_nodes=1,
@@ -154,8 +154,21 @@ class CausalStrategy(FedAvg, Algorithm):
             )
         super().__setattr__(name, value)
 
+    def _settle(self, given: Mapping[str, Any]) -> None:
+        """Set the options that were given, fill in the others and check them all."""
+        self.options = self.options_type(**given)
+        self.options = self.settled(self.options)
+        self.validate()
+
+    def __repr__(self) -> str:
+        """Return the strategy with the options that were given."""
+        given = ", ".join(f"{name}={shown(value)}" for name, value in self._given.items())
+        return f"{type(self).__name__}({given})"
+
     def __init_subclass__(cls, **further: Any) -> None:
         super().__init_subclass__(**further)
+        bases = [one for one in cls.__bases__ if issubclass(one, CausalStrategy)]
+        check_options_type(cls, [one.options_type for one in bases])
         # What help() and editors show.
         cls.__signature__ = inspect.signature(cls.options_type)  # type: ignore[attr-defined]
 
@@ -501,8 +514,7 @@ class CausalStrategy(FedAvg, Algorithm):
             )
         given: dict[str, Any] = {"max_rounds": num_rounds, "round_timeout": timeout}
         given = {name: value for name, value in given.items() if value is not None}
-        self.options = replace(self.options, **given)
-        self.validate()
+        self._settle({**self._given, **given})
         result = CausalResult()
 
         def on_round(record: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from flwr_causal.core.options import modes_of, option_types, require, shown
@@ -11,7 +11,7 @@ from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 #: Options of one method that users may expect of others, with the settings that have them.
 ELSEWHERE = {
@@ -26,6 +26,35 @@ ELSEWHERE = {
 
 #: By option, whether its value fits a setting, and what it must be, in words.
 Needs: TypeAlias = "Mapping[str, tuple[bool, str]]"
+
+
+def refuse_fields(strategy: type) -> None:
+    """Raise a ConfigError for a class of strategies whose options are its own fields."""
+    if is_dataclass(strategy):
+        raise ConfigError(
+            f"{strategy.__name__} is a dataclass. Its options are a frozen dataclass of their own, "
+            "a subclass of that of its base, which 'options_type' names."
+        )
+
+
+def check_options_type(strategy: Any, bases: Sequence[type]) -> None:
+    """Raise a ConfigError where the options of a class lack some of its bases' options.
+
+    Parameters
+    ----------
+    strategy : type of CausalStrategy
+    bases : sequence of type
+        The classes of options of its bases.
+    """
+    kind = strategy.options_type
+    dataclass_itself = isinstance(kind, type) and "__dataclass_fields__" in vars(kind)
+    if dataclass_itself and all(issubclass(kind, base) for base in bases):
+        return
+    names = " and ".join(dict.fromkeys(base.__name__ for base in bases))
+    raise ConfigError(
+        f"{strategy.__name__}.options_type is {shown(kind)}; it must be a class of options made by "
+        f"@dataclass(frozen=True, kw_only=True), a subclass of {names}."
+    )
 
 
 def check_names(strategy: Any, given: Mapping[str, object]) -> None:

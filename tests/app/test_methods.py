@@ -126,7 +126,16 @@ class Mine(Moments):
     options_type = MineOptions
 
 
+@dataclass(kw_only=True, eq=False)
+class Old(Moments):
+    """A method whose options are its own fields."""
+
+    method: ClassVar[str] = "mine"
+    depth: int = 3
+
+
 METHOD = Method(strategy=Mine, client=MomentsClient)
+FIELDS = Method(strategy=Old, client=MomentsClient)
 HALF = MomentsClient
 '''
 
@@ -202,9 +211,10 @@ def test_a_method_of_another_package_runs_as_an_app(installed, tmp_path):
         ),
         ({"one": ({"mine": "OTHER"}, PACKAGE)}, "'one'.*cannot be imported: AttributeError.*OTHER"),
         ({"one": ({"mine": "HALF"}, PACKAGE)}, "'one'.*'strategy' is None.*of CausalStrategy"),
+        ({"one": ({"mine": "FIELDS"}, PACKAGE)}, r"'one:FIELDS': Old is a dataclass.*options_type"),
         ({"one": ({"yours": "METHOD"}, PACKAGE)}, r"Mine\.method is 'mine': both.* same id"),
     ],
-    ids=["shadows", "twice", "import fails", "no such name", "no method", "another id"],
+    ids=["shadows", "twice", "import fails", "no such name", "no method", "fields", "another id"],
 )
 def test_methods_that_cannot_be_used(installed, declared, words):
     for package, (points, code) in declared.items():

@@ -99,6 +99,14 @@ def test_num_rounds_and_timeout_replace_the_options():
         Moments().start(grid=spy(TABLES), num_rounds=3)
 
 
+def test_num_rounds_holds_for_its_start_alone():
+    method = admm(early_stop=False)
+    assert method.start(grid=spy(TABLES), num_rounds=8).outcome.rounds == 8
+    with pytest.raises(ConfigError, match="max_rounds"):
+        method.start(grid=spy(TABLES), num_rounds=2)
+    assert method.start(grid=spy(TABLES)).outcome.rounds == 20
+
+
 def test_train_config_reaches_the_clients():
     grid = spy(TABLES)
     admm().start(grid=grid, train_config=ConfigRecord({"site": "A"}))

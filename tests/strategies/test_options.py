@@ -1,7 +1,9 @@
 """Options are checked when a strategy is built: names, types, values."""
 
+import copy
 import inspect
 import math
+import pickle
 from dataclasses import dataclass
 from typing import Literal
 
@@ -178,6 +180,8 @@ def test_a_strangers_strategy_is_checked_alike():
 
     with pytest.raises(ConfigError, match=r"Old is a dataclass.*'options_type'"):
         Old(depth=4)
+    with pytest.raises(ConfigError, match="Old is a dataclass"):
+        Old(4)
     assert inspect.signature(Mine).parameters["depth"].default == 3
     assert Mine(depth=4).with_options(seed=3).options == MineOptions(depth=4, seed=3)
     assert (
@@ -188,11 +192,51 @@ def test_a_strangers_strategy_is_checked_alike():
     assert mine.depth == 4  # as attributes of Flower's strategies
     with pytest.raises(AttributeError, match="no attribute 'breadth'"):
         _ = mine.breadth
+    assert repr(mine) == "Mine(depth=4)"
     for name in ("depth", "fraction_train"):
         with pytest.raises(ConfigError, match=rf"with_options\({name}="):
             setattr(mine, name, 1)
     with pytest.raises(ConfigError, match="'depth'"):
         Mine(depth=0.5)
+
+
+class BareOptions(MomentsOptions):
+    """Options without the decorator: its annotations are no fields."""
+
+    depth: int = 3
+
+
+@dataclass(frozen=True)
+class StrangeOptions:
+    """Options of no method."""
+
+    depth: int = 3
+
+
+@pytest.mark.parametrize(
+    ("bases", "own", "words"),
+    [
+        ((Moments,), BareOptions, r"Mine\.options_type is .*BareOptions.* subclass of MomentsO"),
+        ((Moments,), StrangeOptions, r"StrangeOptions.*subclass of MomentsOptions\."),
+        ((Moments,), MomentsOptions(), r"a value of type MomentsOptions; .*a class of options"),
+        ((Moments, NotearsADMM), None, r"MomentsOptions and NotearsADMMOptions\."),
+    ],
+    ids=["no decorator", "no base", "no class", "two bases"],
+)
+def test_a_class_of_options_that_cannot_be_one(bases, own, words):
+    with pytest.raises(ConfigError, match=words):
+        type("Mine", bases, {} if own is None else {"options_type": own})
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda method: pickle.loads(pickle.dumps(method))]
+)
+def test_a_copy_has_the_options_and_is_another_object(again):
+    method = NotearsADMM(knowledge=Knowledge(forbidden=[("a", "b")]))
+    other = again(method)
+    assert (other.options, other.with_options().options) == (method.options, method.options)
+    assert other.with_options(seed=3).options.seed == 3
+    assert method.options.seed == 0
 
 
 def test_scalars_of_numpy_are_plain_numbers():

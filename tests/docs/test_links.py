@@ -61,3 +61,14 @@ def _find(name):
             found = getattr(found, part)
         except AttributeError:
             found = import_module(".".join(parts[:number]))
+
+
+def test_the_reference_describes_each_name_once():
+    """A second place is an error of ``mkdocs build --strict``."""
+    named = [
+        name
+        for page in ROOT.glob("docs/reference/*.md")
+        for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.M)
+    ]
+    assert len(named) > 50
+    assert sorted(named) == sorted(set(named))

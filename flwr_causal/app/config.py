@@ -317,8 +317,14 @@ def _check_key(key: str, value: Any, method: str) -> None:
 def _nearest(key: str, method: str) -> str | None:
     """Return the existing key nearest to a misspelt one, or None.
 
-    Without a dot it is also compared with the method's own options without their prefix.
+    Without a dot it is also compared with the method's own options without their prefix; behind the
+    id of a method with this method's alone, since the id itself makes all of them alike.
     """
+    owner, _, name = key.rpartition(".")
+    if owner in methods.METHODS:
+        own_keys = {one.rpartition(".")[2]: one for one in options_by_key(owner)}
+        near = nearest(name, own_keys)
+        return own_keys[near] if near else None
     known = {key: key for key in (*_keys_of_sections(), *map(kebab, shared_options()))}
     for owner in {*methods.OWN_METHODS, method}:
         own = (

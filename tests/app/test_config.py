@@ -69,6 +69,7 @@ def test_a_shared_option_may_stand_behind_the_id():
     [
         # Misspelt.
         ({"sparcity": 1.0}, "There is no key 'sparcity'. Did you mean 'notears-admm.sparsity'?"),
+        ({"fedges.look-ahead": 3}, "There is no key 'fedges.look-ahead'. All keys"),
         ({"max_rounds": 9}, "There is no key 'max_rounds'. Did you mean 'max-rounds'?"),
         (
             {"method": "fedges", "fedges.max-egdes": 3},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -178,7 +179,10 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def with_options(self, **changes: Any) -> Self:
         """Return a strategy with some options changed; what was left out is settled anew."""
-        return type(self)(**{**self._given, **changes})
+        other = copy.copy(self)
+        del vars(other)["_names"]
+        CausalStrategy.__init__(other, **{**self._given, **changes})
+        return other
 
     def validate(self) -> None:
         """Check that the options fit each other; subclasses extend it.

@@ -60,7 +60,8 @@ def edges(graph):
 
 
 def started(wrapper, method, grid):
-    result = wrapper.start(grid=grid, initial_arrays=ArrayRecord(), num_rounds=method.options.max_rounds)
+    rounds = method.max_rounds
+    result = wrapper.start(grid=grid, initial_arrays=ArrayRecord(), num_rounds=rounds)
     assert (result.arrays["weights"].numpy() == method.outcome.graph.weights).all()
     print("FOUND", type(wrapper).__name__, method.outcome.rounds, edges(method.outcome.graph))
 

@@ -250,3 +250,14 @@ def test_scalars_of_numpy_are_plain_numbers():
         )
     ]
     assert kinds == [float, int, bool]
+
+
+def test_a_strategy_with_a_constructor_of_its_own_keeps_what_it_holds():
+    class Named(Moments):
+        def __init__(self, label, **options):
+            self.label = label
+            super().__init__(**options)
+
+    other = Named("a", seed=3).with_options(replicates=2)
+    assert (other.label, other.options.seed, other.options.replicates) == ("a", 3, 2)
+    assert other.train_metrics_aggr_fn.__self__ is other

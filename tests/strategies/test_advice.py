@@ -20,7 +20,7 @@ VALUE = r"'[^']*'|True|False|[\d.]+"
 #: Options that are proposed together, and the method that they are for if it is another one.
 GROUP = re.compile(
     rf"(?:'?(?P<method>{'|'.join(map(re.escape, METHODS))})'? (?:with|and) )?"
-    rf"(?<!than )(?P<pairs>\b[a-z_]+=(?:{VALUE})(?: and [a-z_]+=(?:{VALUE}))*)"
+    rf"(?<!than )(?P<pairs>\b[a-z_]+=(?:{VALUE})(?:(?: and |, )[a-z_]+=(?:{VALUE}))*)"
 )
 PAIR = re.compile(rf"([a-z_]+)=({VALUE})")
 
@@ -35,9 +35,9 @@ def advised(text):
 
 
 def test_proposals_are_read_from_messages():
-    text = "Set a_b=True, or x='y' and z=0.5; 'moments' with solver='class' does not."
+    text = "Set a_b=True, c=2, or x='y' and z=0.5; 'moments' with solver='class' does not."
     assert advised(text) == [
-        (None, {"a_b": True}),
+        (None, {"a_b": True, "c": 2}),
         (None, {"x": "y", "z": 0.5}),
         ("moments", {"solver": "class"}),
     ]

@@ -154,19 +154,24 @@ def _experiment(entry: dict[str, Any], found: dict[str, FigureTable]) -> tuple[s
         return (entry["of"], "", "", "", paper, "", "", remark)
     name, metric = entry["scenario"], entry["metric"]
     command = f"flwr-causal reproduce {name}"
-    tables: list[MetricTable] = []
+    every: list[MetricTable] = []
     if name in found:
         # All lines that a point of the page compares, also those of an earlier sweep.
         command = found[name].head["command"].partition(" --methods")[0]
-        tables = [one for one in found[name].metric_tables() if one.metric == metric]
+        every = found[name].metric_tables()
+    tables = [one for one in every if one.metric == metric]
     lines = [entry[key] for key in ("algorithm", "default") if key in entry]
     measured = [_measured(tables, line, entry) for line in lines]
-    counts = sorted({count for _, every in measured for count in every})
+    counts = sorted({count for _, some in measured for count in some})
     theirs = [_stated(entry, lines[0]) or paper]
     program = entry.get("program", PROGRAM)
     if (len(lines) > 1 or "program" in entry) and (found_by_it := _stated(entry, program)):
         theirs.append(f"{program}: {found_by_it}")
-    cells = [text or "not run yet" for text, _ in measured]
+    cells = [
+        # A line that ran may not have this metric.
+        text or ("none" if _measured(every, line, entry)[0] else "not run yet")
+        for line, (text, _) in zip(lines, measured, strict=True)
+    ]
     return (
         entry["of"],
         f"`{metric}`" + (f" by `{entry['axis']}`" if "axis" in entry else ""),

@@ -356,19 +356,31 @@ def combination_text(name: str, others: Sequence[str], *, linear: bool = True) -
     )
 
 
-def _dominated(held: Mapping[str, Holders]) -> dict[str, list[str]]:
-    """Return the columns in which a single row has most of a party's variance, and the parties."""
+def _parties_where(
+    held: Mapping[str, Holders], strikes: Callable[[str, ColumnReport], bool]
+) -> dict[str, list[str]]:
+    """Return the parties by column whose report of it meets a condition."""
     by_name = {
-        name: [party for party, column in holders.items() if column.dominated]
+        name: [party for party, column in holders.items() if strikes(party, column)]
         for name, holders in held.items()
     }
     return {name: parties for name, parties in by_name.items() if parties}
 
 
+def _columns_at(parties: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the columns that are so at some party, each with these parties, in words."""
+    return [f"{name!r} (at {some_parties(where)})" for name, where in parties.items() if where]
+
+
+def _dominated(held: Mapping[str, Holders]) -> dict[str, list[str]]:
+    """Return the columns in which a single row has most of a party's variance, and the parties."""
+    return _parties_where(held, lambda _, column: column.dominated)
+
+
 def _of_one_row(dominated: Mapping[str, Sequence[str]]) -> list[str]:
     if not dominated:
         return []
-    listed = some(f"{name!r} (at {some_parties(where)})" for name, where in dominated.items())
+    listed = some(_columns_at(dominated))
     return [
         f"A single row has more than half of a party's variance of a column: {listed}. Second "
         "moments of such a column depend on this row. Correct the value if it is a mistake or "
@@ -406,11 +418,7 @@ def _far_outside(far: Mapping[str, str]) -> list[str]:
 
 def _repeated(held: Mapping[str, Holders]) -> list[str]:
     """Warn of numbers that have one value in most rows of a party."""
-    found = {
-        name: [party for party, column in holders.items() if column.repeated]
-        for name, holders in held.items()
-    }
-    listed = some(f"{name!r} (at {some_parties(where)})" for name, where in found.items() if where)
+    listed = some(_columns_at(_parties_where(held, lambda _, column: column.repeated)))
     if not listed:
         return []
     return [
@@ -528,11 +536,8 @@ def _spread(n: int) -> float:
 
 def _without_values(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
     """Warn of columns that a party has without a single value."""
-    empty = {
-        name: [party for party, column in holders.items() if reports[party].is_empty(column)]
-        for name, holders in held.items()
-    }
-    where = [f"{name!r} (at {some_parties(parties)})" for name, parties in empty.items() if parties]
+    empty = _parties_where(held, lambda party, column: reports[party].is_empty(column))
+    where = _columns_at(empty)
     if not where:
         return []
     return [
@@ -568,16 +573,16 @@ def _like_missing(held: Mapping[str, Holders]) -> list[str]:
 
 def _places(held: Mapping[str, Holders], striking: Callable[[str, str], bool]) -> list[str]:
     """Return the columns with a state of some sort, and the parties that have it, in words."""
-    where = []
-    for name, holders in held.items():
-        parties = [
-            party
-            for party, column in holders.items()
-            if any(striking(name, state) for state in column.states)
-        ]
-        if parties:
-            where.append(f"{name!r} (at {some_parties(parties)})")
-    return where
+    return _columns_at(
+        {
+            name: [
+                party
+                for party, column in holders.items()
+                if any(striking(name, state) for state in column.states)
+            ]
+            for name, holders in held.items()
+        }
+    )
 
 
 def _other_states(held: Mapping[str, Holders]) -> list[str]:

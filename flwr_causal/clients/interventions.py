@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class InterventionClient(LinearClient):
     """Base of the clients whose rows may be under known interventions.
 
-    Their strategy is an :class:`~flwr_causal.strategies.interventions.InterventionStrategy`.
+    Their options are an :class:`~flwr_causal.strategies.linear.InterventionOptions`.
     """
 
     options: InterventionPartyOptions

@@ -63,53 +63,38 @@ EARLY = frozenset(
 )
 
 
-def negligible(
-    graph: CausalGraph, units: FloatArray | float, required: BoolArray | None = None
-) -> BoolArray:
-    """Mark the edges of next to no strength that no background knowledge requires.
+def plausible(
+    graph: CausalGraph, units: FloatArray | float, masks: EdgeMasks
+) -> tuple[CausalGraph, list[str]]:
+    """Return a graph without its edges of next to no strength, and a warning of these.
 
     Parameters
     ----------
     graph : CausalGraph
-        Over d variables, with p lags or without (p = 0).
+        Over d variables, with lags or without.
     units : ndarray, broadcast to shape (d, d), or float
         Factors that make weights free of units: for an effect of i on j the standard deviation of i
         divided by that of j; 1 where strengths have no unit.
-    required : ndarray of bool, shape (d (1 + p), d) or more, optional
-        Required edges: a (d, d) block without a lag, below it a block for lag 1, and so on.
-
-    Returns
-    -------
-    ndarray of bool, shape (d (1 + p), d)
+    masks : EdgeMasks
+        Over the columns of the design; required edges stay.
     """
     stacked = _stacked(graph)
     strengths = np.abs(stacked).reshape(-1, *graph.weights.shape) * units
     weak = (stacked != 0) & (strengths.reshape(stacked.shape) < NEGLIGIBLE)
-    if required is not None:
-        weak &= ~required[: len(weak), : weak.shape[1]]
-    return np.asarray(weak)
-
-
-def without(graph: CausalGraph, edges: BoolArray) -> CausalGraph:
-    """Return the graph without these edges, shape (d (1 + p), d)."""
-    if not edges.any():
-        return graph
-    now, lagged = split_blocks(np.where(edges, 0.0, _stacked(graph)))
-    return replace(graph, weights=now, lagged=None if graph.lagged is None else lagged)
-
-
-def negligible_warning(graph: CausalGraph, edges: BoolArray) -> list[str]:
-    """Say which edges were left out because they have next to no strength."""
-    if not edges.any():
-        return []
-    count = int(edges.sum())
-    return [
+    weak &= ~masks.required[: len(weak), : weak.shape[1]]
+    if not weak.any():
+        return graph, []
+    count = int(weak.sum())
+    warning = (
         f"{count} edge{'s' * (count > 1)} of next to no strength {'are' if count > 1 else 'is'} "
-        f"left out ({_edge_list(graph, edges)}): a standard deviation of the cause moves the "
+        f"left out ({_edge_list(graph, weak)}): a standard deviation of the cause moves the "
         f"effect by less than {NEGLIGIBLE:g} of its own. Such weights are rounding, as fits to too "
         "few rows give, or columns whose units differ by many powers of ten: check the numbers of "
         "rows and the units of these columns."
-    ]
+    )
+    now, lagged = split_blocks(np.where(weak, 0.0, stacked))
+    lags = None if graph.lagged is None else lagged
+    return replace(graph, weights=now, lagged=lags), [warning]
 
 
 def direction_warning(

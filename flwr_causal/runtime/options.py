@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from flwr_causal.core.options import MOST, Mode, bounded, check_bounds, check_types, only
 from flwr_causal.data.check.policy import FailDrop  # noqa: TC001 (options are checked by type)
+from flwr_causal.data.roles import ROW_ID
 from flwr_causal.protocol.bundle import MOST_REPLICATES
 from flwr_causal.secure.keys import LEAST_PARTIES
 
@@ -172,6 +173,11 @@ class CausalOptions:
     def __post_init__(self) -> None:
         check_types(self)
         check_bounds(self)
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables: the column of ids; subclasses add others."""
+        return (self.row_id or ROW_ID,)
 
     def by_name(self) -> dict[str, Any]:
         """Return the options by name."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.fedpc import FedPC
     from flwr_causal.strategies.linear import LinearOptions, LinearStrategy
     from flwr_causal.strategies.lingam import Lingam
-    from flwr_causal.strategies.moments import Moments
+    from flwr_causal.strategies.moments.moments import Moments
     from flwr_causal.strategies.notears_admm import NotearsADMM
     from flwr_causal.strategies.two_dbn import TwoDBN
 
@@ -54,7 +54,7 @@ _HOMES = {
     "LinearOptions": "flwr_causal.strategies.linear",
     "LinearStrategy": "flwr_causal.strategies.linear",
     "Lingam": "flwr_causal.strategies.lingam",
-    "Moments": "flwr_causal.strategies.moments",
+    "Moments": "flwr_causal.strategies.moments.moments",
     "NotearsADMM": "flwr_causal.strategies.notears_admm",
     "Outcome": "flwr_causal.runtime.outcome",
     "Request": "flwr_causal.runtime.method",

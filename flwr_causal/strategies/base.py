@@ -16,7 +16,6 @@ from flwr_causal.core.options import require, shown
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.data.roles import ROW_ID
 from flwr_causal.doubts.graphs import tier_warning
 from flwr_causal.doubts.tables import (
     Expected,
@@ -261,8 +260,8 @@ class CausalStrategy(FedAvg, Algorithm):
 
     @property
     def role_columns(self) -> tuple[str, ...]:
-        """The columns that are not variables: the column of ids; subclasses add others."""
-        return (self.options.row_id or ROW_ID,)
+        """The columns that are not variables."""
+        return self.options.role_columns
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Turn the parties' reports into the columns that all use, or raise what is wrong.

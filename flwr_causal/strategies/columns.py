@@ -12,7 +12,6 @@ import numpy as np
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import Moments, pairwise
-from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
@@ -22,7 +21,6 @@ from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, sp
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.base import CausalStrategy
-from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.options import refuse_unfitting
 from flwr_causal.strategies.row_ids import check_all, check_ids, hashes_of, problem_of_secret
 
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.base import Baselines, RunAlone
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,10 +368,11 @@ class JoiningStrategy(CausalStrategy):
             As in the base class.
         """
         columns = [set(report.names) for report in reports.values()]
-        differ = any(own != columns[0] for own in columns)
-        ids = all(report.has_ids for report in reports.values())
         self.columns_differ = (
-            differ and ids and self.joins_columns and self.options.unshared_columns == "fail"
+            self.joins_columns
+            and self.options.unshared_columns == "fail"
+            and any(own != columns[0] for own in columns)
+            and all(report.has_ids for report in reports.values())
         )
         if self.columns_differ:
             check_ids(reports)
@@ -405,69 +403,17 @@ class JoiningStrategy(CausalStrategy):
         return np.array([[name in own for name in names] for own in self._columns])
 
 
-class ColumnsStrategy(JoiningStrategy, LinearStrategy):
-    """Base of the methods that work on second moments of parties with different columns."""
-
-    @property
-    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit parties that hold different columns: one mean of all rows."""
-        return {
-            "center": (self.options.center == "global", "'global'"),
-            "aggregation": (self.options.aggregation == "mean", "'mean'"),
-            **super().with_different_columns,
-        }
-
-    def baselines(
-        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
-    ) -> Baselines | None:
-        """Return the results without a federation; where columns differ, of the joined rows.
-
-        A party alone then has some of the columns only, and no graph of all.
-        """
-        if not self.columns_differ:
-            return super().baselines(tables, names, run_alone)
-        try:
-            joined = joined_tables(
-                tables, name_of_ids(tables[0].columns, self.options.row_id) or ""
-            )
-        except DataError:
-            return None  # parties differ in a value, of which the run warns
-        found = super().baselines([joined.dropna()], names, run_alone)
-        return None if found is None else found._replace(alone=[])
-
-    def holders(self, agreement: Agreement, order: int = 0, folds: int = 1) -> Holders:
-        """Return which party holds which column.
-
-        Parameters
-        ----------
-        agreement : Agreement
-        order : int, default 0
-            p, the number of lags of each column.
-        folds : int, default 1
-            More than one to choose something by held-out rows.
-        """
-        presence = np.tile(self.presence_of(agreement.names), 1 + order)
-        names = lagged_names(agreement.names, order)
-        holders = self.holders_of(agreement, names, presence)
-        return replace(holders, folds=folds, order=order)
-
-
-def joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:
-    """Return the agreement with means, variances and rows of the joined rows.
+def joined_rows(tables: Sequence[pd.DataFrame], row_id: str) -> pd.DataFrame | None:
+    """Return the rows that have all columns, joined by ids; None where parties' values differ.
 
     Parameters
     ----------
-    agreement : Agreement
-        Of the parties' own rows.
-    moments : Moments
-        Of columns that are centred and scaled by it; lags are after them.
-    level : ndarray of shape (d,)
-        What is to be subtracted yet; variances are mean squares about it.
+    tables : sequence of DataFrame
+        The parties' tables.
+    row_id : str
+        The column of ids, or "" for the usual one.
     """
-    spread, d = np.sqrt(agreement.variance), len(agreement.names)
-    return replace(
-        agreement,
-        mean=agreement.mean + spread * level,
-        variance=agreement.variance * (moments.variances[:d] + (moments.mean[:d] - level) ** 2),
-        total=moments.n,
-    )
+    try:
+        return joined_tables(tables, name_of_ids(tables[0].columns, row_id) or "").dropna()
+    except DataError:
+        return None  # of which the run warns

@@ -24,6 +24,7 @@ from flwr_causal.doubts.graphs import (
     UNEQUAL_ADDITIVE,
     UNEQUAL_IMPLIED,
     direction_warning,
+    plausible,
 )
 from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.fedcausal import (
@@ -39,8 +40,7 @@ from flwr_causal.protocol.fedcausal import (
 from flwr_causal.runtime.algorithm import Ask, Result
 from flwr_causal.strategies.fedcausal_evidence import group_lasso, search_on_evidence, unexplained
 from flwr_causal.strategies.fedcausal_paper import Strengths, linear_effects, perceptron_effects
-from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
-from flwr_causal.strategies.linear import PerceptronOptions
+from flwr_causal.strategies.linear import InterventionOptions, LinearStrategy, PerceptronOptions
 from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
@@ -179,8 +179,17 @@ class FedCausalOptions(VariantOptions, PerceptronOptions, InterventionOptions):
     max_rounds: int | None = None  # type: ignore[assignment]
     center: Literal["party", "global"] = only(OF_ALGORITHM, "party")
 
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        return {
+            "model": (self.model != "mlp", "'group' or 'linear'"),
+            "center": (self.center == "party", "'party'"),
+            "local_graphs": (not self.local_graphs, "False"),
+        }
 
-class FedCausal(PaperVariant, InterventionStrategy):
+
+class FedCausal(PaperVariant, LinearStrategy):
     """One causal graph from parties whose mechanisms may differ (Yang et al., AAAI 2024).
 
     The paper's algorithm averages the parties' weights or first layers, which cancel where
@@ -230,15 +239,6 @@ class FedCausal(PaperVariant, InterventionStrategy):
             self.options.fraction_train,
             "1 with local_graphs, which needs the replies of all parties",
         )
-
-    @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        return {
-            "model": (self.options.model != "mlp", "'group' or 'linear'"),
-            "center": (self.options.center == "party", "'party'"),
-            "local_graphs": (not self.options.local_graphs, "False"),
-        }
 
     @property
     def of_paper(self) -> OfPaper:
@@ -421,7 +421,7 @@ class FedCausal(PaperVariant, InterventionStrategy):
         if not self.papers:
             in_units = searched is None and self.options.model != "group"
             units = self.units(agreement) if in_units else 1.0
-            graph, warnings = self.plausible(graph, units, masks)
+            graph, warnings = plausible(graph, units, masks)
         if searched is not None:
             warnings += self._undecided(agreement, masks, searched, graph)
         elif agreement.targets:

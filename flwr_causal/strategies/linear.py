@@ -1,7 +1,8 @@
-"""The base of methods on numeric columns: common options, background knowledge, fitted systems."""
+"""The base of methods on numeric columns: common options, interventions, fitted systems."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,20 +19,15 @@ from flwr_causal.core.options import MOST, Mode, bounded, only, require
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
+from flwr_causal.data.interventions import by_party
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import (
-    UNEQUAL_IMPLIED,
-    UNEQUAL_NOISE,
-    direction_warning,
-    negligible,
-    negligible_warning,
-    without,
-)
+from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
 from flwr_causal.doubts.tables import SAME_UNITS, Expected
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines, CausalStrategy
+from flwr_causal.strategies.options import refuse_unfitting, require_fitting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +43,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
+    from flwr_causal.strategies.options import Needs
 
 
 # Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
@@ -84,6 +81,92 @@ class LinearOptions(CausalOptions):
     knowledge: Knowledge | str | None = None
     aggregation: Literal["mean", "median"] = "mean"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # The options are frozen once they are made.
+        object.__setattr__(self, "knowledge", as_knowledge(self.knowledge))
+
+    @property
+    def settings(self) -> dict[str, Needs]:
+        """The settings that hold, in words, each with which options fit it."""
+        return {}
+
+    @property
+    def private(self) -> bool:
+        """Whether the run has differential privacy of rows."""
+        return False
+
+    @property
+    def targets_by_party(self) -> dict[str, list[str]]:
+        """By party, the columns that interventions set or changed in all its rows."""
+        return {}
+
+    @property
+    def states_interventions(self) -> bool:
+        """Whether the options state interventions; nodes may state them too."""
+        return False
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        return {
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterventionOptions(LinearOptions):
+    """The options of the linear methods that use known interventions.
+
+    The method's client is an :class:`~flwr_causal.clients.interventions.InterventionClient`, and
+    the contract's reports include "interventions". It leaves the rows under an intervention on a
+    column out of the loss of this column. ``agreement.targets`` are the sets of columns by which
+    rows are grouped; without interventions it is empty.
+
+    Parameters
+    ----------
+    interventions : dict or str, optional
+        From a party's name (in a simulation also its number) to the columns that interventions set
+        or changed in all its rows; or such a mapping as JSON text. The rows then say nothing about
+        what causes these columns. A node may state its own columns in its node config,
+        ``interventions='x,y'``.
+    intervention_column : str, default ""
+        The column whose values name the columns on which an intervention acted in each row,
+        separated by commas; empty where there was none. It is no variable.
+    """
+
+    interventions: dict[Any, Any] | str | None = None
+    intervention_column: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stated = self.targets_by_party
+        # A text, which messages can hold.
+        object.__setattr__(self, "interventions", json.dumps(stated) if stated else None)
+
+    @property
+    def targets_by_party(self) -> dict[str, list[str]]:
+        """By party, the columns that interventions set or changed in all its rows."""
+        return by_party(self.interventions)
+
+    @property
+    def states_interventions(self) -> bool:
+        """Whether the options state interventions; nodes may state them too."""
+        return bool(self.interventions or self.intervention_column)
+
+    @property
+    def settings(self) -> dict[str, Needs]:
+        """The settings that hold, interventions among them."""
+        own = {"interventions": self.with_interventions} if self.states_interventions else {}
+        return {**own, **super().settings}
+
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables, also the one that names the targets of each row."""
+        own = (self.intervention_column,) if self.intervention_column else ()
+        return (*super().role_columns, *own)
+
 
 class LinearStrategy(CausalStrategy):
     """Base of the methods whose model is a linear system over the agreed columns."""
@@ -91,10 +174,16 @@ class LinearStrategy(CausalStrategy):
     options_type = LinearOptions
     options: LinearOptions
 
-    def settled(self, options: Any) -> Any:
-        """Return the options with the background knowledge read from its file."""
-        options = super().settled(options)
-        return replace(options, knowledge=as_knowledge(options.knowledge))
+    def validate(self) -> None:
+        """Check that the options fit each other, and the settings that they state."""
+        for setting, needs in self.options.settings.items():
+            require_fitting(self.options, needs, setting)
+        super().validate()
+
+    @property
+    def private(self) -> bool:  # type: ignore[override]
+        """Whether the run has differential privacy."""
+        return self.options.private
 
     @property
     def aggregation(self) -> Literal["mean", "median"]:  # type: ignore[override]
@@ -131,33 +220,47 @@ class LinearStrategy(CausalStrategy):
         Raises
         ------
         ConfigError
-            If there are too few parties for a median.
+            If there are too few parties for a median; if interventions are stated for a party that
+            there is not, or by a node while other options do not use them.
         DataError
             As in the base class, or if a column varies only between the units.
         """
-        asked = max(1, round(self.options.fraction_train * len(reports)))
-        if self.options.aggregation == "median" and asked < LEAST_FOR_MEDIAN:
+        for party in self.options.targets_by_party:
+            if party not in reports:
+                raise ConfigError(
+                    f"The option 'interventions' names the party {party!r}; there are "
+                    f"{', '.join(reports)}."
+                )
+        if self.options.aggregation == "median":
+            self._check_median(len(reports))
+        agreement = super().agree(reports)
+        if self.within_parties and not self.options.secure_aggregation:
+            variance = variance_within(reports, agreement)
+            self._check_within(agreement.names, variance)
+            agreement = replace(agreement, variance=variance)
+        if agreement.targets:
+            refuse_unfitting(
+                self.options.with_interventions,
+                "Some nodes state interventions, which this run does not use: set {remedies}, or "
+                "take 'interventions' out of their node configs.",
+            )
+        return agreement
+
+    def _check_median(self, num_parties: int) -> None:
+        """Check that enough parties reply in an exchange to tell which of them is false."""
+        asked = max(1, round(self.options.fraction_train * num_parties))
+        if asked < LEAST_FOR_MEDIAN:
             raise ConfigError(
                 f"The option 'aggregation' is 'median', which needs the replies of at least "
                 f"{LEAST_FOR_MEDIAN} parties in an exchange, not {asked}: of two, none can be told "
                 "to be the false one. Use 'mean', or connect more parties."
             )
-        if (
-            self.options.aggregation == "median"
-            and self.options.leave_one_out
-            and asked == LEAST_FOR_MEDIAN
-        ):
+        if self.options.leave_one_out and asked == LEAST_FOR_MEDIAN:
             raise ConfigError(
                 "The option 'leave_one_out' with aggregation='median' needs the replies of at "
                 f"least {asked + 1} parties in an exchange, not {asked}: {asked} without the party "
                 "that is left out. Leave the option out, or connect more parties."
             )
-        agreement = super().agree(reports)
-        if not self.within_parties or self.options.secure_aggregation:
-            return agreement
-        variance = variance_within(reports, agreement)
-        self._check_within(agreement.names, variance)
-        return replace(agreement, variance=variance)
 
     def complete(
         self,
@@ -197,12 +300,12 @@ class LinearStrategy(CausalStrategy):
     @property
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge."""
-        return as_knowledge(self.options.knowledge)
+        assert not isinstance(self.options.knowledge, str)  # read when the options were made
+        return self.options.knowledge
 
     def scale(self, agreement: Agreement) -> FloatArray:
         """Return the divisors of the columns, shape (d,)."""
-        ones = np.ones(len(agreement.names))
-        return np.sqrt(agreement.variance) if self.options.standardize else ones
+        return divisors(agreement.variance, self.options.standardize)
 
     def noise_scale(self, agreement: Agreement) -> float:
         """Return the variance in whose units the automatic penalties and sparsity are stated."""
@@ -231,9 +334,10 @@ class LinearStrategy(CausalStrategy):
     ) -> Baselines | None:
         """Return the graphs of a search over orders, which takes less than this method may take.
 
-        None for time series, whose baselines are in ``simulations/scenarios/baselines.py``.
+        None for time series, whose baselines are in ``simulations/scenarios/baselines.py``, and
+        with differential privacy, which such a search ignores.
         """
-        if self.data is DataKind.SERIES:
+        if self.private or self.data is DataKind.SERIES:
             return None
         rows = [prepare(table, names, self.policy) for table in tables]
         if self.options.standardize:
@@ -246,10 +350,14 @@ class LinearStrategy(CausalStrategy):
 
     @property
     def expected(self) -> Expected:
-        """One unit of each column, comparable columns, one level, more rows than columns."""
+        """One unit of each column, comparable columns, one level, more rows than columns.
+
+        Interventions shift levels at some parties.
+        """
+        by_level = self.options.center == "global" and not self.options.states_interventions
         return Expected(
             unit_ratio=SAME_UNITS,
-            level_remedy="set center='party'" if self.options.center == "global" else "",
+            level_remedy="set center='party'" if by_level else "",
             raw_units=not self.options.standardize,
             columns=1,
         )
@@ -273,22 +381,6 @@ class LinearStrategy(CausalStrategy):
         deviations = np.sqrt(agreement.variance) / self.scale(agreement)
         known = bool((np.isfinite(deviations) & (deviations > 0)).all())
         return replace(graph, deviations=deviations) if known else graph
-
-    def plausible(
-        self, graph: CausalGraph, units: FloatArray | float, masks: EdgeMasks
-    ) -> tuple[CausalGraph, list[str]]:
-        """Return a graph without its edges of next to no strength, and a warning of these.
-
-        Parameters
-        ----------
-        graph : CausalGraph
-        units : ndarray of shape (d, d), or float
-            Usually :meth:`units`; 1 where strengths have no unit.
-        masks : EdgeMasks
-            Over the columns of the design; required edges stay.
-        """
-        weak = negligible(graph, units, masks.required)
-        return without(graph, weak), negligible_warning(graph, weak)
 
     def doubtful_directions(
         self,
@@ -317,6 +409,11 @@ class LinearStrategy(CausalStrategy):
             unequal=unequal,
             search=search,
         )
+
+
+def divisors(variance: FloatArray, standardize: bool) -> FloatArray:
+    """Return what columns of these variances are divided by, shape (d,)."""
+    return np.sqrt(variance) if standardize else np.ones(len(variance))
 
 
 def in_units(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -13,19 +13,26 @@ from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, b
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import Mode, bounded
-from flwr_causal.core.series.design import lagged_graph, lagged_names, to_square
+from flwr_causal.core.series.design import (
+    knowledge_masks,
+    lagged_graph,
+    lagged_names,
+    to_square,
+)
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import combination_warning, gaussian_noise_warning
+from flwr_causal.doubts.graphs import combination_warning, gaussian_noise_warning, plausible
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
+from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.series import (
-    RowsOrSeries,
     RowsOrSeriesOptions,
     by_block,
+    expected_of_series,
     series_moments,
     stationarity_warning,
     system_of_series,
+    with_party_moments,
 )
 
 if TYPE_CHECKING:
@@ -34,13 +41,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Training
+    from flwr_causal.runtime.algorithm import Progress, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
 
 
@@ -66,7 +75,7 @@ class LingamOptions(RowsOrSeriesOptions):
     }
 
 
-class Lingam(RowsOrSeries):
+class Lingam(LinearStrategy):
     """The linear graph whose noise terms are independent and not Gaussian, with all directions.
 
     The first exchange sums second moments. From them follow the parents of each variable in any
@@ -82,7 +91,7 @@ class Lingam(RowsOrSeries):
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then second moments, as of
-    :class:`~flwr_causal.strategies.moments.Moments`, and two means for each of some hundred
+    :class:`~flwr_causal.strategies.moments.moments.Moments`, and two means for each of some hundred
     combinations of the columns.
 
     References
@@ -102,12 +111,12 @@ class Lingam(RowsOrSeries):
     def validate(self) -> None:
         """Check the options' values."""
         super().validate()
-        self.validate_center()
+        self.options.check_center()
 
     @property
     def data(self) -> DataKind:
         """Rows with noise that is not Gaussian, or time series."""
-        return super().data if self.options.order else DataKind.NON_GAUSSIAN
+        return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
 
     @property
     def pools_rows(self) -> bool:
@@ -126,7 +135,13 @@ class Lingam(RowsOrSeries):
     @property
     def expected(self) -> Expected:
         """As of other linear methods, but the units of the columns do not matter."""
-        return replace(super().expected, raw_units=False)
+        return replace(expected_of_series(super().expected, self.options.order), raw_units=False)
+
+    def masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the columns or, with lags, the lagged design."""
+        if not self.options.order:
+            return super().masks(agreement)
+        return knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
@@ -166,6 +181,18 @@ class Lingam(RowsOrSeries):
             search = advance(problem, search, means)
             yield Note(_info(search))
         return self._found(agreement, problem, search, ended=True)
+
+    def with_parties(
+        self,
+        state: Progress,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return a linear system with each party's moments in the units of the data."""
+        scale = self.scale(state.agreement)
+        sent = {party: arrays["moments"].sum(axis=0) for party, arrays in replies.items()}
+        return with_party_moments(model, state.agreement, sent, reports, self.options, scale)
 
     def _pooled(self, agreement: Agreement, products: FloatArray) -> Moments:
         """Return the moments of the d columns, or of the m columns of the lagged design."""
@@ -212,7 +239,7 @@ class Lingam(RowsOrSeries):
             if self.options.order
             else CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
         )
-        graph, warnings = self.plausible(graph, self.units(agreement), masks)
+        graph, warnings = plausible(graph, self.units(agreement), masks)
         if ended and search.wanted:
             warnings.append(
                 f"The search for the causal order was cut short after {self.options.max_rounds} "

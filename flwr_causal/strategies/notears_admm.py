@@ -16,18 +16,22 @@ from flwr_causal.core.consensus.schedules import (
     fast_schedule,
     growing_schedule,
 )
-from flwr_causal.core.linear.order_search import (
-    ROWS_FOR_ORDERS,
-)
+from flwr_causal.core.linear.order_search import ROWS_FOR_ORDERS
 from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.options import Mode, bounded, number_or_none, only, require
+from flwr_causal.doubts.graphs import plausible
 from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
-from flwr_causal.strategies.interventions import InterventionOptions, InterventionStrategy
-from flwr_causal.strategies.linear import OF_LINEAR, OF_PERCEPTRONS, PerceptronOptions
-from flwr_causal.strategies.privacy import PrivateOptions, PrivateStrategy
+from flwr_causal.strategies.linear import (
+    OF_LINEAR,
+    OF_PERCEPTRONS,
+    InterventionOptions,
+    LinearStrategy,
+    PerceptronOptions,
+)
+from flwr_causal.strategies.privacy import PrivateOptions
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Training
 
@@ -107,7 +112,7 @@ class ADMMOptions(VariantOptions, InterventionOptions):
         (Zheng et al. 2018, section 5), and 0 after the search, whose score selects the edges.
     search : bool or None, default None
         After the last round search over orders of the variables, as the default of
-        :class:`~flwr_causal.strategies.moments.Moments` does, from the ADMM's graph too. In the
+        :class:`~flwr_causal.strategies.moments.moments.Moments` does, from the ADMM's graph too. In the
         last exchange the parties then send the products of each column and all columns with which
         the solution connects it before the threshold (in small dense graphs nearly all products;
         ``known_pairs`` in the history is their share). ADMM's objective takes all noise terms to
@@ -129,8 +134,14 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     refit: bool | None = None
     early_stop: bool = only(OURS, True)
 
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        sparsity = (self.sparsity != "held-out", "'auto', 'bic' or a number")
+        return {**super().with_interventions, "sparsity": sparsity}
 
-class LinearADMM(PaperVariant, InterventionStrategy):
+
+class LinearADMM(PaperVariant, LinearStrategy):
     """Base of the methods that solve a linear problem by consensus ADMM, with lags or without."""
 
     options_type: ClassVar[type[ADMMOptions]] = ADMMOptions
@@ -160,12 +171,6 @@ class LinearADMM(PaperVariant, InterventionStrategy):
             require(self.options.refit is not False, "search", True, "False with refit=False")
             by_sums = self.options.aggregation == "mean"
             require(by_sums, "search", True, "False with aggregation='median'")
-
-    @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        sparsity = (self.options.sparsity != "held-out", "'auto', 'bic' or a number")
-        return {**super().with_interventions, "sparsity": sparsity}
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
@@ -250,7 +255,7 @@ class LinearADMM(PaperVariant, InterventionStrategy):
         agreement, graph = fit.agreement, fit.graph
         warnings: list[str] = []
         if not self.papers:
-            graph, warnings = self.plausible(graph, self.units(agreement), fit.masks)
+            graph, warnings = plausible(graph, self.units(agreement), fit.masks)
         system = None if fit.total is None else self.system(agreement, fit.total, graph)
         # Interventions direct edges too.
         if not agreement.targets:
@@ -406,8 +411,24 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
     inner_steps: int = only(OF_PERCEPTRONS, 20)
     narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
 
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        return {**super().with_interventions, "model": (self.model == "linear", "'linear'")}
 
-class NotearsADMM(LinearADMM, PrivateStrategy):
+    @property
+    def with_privacy(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit differential privacy: the moments of a table's rows."""
+        return {
+            **super().with_privacy,
+            "model": (self.model == "linear", "'linear'"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+        }
+
+
+class NotearsADMM(LinearADMM):
     """Federated structure learning by consensus ADMM (Ng & Zhang, AISTATS 2022).
 
     The parties solve one NOTEARS problem over all rows without sending rows. In a round every party
@@ -455,21 +476,19 @@ class NotearsADMM(LinearADMM, PrivateStrategy):
             fits = self.options.sparsity not in ("bic", "held-out")
             require(fits, "sparsity", self.options.sparsity, "'auto' or a number with model='mlp'")
 
-    @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        return {**super().with_interventions, "model": (self.options.model == "linear", "'linear'")}
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns.
 
-    @property
-    def with_privacy(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit differential privacy: the moments of a table's rows."""
-        return {
-            **super().with_privacy,
-            "model": (self.options.model == "linear", "'linear'"),
-            "interventions": (self.options.interventions is None, "left out"),
-            "intervention_column": (not self.options.intervention_column, "left out"),
-            "sparsity": (self.options.sparsity != "held-out", "'auto', 'bic' or a number"),
-        }
+        Raises
+        ------
+        ConfigError
+            As in the base class, or if ``scales`` names a column that there is not.
+        DataError
+            As in the base class.
+        """
+        agreement = super().agree(reports)
+        self.options.check_scales(agreement.names)
+        return agreement
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -493,7 +512,7 @@ class NotearsADMM(LinearADMM, PrivateStrategy):
         # Standard errors and tests by rows know nothing of the noise.
         model = result.model and replace(result.model, sample_moments=None)
         # Each party makes a release with all of the noise.
-        privacy = self.guarantee(agreement.names, sharing=1, effective_rows=agreement.n)
+        privacy = self.options.guarantee(agreement.names, sharing=1, effective_rows=agreement.n)
         return replace(result, model=model, privacy=privacy)
 
     def _perceptrons(self, agreement: Agreement) -> Training:
@@ -513,7 +532,7 @@ class NotearsADMM(LinearADMM, PrivateStrategy):
             graph = strength_graph(agreement.names, strengths, problem.threshold, masks)
             warnings: list[str] = []
             if not self.papers:
-                graph, warnings = self.plausible(graph, self.units(agreement), masks)
+                graph, warnings = plausible(graph, self.units(agreement), masks)
             return Result(graph, strengths, warnings=tuple(warnings), reason=reason)
 
         def norms() -> FloatArray:

@@ -1,37 +1,29 @@
-"""The base of methods on time series: their options, and the fitted system of a lagged design."""
+"""Time series: the options of the methods on them, and the fitted system of a lagged design."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.options import Mode, number_or_none, only, require
-from flwr_causal.core.series.design import (
-    companion_radius,
-    knowledge_masks,
-    lagged_names,
-    stacked_edges,
-)
+from flwr_causal.core.series.design import companion_radius, lagged_names, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
-from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
-from flwr_causal.strategies.linear import LinearOptions, LinearStrategy, in_units
+from flwr_causal.strategies.linear import LinearOptions, in_units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.series import SeriesLayout
     from flwr_causal.doubts.tables import Expected
-    from flwr_causal.runtime.algorithm import Progress
 
 
 # Values of ``center`` without lags, and with them.
@@ -138,7 +130,7 @@ def expected_of_series(expected: Expected, order: int) -> Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
-    """The options of :class:`RowsOrSeries`.
+    """The options of the methods on rows without time or, with an ``order``, on time series.
 
     Parameters
     ----------
@@ -152,92 +144,24 @@ class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
 
     order: int = 0
 
-
-class RowsOrSeries(LinearStrategy):
-    """Base of the methods on rows without time or, with an ``order``, on time series."""
-
-    options_type: ClassVar[type[RowsOrSeriesOptions]] = RowsOrSeriesOptions
-    options: RowsOrSeriesOptions
-
-    @property
-    def data(self) -> DataKind:
-        """Time series, or rows without time if the order is 0."""
-        return DataKind.SERIES if self.options.order else DataKind.LINEAR
-
-    def validate_center(self) -> None:
-        """Check that centring and options for series fit the order."""
-        known = OF_SERIES if self.options.order else WITHOUT_TIME
-        condition = f"{' or '.join(map(repr, known))} with order {self.options.order}"
-        require(self.options.center in known, "center", self.options.center, condition)
-        if self.options.order:
-            self.options.check_series()
-
     @property
     def role_columns(self) -> tuple[str, ...]:
-        """The columns of series, times and phases, which are not variables; none without lags."""
-        return (*super().role_columns, *(self.options.series_columns if self.options.order else ()))
+        """The columns that are not variables, with lags also those of series, times and phases."""
+        return (*super().role_columns, *(self.series_columns if self.order else ()))
 
-    @property
-    def expected(self) -> Expected:
-        """One unit and level of each column, more steps than columns with their lags."""
-        return expected_of_series(super().expected, self.options.order)
+    def check_center(self) -> None:
+        """Check that centring and options for series fit the order.
 
-    def with_parties(
-        self,
-        state: Progress,
-        model: Any,
-        replies: Mapping[str, Arrays],
-        reports: Mapping[str, TableReport],
-    ) -> Any:
-        """Return a linear system with each party's moments in the units of the data.
-
-        Not where the number of lags was chosen, whose moments are of other rows, nor where cells
-        are missing, which are expected by the rows of all parties.
+        Raises
+        ------
+        ConfigError
+            Naming the option and its possible values.
         """
-        agreement = state.agreement
-        pooled = getattr(model, "sample_moments", None)
-        if not replies or not isinstance(pooled, Moments) or pooled.together is not None:
-            return model
-        columns = lagged_names(agreement.names, self.options.order)
-        if pooled.names != columns:
-            return model
-        scale = self.scale(agreement)
-        found = {}
-        for party, arrays in replies.items():
-            products = self.folds_of(arrays["moments"]).sum(axis=0)
-            if self.options.order:
-                if not (products[0, 0] > 0 and products[1, 1] > 0):
-                    continue  # a reply that is false: the products of no rows
-                (own,) = series_moments(products[None], agreement.rows[party], columns)
-            else:
-                own = self._own_moments(agreement, products, reports[party])
-            level, units = (np.tile(v, 1 + self.options.order) for v in (agreement.mean, scale))
-            found[party] = in_units(own, level, units)[0]
-        return replace(model, party_moments=found)
-
-    def folds_of(self, products: FloatArray) -> FloatArray:
-        """Return the arrays that are folds of a party's rows, without further ones."""
-        return products
-
-    def _own_moments(
-        self, agreement: Agreement, second: FloatArray, report: TableReport
-    ) -> Moments:
-        """Return a party's moments, centred and scaled as its rows, from moments about its mean.
-
-        With ``center="party"`` the rows of all parties have the same mean, 0.
-        """
-        shift = np.zeros(len(agreement.names))
-        if self.options.center == "global":
-            mean = {column.name: column.mean for column in report.columns}
-            own = np.array([mean[name] for name in agreement.names])
-            shift = (own - agreement.mean) / self.scale(agreement)
-        return Moments(report.rows, shift, second - np.outer(shift, shift), agreement.names)
-
-    def masks(self, agreement: Agreement) -> EdgeMasks:
-        """Return the background knowledge over the columns or, with lags, the lagged design."""
-        if self.options.order == 0:
-            return super().masks(agreement)
-        return knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
+        known = OF_SERIES if self.order else WITHOUT_TIME
+        condition = f"{' or '.join(map(repr, known))} with order {self.order}"
+        require(self.center in known, "center", self.center, condition)
+        if self.order:
+            self.check_series()
 
 
 def series_moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[Moments]:
@@ -313,3 +237,53 @@ def system_of_series(
     edges, d = stacked_edges(graph), len(agreement.names)
     level, units = (np.tile(values, len(edges) // d) for values in (agreement.mean, scale))
     return fit_lagged(in_units(moments, level, units)[:d], edges, d)
+
+
+def with_party_moments(
+    model: Any,
+    agreement: Agreement,
+    products: Mapping[str, FloatArray],
+    reports: Mapping[str, TableReport],
+    options: RowsOrSeriesOptions,
+    scale: FloatArray,
+) -> Any:
+    """Return a linear system with each party's moments in the units of the data.
+
+    Not where the number of lags was chosen, whose moments are of other rows, nor where cells are
+    missing, which are expected by the rows of all parties.
+
+    Parameters
+    ----------
+    model : LinearModel or LaggedModel or object
+    agreement : Agreement
+    products : mapping of str to ndarray
+        By party, its products of the rows of all folds, divided by the number of its rows.
+    reports : mapping of str to TableReport
+        By party.
+    options : RowsOrSeriesOptions
+    scale : ndarray of shape (d,)
+        Divisors of the columns.
+    """
+    pooled = getattr(model, "sample_moments", None)
+    if not products or not isinstance(pooled, Moments) or pooled.together is not None:
+        return model
+    columns = lagged_names(agreement.names, options.order)
+    if pooled.names != columns:
+        return model
+    level, units = (np.tile(v, 1 + options.order) for v in (agreement.mean, scale))
+    found = {}
+    for party, own in products.items():
+        if not options.order:
+            # About the party's mean; with center="party" all rows have the same mean, 0.
+            shift = np.zeros(len(columns))
+            if options.center == "global":
+                mean = {column.name: column.mean for column in reports[party].columns}
+                shift = (np.array([mean[name] for name in columns]) - level) / units
+            second = own - np.outer(shift, shift)
+            moments = Moments(reports[party].rows, shift, second, columns)
+        elif own[0, 0] > 0 and own[1, 1] > 0:
+            (moments,) = series_moments(own[None], agreement.rows[party], columns)
+        else:
+            continue  # a reply that is false: the products of no rows
+        found[party] = in_units(moments, level, units)[0]
+    return replace(model, party_moments=found)

@@ -90,6 +90,18 @@ perturbed_from, perturbed_to
     select_order: bool = only(SEVERAL_ORDERS, False)
     center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
 
+    @property
+    def role_columns(self) -> tuple[str, ...]:
+        """The columns that are not variables."""
+        return (*super().role_columns, *self.series_columns)
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows under interventions, by name, and what they must be."""
+        by_bic = not self.select_order or self.sparsity == "bic"
+        needed = "False, or given with sparsity='bic',"
+        return {**super().with_interventions, "select_order": (by_bic, needed)}
+
 
 class TwoDBN(LinearADMM):
     """Federated structure learning from time series (Chen, Ma & Yue 2024).
@@ -132,18 +144,6 @@ class TwoDBN(LinearADMM):
     def of_paper(self) -> OfPaper:
         """The settings of Chen, Ma & Yue (2024)."""
         return OF_PAPER
-
-    @property
-    def role_columns(self) -> tuple[str, ...]:
-        """The columns that are not variables."""
-        return (*super().role_columns, *self.options.series_columns, *self.target_columns)
-
-    @property
-    def with_interventions(self) -> dict[str, tuple[bool, str]]:
-        """Which options fit rows under interventions, by name, and what they must be."""
-        by_bic = not self.options.select_order or self.options.sparsity == "bic"
-        needed = "False, or given with sparsity='bic',"
-        return {**super().with_interventions, "select_order": (by_bic, needed)}
 
     @property
     def expected(self) -> Expected:

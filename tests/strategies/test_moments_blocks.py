@@ -8,12 +8,12 @@ import pytest
 from worlds_of_blocks import curved_table, mixed_table
 
 from flwr_causal import Knowledge, simulate
+from flwr_causal.core.linear.order_search import LEAST_EFFECT
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search
-from flwr_causal.strategies.moments import LEAST_EFFECT
 
 TABLE = mixed_table(8, 1200, seed=3)[0]
 TABLE["flag"] = (TABLE["v1"] == TABLE["v1"].iloc[0]) & (np.arange(1200) % 7 > 0)

@@ -1,7 +1,11 @@
-"""Second moments of rows with missing cells, see :mod:`core.blocks.missing`."""
+"""Second moments of rows with missing cells: Moments with ``missing_values="em"``.
+
+The estimate is that of :mod:`core.blocks.missing`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,12 +29,15 @@ from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.moments import EXPECTED, SEEN
 from flwr_causal.runtime.algorithm import Ask
+from flwr_causal.strategies.linear import divisors
+from flwr_causal.strategies.moments.outcome import PooledMoments
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
 
@@ -68,6 +75,51 @@ class EstimatedMoments(NamedTuple):
         d = len(self.together)
         pairs = ~np.eye(d, dtype=np.bool_) if d > 1 else np.ones((d, d), dtype=np.bool_)
         return max(round(float(self.together[pairs].mean())), 1)
+
+
+def completed_moments(
+    agreement: Agreement,
+    masks: EdgeMasks,
+    blocks: Sequence[Variable],
+    *,
+    takes_blocks: bool,
+    standardize: bool,
+) -> Generator[Step, Any, PooledMoments]:
+    """Estimate the second moments of rows with missing cells, an exchange a step.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    masks : EdgeMasks
+        Edges between variables that too few rows have together are taken out.
+    blocks : sequence of Variable
+        The variables.
+    takes_blocks : bool
+        Whether the solver takes blocks of columns, in their own units.
+    standardize : bool
+    """
+    found = yield from expected_moments(agreement, blocks)
+    mean, second = found.estimate
+    own = replace(agreement, total=found.effective_rows)
+    if takes_blocks:
+        row = np.concatenate([[1.0], mean])
+        products = np.outer(row, row) + np.pad(second, (1, 0))
+    else:
+        spread = np.sqrt(agreement.variance)
+        level, variance = spread * mean, agreement.variance * np.diagonal(second)
+        own = replace(own, mean=agreement.mean + level, variance=variance)
+        units = spread / divisors(variance, standardize)
+        products = second * np.outer(units, units)
+    return PooledMoments(
+        own,
+        masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),
+        products[None],
+        info={"steps": found.steps, "effective_rows": own.n},
+        warnings=found.warnings,
+        num_rows=found.num_rows,
+        adapted=lambda model: model.with_rows_together(found.together),
+        reason="the estimate of the moments stands",
+    )
 
 
 def expected_moments(

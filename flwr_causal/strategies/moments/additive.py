@@ -1,0 +1,65 @@
+"""Additive effects: ``model="additive"`` of Moments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, function_names
+from flwr_causal.doubts.graphs import combination_warning, plausible
+from flwr_causal.strategies.moments.outcome import Outcome
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.data.check.agreement import Agreement
+
+
+def solve_additive(
+    agreement: Agreement,
+    masks: EdgeMasks,
+    products: FloatArray,
+    scale: FloatArray,
+    *,
+    sparsity: float | None,
+    threshold: float | None,
+    refit: bool,
+) -> Outcome:
+    """Find the graph of additive effects.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means and variances.
+    masks : EdgeMasks
+        Background knowledge over the d columns.
+    products : ndarray of shape (1, 1 + d q, 1 + d q)
+        Mean products of the rows [1, functions of the variables].
+    scale : ndarray of shape (d,)
+        Divisors of the columns.
+    sparsity, threshold, refit
+        As of :func:`~flwr_causal.core.nonlinear.additive.additive`; a threshold of None is the
+        usual one.
+    """
+    pooled = Moments.from_products(agreement.n, products[0], function_names(agreement.names))
+    graph = additive(
+        pooled,
+        len(agreement.names),
+        names=agreement.names,
+        sparsity=sparsity,
+        threshold=THRESHOLD if threshold is None else threshold,
+        knowledge=masks,
+        refit=refit,
+    )
+    assert graph.raw_weights is not None
+    scores = np.abs(graph.raw_weights)
+    # Strengths are in the units of what is explained.
+    graph, warnings = plausible(graph, 1 / (np.sqrt(agreement.variance) / scale), masks)
+    # The first function of a variable is its value.
+    values = pooled.subset(range(0, pooled.d, pooled.d // len(agreement.names)))
+    values = replace(values, names=agreement.names)
+    warnings += combination_warning(values, agreement.rows.values())
+    return Outcome(pooled, graph, None, scores, tuple(warnings), {})

@@ -1,0 +1,108 @@
+"""The equivalence class of linear Gaussian systems: ``solver="class"`` and ``"ges"`` of Moments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.ges.linear_class import linear_class
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.interventions import distinguished_pairs
+from flwr_causal.core.linear.model import fit
+from flwr_causal.core.linear.moments import Moments, moments_of_variables
+from flwr_causal.core.series.design import lagged_names, split_blocks
+from flwr_causal.doubts.graphs import combination_warning
+from flwr_causal.strategies.linear import in_units
+from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
+from flwr_causal.strategies.series import series_moments, stationarity_warning, system_of_series
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.data.check.agreement import Agreement
+
+
+def solve_class(
+    agreement: Agreement,
+    masks: EdgeMasks,
+    products: FloatArray,
+    scale: FloatArray,
+    *,
+    order: int,
+    by_orders: bool,
+    least_effect: float,
+    max_parents: int | None,
+) -> Outcome:
+    """Find the equivalence class of the columns, with lags or without.
+
+    The lags are not modelled themselves: there are no edges among them, and their edges into the
+    columns have the direction of time.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means and variances.
+    masks : EdgeMasks
+        Background knowledge over the m columns of the design.
+    products : ndarray of shape (1, d, d), (1, 2 + m, 2 + m) or (sets, 1 + m, 1 + m)
+        Products of the rows, of series and under interventions as of
+        :func:`~flwr_causal.strategies.moments.series.solve_series`.
+    scale : ndarray of shape (d,)
+        Divisors of the columns.
+    order : int
+        p, the number of lags.
+    by_orders : bool
+        Whether a search over orders of the variables precedes that over classes.
+    least_effect, max_parents
+        As of :func:`~flwr_causal.core.ges.linear_class.linear_class`.
+    """
+    names, d = agreement.names, len(agreement.names)
+    columns = lagged_names(names, order)
+    present = np.arange(len(columns)) < d
+    distinguished = present[:, None] != present
+    pooled: Moments | Sequence[Moments]
+    if agreement.targets:
+        own, acted = moments_of_targets(agreement, products, columns)
+        distinguished[:d, :d] = distinguished_pairs(acted)
+        # Lags have no causes: the rows of any variable serve them.
+        pooled = [*own, *[max(own, key=lambda part: part.n)] * (len(columns) - d)]
+    elif order:
+        pooled = series_moments(products, agreement.n, columns)[0]
+    else:
+        pooled = Moments(agreement.n, np.zeros(d), products[0], names)
+    found = linear_class(
+        moments_of_variables(pooled, len(columns)),
+        masks,
+        distinguished=distinguished,
+        max_parents=max_parents,
+        least_effect=least_effect if by_orders else 0.0,
+        by_orders=by_orders,
+    )
+    now, lagged = split_blocks(found.weights[:, :d])
+    graph = CausalGraph(
+        names,
+        now,
+        kind="cpdag",
+        lagged=lagged,
+        required=masks.required[:d, :d] if masks.required.any() else None,
+    )
+    member = graph.to_dag()
+    model: LinearModel | LaggedModel
+    if order:
+        model = system_of_series(agreement, scale, pooled, member)
+        warnings = stationarity_warning(member, agreement.n)
+    else:
+        model = fit(in_units(pooled, agreement.mean, scale), member.adjacency)
+        warnings = []
+    model = replace(model, marks=graph.adjacency)
+    info = {"target sets": len(agreement.targets)} if agreement.targets else {}
+    if isinstance(pooled, Moments):
+        warnings += combination_warning(pooled.subset(range(d)), agreement.rows.values())
+    strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
+    return Outcome(pooled, graph, model, strengths, tuple(warnings), info)

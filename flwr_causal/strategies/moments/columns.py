@@ -1,0 +1,119 @@
+"""Second moments of joined rows, of parties that hold different columns: a mode of Moments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.doubts.graphs import combination_warning
+from flwr_causal.doubts.tables import few_rows
+from flwr_causal.strategies.columns import joined_sums
+from flwr_causal.strategies.linear import divisors
+from flwr_causal.strategies.moments.outcome import PooledMoments
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.doubts.tables import Expected
+    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.strategies.columns import Holders
+
+
+def joined_moments(
+    agreement: Agreement,
+    masks: EdgeMasks,
+    holders: Holders,
+    *,
+    replicate: int,
+    own_levels: bool,
+    standardize: bool,
+    expected: Expected,
+) -> Generator[Step, Any, PooledMoments]:
+    """Add up products of the columns of different parties, in three exchanges.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    masks : EdgeMasks
+    holders : Holders
+        Which party holds which column, with lags and folds.
+    replicate : int
+    own_levels : bool
+        Whether rows are centred by means of their series; else by those of the joined rows.
+    standardize : bool
+    expected : Expected
+        What the method takes for granted of the joined rows.
+    """
+    d, lags = len(agreement.names), 1 + holders.order
+    joined = yield from joined_sums(holders)
+    moments = joined.moments(replicate)
+    # Columns are centred by means of parties' rows; rows of series by their own.
+    level = moments.mean[:d] * (not own_levels)
+    own = _joined_agreement(agreement, moments, level)
+    units = np.tile(np.sqrt(agreement.variance) / divisors(own.variance, standardize), lags)
+    if holders.order:
+        parts = [moments] if replicate else joined.folds()
+        level = np.tile(level, lags)
+        products = np.array([_leveled(part, moments.n, level, units) for part in parts])
+    else:
+        products = (moments.second * np.outer(units, units))[None]
+    warnings = [
+        *few_rows(own, replace(expected, columns=lags)),
+        # A party alone does not see combinations with columns of others.
+        *combination_warning(moments.subset(range(d)), rows=()),
+        *joined.warnings,
+    ]
+    return PooledMoments(
+        own,
+        masks,
+        products,
+        info=joined.info,
+        warnings=tuple(warnings),
+        num_rows=joined.plan.num_rows,
+        reason="the exchange of products is done",
+    )
+
+
+def _leveled(moments: Moments, num_rows: int, level: FloatArray, units: FloatArray) -> FloatArray:
+    """Return the products of rows [1, 1, z] over the number of all rows, from a fold's moments.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the m columns.
+    num_rows : int
+        Of all folds.
+    level, units : ndarray of shape (m,)
+        z is the columns less the level, times the units.
+    """
+    row = np.concatenate([[1.0, 1.0], (moments.mean - level) * units])
+    second = moments.second * np.outer(units, units)
+    share = moments.n / num_rows
+    return np.asarray(share * (np.outer(row, row) + np.pad(second, (2, 0))))
+
+
+def _joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:
+    """Return the agreement with means, variances and rows of the joined rows.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Of the parties' own rows.
+    moments : Moments
+        Of columns that are centred and scaled by it; lags are after them.
+    level : ndarray of shape (d,)
+        What is to be subtracted yet; variances are mean squares about it.
+    """
+    spread, d = np.sqrt(agreement.variance), len(agreement.names)
+    return replace(
+        agreement,
+        mean=agreement.mean + spread * level,
+        variance=agreement.variance * (moments.variances[:d] + (moments.mean[:d] - level) ** 2),
+        total=moments.n,
+    )

@@ -1,0 +1,481 @@
+"""Moments (Ng & Zhang 2022, section 4): one exchange of sums, then a centralised solver.
+
+:meth:`Moments.train` and :meth:`Moments.solve` are the method. Its modes other than rows of one
+table each and the search over orders have a file each beside this one.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.linear.moments import Moments as SecondMoments
+from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.core.linear.regression import least_squares
+from flwr_causal.core.linear.solution import finish
+from flwr_causal.core.options import number_or_none
+from flwr_causal.core.series.design import knowledge_masks, lagged_names
+from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.data.kinds import DataKind
+from flwr_causal.doubts.graphs import combination_warning, plausible
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
+from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS
+from flwr_causal.protocol.release import OCTAVES, RELEASE
+from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.runtime.algorithm import Ask, Choice, Note
+from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
+from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.moments.additive import solve_additive
+from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
+from flwr_causal.strategies.moments.classes import solve_class
+from flwr_causal.strategies.moments.columns import joined_moments
+from flwr_causal.strategies.moments.missing import completed_moments
+from flwr_causal.strategies.moments.options import MomentsOptions
+from flwr_causal.strategies.moments.outcome import (
+    Outcome,
+    PooledMoments,
+    WeightedGraph,
+    moments_of_targets,
+)
+from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
+from flwr_causal.strategies.moments.release import released_moments
+from flwr_causal.strategies.moments.series import solve_series
+from flwr_causal.strategies.series import (
+    by_block,
+    expected_of_series,
+    stationarity_warning,
+    system_of_series,
+    with_party_moments,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    import pandas as pd
+
+    from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.doubts.tables import Expected
+    from flwr_causal.protocol.contract import Contract
+    from flwr_causal.runtime.algorithm import Progress, Step, Training
+    from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.strategies.columns import Holders
+
+
+class Moments(JoiningStrategy, LinearStrategy):
+    """Federated linear structure learning from summed second moments, in one exchange.
+
+    Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
+    section 4), and their sums over parties are those of the pooled rows. The graph is therefore
+    that of the centralised solver on the pooled data. With an ``order`` p the rows are steps of
+    time series with their p lags, and the graph is the dynamic Bayesian network of DYNOTEARS
+    (Pamfil et al. 2020) on the series of all parties, or of a regression on the past alone.
+
+    With ``text_columns="keep"`` columns of text, and of true and false, are categories beside the
+    numbers. A variable is then a block of columns: each state of a category but one has a column
+    that is 1 in its rows and 0 in the others (degenerate Gaussian score, Andrews, Ramsey & Cooper
+    2019). The result is the equivalence class of the best Gaussian BIC of the blocks
+    (``core.blocks``), as with ``solver="class"``. Its weights are strengths from 0 to 1, without a
+    sign; ``run.total_effect`` compares states of the cause.
+
+    **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
+    column, mean and sum of squared deviations; then one d x d array of second moments of the
+    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
+    of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
+    more for each smaller order to choose from. With secure summation the server learns the pooled
+    second moments only; without it, each party's second moments. Of categories it is the names of
+    the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
+    array of sums of products with noise, and nothing else that depends on the rows. Where parties
+    hold different columns (``row_id``), it is hashed ids, masked columns and lags that only another
+    party can open, and words whose sum over all parties is that of the products of columns.
+
+    References
+    ----------
+    Ng & Zhang (2022). Towards federated Bayesian network structure learning with continuous
+    optimization. AISTATS.
+
+    Pamfil et al. (2020). DYNOTEARS: structure learning from time-series data. AISTATS.
+    """
+
+    options_type = MomentsOptions
+    options: MomentsOptions
+
+    contract: ClassVar[Contract] = CONTRACT
+    #: The number of lags that a replicate takes over; None where it is not chosen.
+    chosen_order: int | None = None
+
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Add up the parties' second moments, and solve for the graph of all rows.
+
+        Yields
+        ------
+        Ask
+            For second moments; for a release of them with noise; or for products of the columns of
+            different parties.
+
+        Returns
+        -------
+        Result
+        """
+        masks = self.masks(agreement)
+        # The parties' sums add up to those of the pooled rows, which are sufficient ...
+        pooled = yield from self._pooled(agreement, masks, replicate)
+        # ... for a centralised solver.
+        outcome = yield from self._solved(pooled)
+        yield Note({**outcome.info, **pooled.info})
+        return pooled.result(outcome, agreement.warnings)
+
+    def _pooled(
+        self, agreement: Agreement, masks: EdgeMasks, replicate: int
+    ) -> Generator[Step, Any, PooledMoments]:
+        """Ask for the second moments of all rows, in the way that options and parties need."""
+        if self.options.private:
+            return (yield from released_moments(agreement, masks, self.options))
+        if self.columns_differ:
+            return (
+                yield from joined_moments(
+                    agreement,
+                    masks,
+                    self._holders(agreement),
+                    replicate=replicate,
+                    own_levels=self.within_parties,
+                    standardize=self.options.standardize,
+                    expected=self.expected,
+                )
+            )
+        if self.options.incomplete:
+            return (
+                yield from completed_moments(
+                    agreement,
+                    masks,
+                    blocks_of(agreement, self.options.model),
+                    takes_blocks=self.options.takes_blocks,
+                    standardize=self.options.standardize,
+                )
+            )
+        replies = yield Ask(SUMS)
+        # Parties may be missing from a secure sum.
+        return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+
+    def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
+        """Find the graph; a replicate takes over penalties and the like from the main training."""
+        agreement, masks, products = pooled.agreement, pooled.masks, pooled.products
+
+        def first() -> tuple[Outcome, dict[str, Any]]:
+            outcome = self.solve(agreement, masks, products)
+            return outcome, self._choices(agreement, outcome)
+
+        def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
+            fixed, chosen = copy.copy(self), dict(main[1])
+            fixed.chosen_order = chosen.pop("order", None)
+            fixed.options = replace(self.options, **chosen)
+            return fixed.solve(agreement, masks, products), main[1]
+
+        found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
+        return found[0]
+
+    def solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
+        """Find the graph from products of the rows, by the solver of these options.
+
+        Parameters
+        ----------
+        agreement : Agreement
+            Columns, rows, means and variances.
+        masks : EdgeMasks
+            Background knowledge over the columns of the design.
+        products : ndarray of shape (folds, d, d) or (sets, 1 + d, 1 + d)
+            Products of the centred and scaled rows, summed over each fold and divided by n, the
+            number of all rows. With interventions those of the rows [1, x] of each set of targets:
+            every variable is then fitted to the rows in which it was no target. Of series, blocks
+            and functions see their files.
+        """
+        options = self.options
+        if options.takes_blocks:
+            return solve_blocks(
+                agreement,
+                masks,
+                products,
+                model=options.model,
+                least_effect=options.least_effect,
+                max_parents=options.max_parents,
+            )
+        scale = self.scale(agreement)
+        if options.finds_class:
+            return solve_class(
+                agreement,
+                masks,
+                products,
+                scale,
+                order=options.order,
+                by_orders=options.solver == "class",
+                least_effect=options.least_effect,
+                max_parents=options.max_parents,
+            )
+        if options.model == "additive":
+            return solve_additive(
+                agreement,
+                masks,
+                products,
+                scale,
+                sparsity=number_or_none(options.sparsity),
+                threshold=options.threshold,
+                refit=options.refit,
+            )
+        of_solver = self._of_series if options.order else self._of_rows
+        found = of_solver(agreement, masks, products)
+        graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
+        model: LinearModel | LaggedModel
+        if options.order:
+            model = system_of_series(agreement, scale, found.moments, graph)
+        else:
+            model = self.fitted_system(agreement, found.moments, graph.adjacency)
+        if isinstance(found.moments, SecondMoments):  # interventions direct edges too
+            warnings += self.doubtful_directions(agreement, graph, found.masks, model, found.search)
+            now = found.moments.subset(range(len(agreement.names)))
+            warnings += combination_warning(now, agreement.rows.values())
+        warnings += stationarity_warning(graph, agreement.n)
+        return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
+
+    def _of_rows(
+        self, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+    ) -> WeightedGraph:
+        """Find the graph of rows without time: by default the one of the best score."""
+        options, names, n = self.options, agreement.names, agreement.n
+        info: dict[str, Any] = {}
+        pooled: SecondMoments | Sequence[SecondMoments]
+        if agreement.targets:
+            pooled, _ = moments_of_targets(agreement, products, names)
+            info = {"target sets": len(agreement.targets)}
+        else:
+            pooled = SecondMoments(n, np.zeros(len(names)), products.sum(axis=0), names)
+        solver = options.solver_of(n, len(names), bool(agreement.targets))
+        threshold, _ = options.thresholds(solver)
+        if solver == "order":
+            search = search_orders(pooled, masks, least_effect=options.least_effect)
+            weights = least_squares(pooled, search.best.adjacency)[0]
+            graph = finish(pooled, weights, threshold=threshold, masks=masks, refit=True)
+            found = WeightedGraph(pooled, graph, search.strengths, masks, search.info, search)
+        else:
+            folds = None
+            if options.sparsity == "held-out":
+                folds = held_out_folds(products, n, agreement.rows, names)
+            found = by_penalty(
+                pooled,
+                masks,
+                folds,
+                solver=solver,
+                sparsity=options.sparsity,
+                threshold=threshold,
+                refit=options.refit,
+                score=options.score if options.polish else None,
+            )
+        return found._replace(info={**found.info, **info})
+
+    def _of_series(
+        self, agreement: Agreement, masks: EdgeMasks, products: FloatArray
+    ) -> WeightedGraph:
+        """Find the graph of time series with lags."""
+        options, d = self.options, len(agreement.names)
+        solver = options.solver_of(agreement.n, d * (1 + options.order), bool(agreement.targets))
+        problem = LaggedProblem(
+            masks=masks,
+            thresholds=by_block(*options.thresholds(solver), d, options.order),
+            select_order=self.chosen_order or options.select_order,
+            instantaneous=options.instantaneous,
+            regression=options.regression,
+            ranking=options.ranking,
+            sparsity=options.sparsity,
+            lagged_sparsity=options.lagged_factor(options.sparsity),
+            ridge=options.ridge,
+            solver=solver,
+            least_effect=options.least_effect,
+        )
+        return solve_series(
+            agreement,
+            products,
+            problem,
+            num_smaller=self._num_smaller,
+            order=options.order,
+            refit=options.refit,
+            score=options.score if options.polish else None,
+        )
+
+    @property
+    def _num_smaller(self) -> int:
+        """How many arrays of smaller orders follow those of the folds.
+
+        None where columns differ: what is matched there are rows with all lags.
+        """
+        sent = self.options.select_order and not self.columns_differ
+        return self.options.order - 1 if sent else 0
+
+    def _choices(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
+        """Return solver, penalties, order and the like, as the main training has chosen them."""
+        options, info = self.options, first.info
+        if options.model == "additive" or options.finds_class:
+            return {}
+        num_columns = len(agreement.names) * (1 + options.order)
+        chosen: dict[str, Any] = {
+            "solver": options.solver_of(agreement.n, num_columns, bool(agreement.targets)),
+            **{name: info[name] for name in ("sparsity", "ridge") if name in info},
+        }
+        if options.order:
+            chosen["instantaneous"] = bool(info["instantaneous"])
+            chosen["ranking"] = "weights"  # others need folds
+            chosen["lagged_sparsity"] = options.lagged_factor(options.sparsity)
+            if options.regression == "held-out":
+                chosen["regression"] = "ridge" if "ridge" in info else "lasso"
+            if options.select_order:
+                chosen["order"] = info["order"]
+        return chosen
+
+    # What the method is for, what it needs and what it takes for granted.
+
+    def validate(self) -> None:
+        """Check the options' values."""
+        super().validate()
+        self.options.check()
+
+    @property
+    def data(self) -> DataKind:
+        """Time series, or rows without time if the order is 0."""
+        return DataKind.SERIES if self.options.order else DataKind.LINEAR
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
+        if self.columns_differ:
+            return (ALIGN, MASKED_TABLES, PRODUCTS)
+        if self.options.incomplete:
+            return (SEEN, EXPECTED)
+        return (OCTAVES, RELEASE) if self.options.private else (SUMS,)
+
+    @property
+    def pools_rows(self) -> bool:
+        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
+        return self.options.pools_rows
+
+    @property
+    def takes_median(self) -> bool:  # type: ignore[override]
+        """Whether the parties' arrays may be combined by a median; blocks of columns have none."""
+        return not self.options.takes_blocks
+
+    @property
+    def weighs_in_units(self) -> bool:
+        """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
+        return super().weighs_in_units and not self.options.takes_blocks
+
+    @property
+    def withholds_totals(self) -> bool:  # type: ignore[override]
+        """Whether the parties report names of columns only: a release has all that is known."""
+        return self.options.private
+
+    @property
+    def joins_columns(self) -> bool:  # type: ignore[override]
+        """Whether rows of different parties may be matched by ids."""
+        return not (self.options.private or self.options.incomplete)
+
+    @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit parties that hold different columns, by name, and what they must be."""
+        return {**super().with_different_columns, **self.options.with_different_columns}
+
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums; held-out rows are counted by party."""
+        counted = self.options.order == 0 and self.options.held_out
+        needed = "'auto', 'bic' or a number"
+        return {**super().with_secure_aggregation, "sparsity": (not counted, needed)}
+
+    @property
+    def expected(self) -> Expected:
+        """What linear methods expect; units of columns do not matter to equivalence classes."""
+        options, expected = self.options, expected_of_series(super().expected, self.options.order)
+        if self.columns_differ:
+            # How many rows there are is known once they are matched.
+            expected = replace(expected, columns=0)
+        if expected.level_remedy and self.columns_differ and not options.order:
+            remedy = "subtract the parties' own means before the run"
+            expected = replace(expected, level_remedy=remedy)
+        if options.takes_blocks:
+            expected = replace(expected, columns=functions_of(options.model))
+        return replace(expected, raw_units=False) if options.finds_class else expected
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns; where rows have ids, on the union of the parties' columns.
+
+        Raises
+        ------
+        ConfigError
+            As in the base classes, or if ``scales`` names a column that there is not.
+        DataError
+            As in the base classes.
+        """
+        agreement = super().agree(reports)
+        self.options.check_scales(agreement.names)
+        return agreement
+
+    def masks(self, agreement: Agreement) -> EdgeMasks:
+        """Return the background knowledge over the columns or, with lags, the lagged design.
+
+        Raises
+        ------
+        ConfigError
+            If it requires instantaneous edges, and ``instantaneous=False`` leaves them out.
+        """
+        if not self.options.order:
+            return super().masks(agreement)
+        d = len(agreement.names)
+        masks = knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
+        if self.options.instantaneous is False and masks.required[:d, :d].any():
+            raise ConfigError(
+                "The background knowledge requires instantaneous edges, and instantaneous=False "
+                "leaves them out: state them as lagged edges, or use instantaneous=True."
+            )
+        return masks
+
+    def _holders(self, agreement: Agreement) -> Holders:
+        """Return which party holds which column of the design, where they differ."""
+        order, names = self.options.order, agreement.names
+        presence = np.tile(self.presence_of(names), 1 + order)
+        holders = self.holders_of(agreement, lagged_names(names, order), presence)
+        return replace(holders, folds=self.options.num_folds if order else 1, order=order)
+
+    def baselines(
+        self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
+    ) -> Baselines | None:
+        """Return the results without a federation; where columns differ, of the joined rows.
+
+        A party alone then has some of the columns only, and no graph of all.
+        """
+        if not self.columns_differ:
+            return super().baselines(tables, names, run_alone)
+        joined = joined_rows(tables, self.options.row_id)
+        found = None if joined is None else super().baselines([joined], names, run_alone)
+        return None if found is None else found._replace(alone=[])
+
+    def with_parties(
+        self,
+        state: Progress,
+        model: Any,
+        replies: Mapping[str, Arrays],
+        reports: Mapping[str, TableReport],
+    ) -> Any:
+        """Return a linear system with each party's moments in the units of the data."""
+        scale, folds = self.scale(state.agreement), slice(None, -self._num_smaller or None)
+        sent = {
+            party: arrays["moments"][folds].sum(axis=0)
+            for party, arrays in replies.items()
+            if "moments" in arrays
+        }
+        return with_party_moments(model, state.agreement, sent, reports, self.options, scale)

@@ -1,0 +1,341 @@
+"""The options of Moments, and the settings in which each has an effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from flwr_causal.core.linear.folds import NUM_FOLDS
+from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
+from flwr_causal.core.options import MOST, Mode, changed, only, require
+from flwr_causal.errors import ConfigError
+from flwr_causal.protocol.moments import takes_blocks
+from flwr_causal.strategies.linear import OF_LINEAR, InterventionOptions
+from flwr_causal.strategies.options import require_fitting
+from flwr_causal.strategies.privacy import PrivateOptions
+from flwr_causal.strategies.series import OF_LAGS, RowsOrSeriesOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr_causal.strategies.options import Needs
+
+THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
+# Options of the penalised solvers, "dagma" and "notears".
+PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
+
+
+OF_BLOCKS = Mode(
+    "text_columns='keep' or model='curved'", lambda method: method.options.takes_blocks
+)
+OF_ORDER = Mode(
+    "solver='order' or 'class'",
+    lambda method: (
+        method.options.takes_blocks
+        or method.options.solver in ("order", "class")
+        or (
+            method.options.solver == "auto"
+            and method.options.model == "linear"
+            and not method.options.takes_dagma
+        )
+    ),
+)
+OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.options.finds_class)
+OF_PENALTY = Mode(
+    "solver='dagma' or 'notears'",
+    lambda method: method.options.solver != "order" and not method.options.finds_class,
+)
+OF_WEIGHTS = Mode(
+    "solver='order', 'dagma' or 'notears'", lambda method: not method.options.finds_class
+)
+OF_POLISH = Mode("polish=True", lambda method: method.options.polish)
+# Polishing fits the weights anew in any case.
+OF_REFIT = Mode(
+    "solver='dagma' or 'notears' without polish",
+    lambda method: OF_PENALTY.holds(method) and not method.options.polish,
+)
+OF_RIDGE = Mode(
+    "regression='ridge' or 'held-out'",
+    lambda method: method.options.regression in ("ridge", "held-out"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
+    """The options of :class:`~flwr_causal.strategies.moments.moments.Moments`.
+
+    Parameters
+    ----------
+    missing_values : {"fail", "drop", "em"}, default "fail"
+        "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
+        over the sums of all parties (``core.blocks.missing``), an exchange a step. It is for linear
+        effects among rows without time.
+    unshared_columns : {"fail", "drop", "keep"}, default "fail"
+        With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
+    text_columns : {"fail", "drop", "keep"}, default "fail"
+        What to do about columns that hold no numbers: fail, leave them out, or take them as
+        categories.
+    categories : str, default ""
+        With ``text_columns="keep"``: columns, separated by commas, that are categories although
+        their values are numbers.
+    numbers : str, default ""
+        With ``text_columns="keep"``: columns, separated by commas, that are numbers although all of
+        their cells are texts.
+    model : {"linear", "additive", "curved"}, default "linear"
+        "additive" lets every effect be a sum of five functions of its cause, the same at all
+        parties (``core.nonlinear.additive``). The parties send their second moments,
+        (1 + 5 d) x (1 + 5 d), and the graph is again that of the pooled rows. ``graph.weights`` are
+        then the effects' standard deviations in units of that of the effect variable, and have no
+        sign. "curved" lets every effect be curved: a number is a block of three functions of it,
+        and the result is an equivalence class, see above.
+    solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
+        "order" searches over the orders of the variables for the graph of the best score
+        (``core.linear.order_search``); it allows for noise terms of different variances, and takes
+        seconds for hundreds of variables. "dagma" and "notears" minimise the squared error with an
+        L1 norm of the weights, as if all noise terms had one variance: "dagma" on the central path
+        of the log-determinant (Bello et al. 2022), "notears" by the augmented Lagrangian of the
+        trace exponential (Zheng et al. 2018). "class" and "ges" return an equivalence class, a
+        CPDAG, which does not depend on the units of the columns; directions that second moments
+        cannot decide stay open. With known interventions the class is an interventional one. The
+        score is the Gaussian BIC whose cost of an edge grows with log d
+        (``core.ges.linear_class``); there is neither a sparsity nor a threshold. "class" searches
+        over orders of the variables first, "ges" begins with greedy equivalence search (Chickering
+        2002; Hauser & Buhlmann 2012). "auto" is "order", except: it is "dagma" if
+        ``sparsity``, ``polish`` or another option of the L1 solvers is set, with
+        ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
+        series without known interventions of fewer than 5 rows for each column of the lagged
+        design, where "order" misses weak effects (docs/2dbn.md).
+    max_parents : int, optional
+        Largest number of parents of a variable, for the solvers "class" and
+        "ges". Default: no limit.
+    least_effect : float, default 0.1
+        With the solvers "order" and "class": least partial correlation of an edge, given the other
+        causes. Smaller effects are significant in large samples even where a system is only nearly
+        linear, see ``core.linear.order_search.LEAST_EFFECT``.
+    sparsity : float or {"auto", "bic", "held-out"}, default "auto"
+        Weight of the L1 norm, for "dagma" and "notears". "auto" is c sqrt(log d / n) times the
+        geometric mean of the variances (``core.linear.selection.default_sparsity``;
+        ``core.series.solution`` with lags); "bic" chooses among multiples of it by the Gaussian
+        BIC; "held-out" by the error on held-out rows, whose moments are sent separately: a quarter
+        of the rows of every party or, with lags, each fifth of them once.
+    threshold : float or None, default None
+        Edges of absolute weight up to this are left out. None is 0.15 with an order; without one
+        it is 0 with ``solver="order"``, whose score selects the edges, otherwise 0.3, and 0.1 for
+        additive effects.
+    select_order : bool, default False
+        Choose the number of lags, 1 to ``order``, by the held-out error of one-step predictions.
+        All orders are compared on the steps that have ``order`` steps before them; the chosen order
+        is then fitted to all steps with that number of lags.
+    instantaneous : bool or "auto", default True
+        Whether effects within a step are fitted; "auto": if they lower the held-out error by 2 %.
+    regression : {"lasso", "ridge", "held-out"}, default "lasso"
+        Penalty of the effects; "held-out" chooses the one of smaller held-out error.
+    ridge : float or "held-out", default "held-out"
+        Weight of the squared norm, in units of the variables' variance.
+    ranking : {"weights", "partial-correlation+weights"}, default "weights"
+        The strengths in ``run.scores``. "partial-correlation+weights" adds contemporaneous partial
+        correlations, which are symmetric: for series that are sampled more slowly than effects act,
+        as in fMRI.
+    polish : bool, default False
+        Add, drop and reverse single edges of the solver's graph as long as ``score`` improves, on
+        the same moments.
+    score : {"bic", "equal-variance"}, default "bic"
+        The score that ``polish`` improves. "equal-variance" assumes that all noise terms have the
+        same variance, as in the papers' simulations; real data seldom satisfy this.
+    refit : bool, default True
+        Fit the weights of the final graph by least squares, without the shrinkage of the L1 norm.
+        ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
+    """
+
+    missing_values: Literal["fail", "drop", "em"] = "fail"  # type: ignore[assignment]
+    unshared_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
+    categories: str = only(OF_BLOCKS, "")
+    numbers: str = only(OF_BLOCKS, "")
+    model: Literal["linear", "additive", "curved"] = "linear"
+    solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
+    max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
+    least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
+    sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto", least=0)
+    threshold: float | None = only(OF_WEIGHTS, None)  # type: ignore[assignment]
+    select_order: bool = only(OF_LAGS, False)
+    instantaneous: bool | Literal["auto"] = only(OF_LAGS, True)
+    regression: Literal["lasso", "ridge", "held-out"] = only(OF_LAGS, "lasso")
+    ridge: float | Literal["held-out"] = only(OF_RIDGE, "held-out", least=0)
+    ranking: Literal["weights", "partial-correlation+weights"] = only(OF_LAGS, "weights")
+    polish: bool = only(OF_PENALTY, False)
+    score: Literal["bic", "equal-variance"] = only(OF_POLISH, "bic")
+    refit: bool = only(OF_REFIT, True)
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        **dict.fromkeys(("regression", "ridge", "ranking", "lagged_sparsity"), OF_PENALTY),
+        **dict.fromkeys(("select_order", "instantaneous", "lagged_threshold"), OF_WEIGHTS),
+        **dict.fromkeys(("order", "polish", "solver"), OF_LINEAR),
+    }
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether a variable is a block of columns: a category, or functions of a number."""
+        return takes_blocks(self, self.text_columns)
+
+    @property
+    def finds_class(self) -> bool:
+        """Whether the result is an equivalence class."""
+        return self.solver in ("class", "ges") or self.takes_blocks
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether rows with missing cells take part."""
+        return self.missing_values == "em"
+
+    @property
+    def takes_dagma(self) -> bool:
+        """Whether options make ``solver="auto"`` "dagma"."""
+        # A median varies more than the moments of as many rows; a threshold forgives that.
+        unusual = self.aggregation == "median" or self.instantaneous == "auto"
+        return unusual or changed(self, *PENALISED)
+
+    def solver_of(
+        self, num_rows: int, num_columns: int, intervened: bool
+    ) -> Literal["order", "dagma", "notears"]:
+        """Return the solver that finds weights, for a design of that many rows and columns."""
+        assert self.solver != "class"
+        assert self.solver != "ges"
+        if self.solver != "auto":
+            return self.solver
+        few = self.order > 0 and num_rows < ROWS_FOR_ORDERS * num_columns and not intervened
+        return "dagma" if few or self.takes_dagma else "order"
+
+    def thresholds(self, solver: Literal["order", "dagma", "notears"]) -> tuple[float, float]:
+        """Return the thresholds of instantaneous and of lagged edges."""
+        usual = LAGGED_THRESHOLD if self.order else THRESHOLD
+        if solver == "order" and not self.order:
+            usual = 0.0
+        return self.limits(usual if self.threshold is None else self.threshold)
+
+    @property
+    def held_out(self) -> bool:
+        """Whether a quarter of the rows, or each fifth of a series once, is held out."""
+        return self.sparsity == "held-out"
+
+    @property
+    def num_folds(self) -> int:
+        """Number of folds whose moments series send; more than one to choose by held-out error."""
+        holds_out = (
+            self.select_order
+            or self.instantaneous == "auto"
+            or self.sparsity == "held-out"
+            or self.regression == "held-out"
+            or (self.regression != "lasso" and self.ridge == "held-out")
+            or self.ranking != "weights"
+        )
+        return NUM_FOLDS if holds_out else 1
+
+    @property
+    def pools_rows(self) -> bool:
+        """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
+        by_sums = self.aggregation == "mean" and not self.held_out and not self.private
+        return by_sums and not self.incomplete and self.center == "global" and self.order == 0
+
+    def check(self) -> None:
+        """Check that the options fit each other.
+
+        Raises
+        ------
+        ConfigError
+            Naming the option and its possible values.
+        """
+        if self.max_rounds != 1:
+            raise ConfigError(
+                f"The option 'max_rounds' is {self.max_rounds!r}; the moments method has exactly "
+                "one exchange. Leave the option out."
+            )
+        self.check_center()
+        if self.takes_blocks:
+            require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
+        if self.incomplete:
+            require_fitting(self, self.with_missing, "missing_values='em'")
+        kept = self.unshared_columns != "keep" or self.incomplete
+        require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
+        chosen = self.model == "additive" and self.sparsity in ("bic", "held-out")
+        require(not chosen, "sparsity", self.sparsity, "'auto' or a number, or model='linear'")
+
+    # Which options fit a setting, by name, and what they must be.
+
+    @property
+    def with_missing(self) -> Needs:
+        """For rows with missing cells."""
+        return {
+            **self._of_equal_rows,
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
+            "epsilon": (not self.private, "left out"),
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "small_counts": (self.small_counts == "report", "'report'"),
+            "fraction_train": (self.fraction_train == 1, "1"),
+        }
+
+    @property
+    def with_blocks(self) -> Needs:
+        """For blocks of columns."""
+        return {
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "solver": (self.solver in ("auto", "class"), "'auto' or 'class'"),
+            **self._of_equal_rows,
+            "center": (self.center == "global", "'global'"),
+            "standardize": (not self.standardize, "False"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "small_counts": (self.small_counts == "report", "'report'"),
+        }
+
+    @property
+    def with_interventions(self) -> dict[str, tuple[bool, str]]:
+        """For rows under interventions."""
+        penalised = self.solver in ("dagma", "notears") or changed(self, *PENALISED)
+        return {
+            **super().with_interventions,
+            "model": (self.model == "linear", "'linear'"),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
+            "select_order": (not self.select_order, "False"),
+            "instantaneous": (self.instantaneous != "auto", "True or False"),
+            "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
+        }
+
+    @property
+    def with_privacy(self) -> dict[str, tuple[bool, str]]:
+        """For differential privacy: rows of a table, in one sum."""
+        return {**super().with_privacy, **self._of_rows_alone}
+
+    @property
+    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+        """For parties that hold different columns; with lags folds can be had."""
+        needs = {
+            "center": (self.center == "global", "'global'"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            **self._of_rows_alone,
+        }
+        if self.order:
+            del needs["order"], needs["sparsity"]
+            needs["center"] = (self.center != "phase", "'global' or 'series'")
+        return needs
+
+    @property
+    def _of_equal_rows(self) -> dict[str, tuple[bool, str]]:
+        """For rows without time and interventions."""
+        return {
+            "order": (self.order == 0, "0"),
+            "interventions": (self.interventions is None, "left out"),
+            "intervention_column": (not self.intervention_column, "left out"),
+        }
+
+    @property
+    def _of_rows_alone(self) -> dict[str, tuple[bool, str]]:
+        """For one array of second moments of rows without time and interventions."""
+        return {
+            "model": (self.model == "linear", "'linear'"),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            **self._of_equal_rows,
+            "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
+        }

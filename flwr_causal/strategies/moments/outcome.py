@@ -1,0 +1,133 @@
+"""What passes between the steps of Moments: pooled moments, a solver's graph, the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flwr_causal.core.linear.interventions import moments_by_variable
+from flwr_causal.data.interventions import acted_on
+from flwr_causal.runtime.algorithm import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.model import BlockModel
+    from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.core.linear.order_search import OrderSolution
+    from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.data.check.agreement import Agreement
+
+
+@dataclass(frozen=True, eq=False)
+class PooledMoments:
+    """Second moments of the rows of all parties, and what to know of them.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means and variances of these rows.
+    masks : EdgeMasks
+        Background knowledge over the columns of the design.
+    products : ndarray of shape (folds, s, s)
+        As of the exchange ``sums``.
+    info : mapping
+        For the history.
+    warnings : tuple of str
+    num_rows : int, optional
+        How many rows the parties have together, if it is not the sum of their numbers.
+    privacy : mapping
+        The guarantee of differential privacy.
+    adapted : callable
+        Returns a fitted system with what is known of these rows.
+    reason : str
+        Why the training is over.
+    """
+
+    agreement: Agreement
+    masks: EdgeMasks
+    products: FloatArray
+    info: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    num_rows: int | None = None
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    adapted: Callable[[Any], Any] = lambda model: model
+    reason: str = "the one exchange of sums is done"
+
+    def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
+        """Return the result of the training, given the warnings that are known before it."""
+        known = (*known, *outcome.warnings)
+        return Result(
+            outcome.graph,
+            outcome.scores,
+            self.adapted(outcome.model),
+            (*outcome.warnings, *[one for one in self.warnings if one not in known]),
+            num_rows=self.num_rows,
+            privacy=self.privacy,
+            reason=self.reason,
+        )
+
+
+class WeightedGraph(NamedTuple):
+    """The graph of a solver that finds weights.
+
+    Parameters
+    ----------
+    moments : Moments or sequence of Moments
+        Of the rows, or one for each variable.
+    graph : CausalGraph
+    scores : ndarray of shape (d, d)
+        Strength of every edge, for ranking.
+    masks : EdgeMasks
+        Background knowledge over the columns of these moments.
+    info : dict
+        The chosen penalties and order, as plain numbers.
+    search : OrderSolution, optional
+        The search over orders that found it.
+    """
+
+    moments: Moments | Sequence[Moments]
+    graph: CausalGraph
+    scores: FloatArray
+    masks: EdgeMasks
+    info: dict[str, Any]
+    search: OrderSolution | None = None
+
+
+class Outcome(NamedTuple):
+    """The result of the solver.
+
+    Parameters
+    ----------
+    moments : Moments or list of Moments
+        Pooled moments of the centred and scaled rows; under interventions one for each variable.
+    graph : CausalGraph
+        The graph.
+    model : LinearModel or LaggedModel or BlockModel or None
+        The fitted system in the units of the data; the moments of blocks of columns.
+    scores : ndarray of shape (d, d)
+        Strength of every edge, for ranking.
+    warnings : tuple of str
+        Warnings about the result.
+    info : dict
+        The chosen penalties and order, as plain numbers.
+    """
+
+    moments: Moments | Sequence[Moments]
+    graph: CausalGraph
+    model: LinearModel | LaggedModel | BlockModel | None
+    scores: FloatArray
+    warnings: tuple[str, ...]
+    info: dict[str, Any]
+
+
+def moments_of_targets(
+    agreement: Agreement, products: FloatArray, columns: tuple[str, ...]
+) -> tuple[list[Moments], BoolArray]:
+    """Return each variable's moments where it is no target, and the targets, (sets, d)."""
+    acted = acted_on(agreement.targets, agreement.names)
+    return moments_by_variable(products, acted, agreement.n, columns), acted

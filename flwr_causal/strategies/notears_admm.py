@@ -112,8 +112,8 @@ class ADMMOptions(VariantOptions, InterventionOptions):
         (Zheng et al. 2018, section 5), and 0 after the search, whose score selects the edges.
     search : bool or None, default None
         After the last round search over orders of the variables, as the default of
-        :class:`~flwr_causal.strategies.moments.moments.Moments` does, from the ADMM's graph too. In the
-        last exchange the parties then send the products of each column and all columns with which
+        :class:`~flwr_causal.strategies.moments.moments.Moments` does, from the ADMM's graph too.
+        In the last exchange the parties then send the products of each column and all columns with which
         the solution connects it before the threshold (in small dense graphs nearly all products;
         ``known_pairs`` in the history is their share). ADMM's objective takes all noise terms to
         have one variance; the search does not, and makes a fifth of the errors beyond the papers'

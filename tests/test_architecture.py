@@ -18,8 +18,7 @@ MOST_FILES = 25
 # From the ground up. A room imports itself and what stands below its own line.
 FLOORS = (
     "errors lazy",
-    "core core.arrays core.compiled core.files core.limits core.names core.saved core.threads "
-    "core.words",
+    "core core.arrays core.compiled core.files core.limits core.saved core.threads core.words",
     "contract core.devices core.received core.ties",
     "core.options",
     "core.graphs core.privacy",

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, answers
-from flwr_causal.clients.row_ids import RowIdClient
+from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.data.check.row_ids import (
+    checked_ids,
+    hashed_ids,
+    hashes_of_rows,
+    kind_of_ids,
+    name_of_ids,
+    plain_ids,
+    problem_of_ids,
+)
+from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
 from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
@@ -20,26 +30,98 @@ from flwr_causal.protocol.products.tables import (
     sealed,
     split_boxes,
 )
+from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.secure.party import masked_once, multiplied_once, peers_of
 from flwr_causal.secure.purposes import purpose_of
 from flwr_causal.secure.unmasking import new_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    import pandas as pd
     from flwr.app import Array, ConfigRecord
     from numpy.typing import NDArray
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.products.plan import ProductPlan
 
 
-class ColumnsClient(RowIdClient):
-    """Base of the clients that compute products of their columns with those of other parties."""
+class ColumnsClient(CausalClient):
+    """Base of the clients that match rows by ids, and compute products with other parties' columns.
+
+    The node config may hold ``row-secret-file`` (a file with the same text at all parties, unknown
+    to the server; needed to align rows) or ``row-secret`` (the text itself). See the option
+    ``row_id``.
+    """
 
     # For the node's state, once the reply is complete.
     _kept: Mapping[str, ConfigRecord] = MappingProxyType({})
+
+    def with_ids(self, report: TableReport) -> TableReport:
+        """Return a report that says whether the table has ids, and whether rows can be matched.
+
+        Ids that repeat matter where columns differ only, which a party alone does not know.
+        """
+        ids = self._id_column()
+        if ids is None:
+            return report
+        return replace(
+            report, has_ids=True, ids_problem=problem_of_ids(ids), ids_kind=kind_of_ids(ids)
+        )
+
+    @property
+    def held_names(self) -> tuple[str, ...]:
+        """The agreed columns that the party holds."""
+        columns = set(map(str, self.table().columns))
+        return tuple(name for name in self.setup.names if name in columns)
+
+    @answers(ALIGN)
+    def align(self, asked: Asked) -> Arrays:
+        """Return keyed hashes of the ids, with lags of the ids of all steps; none without a secret.
+
+        A hash of the latest step's id alone would match rows whose lags are other steps, where a
+        party lacks a step.
+        """
+        hashes = self.row_hashes()
+        return {} if hashes is None else {"hashes": hashes}
+
+    def row_hashes(self) -> NDArray[np.uint8] | None:
+        """Return the keyed hashes of the rows, shape (n_k, 16); None without a secret."""
+        secret = self.secret()
+        if secret is None:
+            return None
+        steps = self.kept_rows(self.setup.policy)
+        return hashes_of_rows(hashed_ids(self._ids(), secret)[steps], secret)
+
+    def ids(self) -> pd.Series:
+        """Return the ids of the rows that are kept; with lags of their latest steps."""
+        return self._ids().iloc[self.kept_rows(self.setup.policy)[:, 0]]
+
+    def secret(self) -> bytes | None:
+        """Return the secret under which ids are hashed."""
+        node = self.node
+        if node.row_secret_file is not None:
+            return _secret_in(node.row_secret_file)
+        if node.row_secret:
+            return node.row_secret.encode()
+        # A simulation needs no secret, because all tables are on one machine. The random numbers of
+        # rows follow from the secret; in a simulation the secret is the seed.
+        return str(self.setup.options.seed).encode() if node.is_simulated else None
+
+    def _ids(self) -> pd.Series:
+        ids = self._id_column()
+        if ids is None:
+            raise ConfigError("rows cannot be aligned: the table has no column of ids")
+        return checked_ids(ids)
+
+    def _id_column(self) -> pd.Series | None:
+        table = self.source.read()
+        name = name_of_ids(table.columns, self._row_id)
+        # Without ids a large file stays where it is.
+        return None if name is None else plain_ids(whole(table)[name])
 
     @answers(MASKED_TABLES)
     def masked_tables(self, asked: Asked) -> Arrays:
@@ -197,3 +279,14 @@ class ColumnsClient(RowIdClient):
 def _sent(exchange: Exchange, asked: Asked) -> dict[str, Any]:
     """Return the values that an exchange declares, of those that the party was sent."""
     return {one.name: asked[one.name] for one in exchange.sends if one.name in asked}
+
+
+def _secret_in(file: Path) -> bytes:
+    """Return the secret that a file holds, without blanks and ends of lines around it."""
+    try:
+        secret = file.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"row-secret-file cannot be read: {error.strerror or error}") from error
+    if not secret:
+        raise ConfigError("row-secret-file holds no text: write the secret into it")
+    return secret

@@ -1,9 +1,10 @@
-"""Texts: lists of names and values in messages, and which texts can be written."""
+"""Texts: lists of names and values, names that look alike, and which texts can be written."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
+from unicodedata import category, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,3 +32,14 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def as_seen(name: str) -> str:
+    """Return a name without case, blanks, invisible characters and its form of Unicode."""
+    shown = normalize("NFKC", normalize("NFKC", name).casefold())
+    return "".join(one for one in shown if not (one.isspace() or is_invisible(one)))
+
+
+def is_invisible(character: str) -> bool:
+    """Return whether a character controls or formats text, or is half of one."""
+    return category(character) in ("Cc", "Cf", "Cs")

@@ -14,7 +14,7 @@ import numpy as np
 from flwr_causal.core.blocks.design import Number
 from flwr_causal.core.blocks.determined import determined
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
-from flwr_causal.core.linear.combinations import combinations
+from flwr_causal.core.linear.moments import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
@@ -134,6 +134,10 @@ def direction_warning(
         The search over orders that found the graph: it does not take noise variances to be equal,
         so that units decide open directions only.
     """
+    size = np.zeros(0) if noise is None else np.sqrt(np.where(noise > 0, noise, np.nan))
+    unknown = not graph.num_edges or bool(np.isnan(size).all())
+    if not standardized and (unknown or not _unequal(size, unequal)):
+        return []
     adjacency = to_square(stacked_edges(graph))
     open_edges = reversible(adjacency, masks.first(len(adjacency)).allowed)
     if undecided is not None:
@@ -161,9 +165,6 @@ def direction_warning(
             "With standardised columns the directions that the rows leave open are arbitrary. "
             f"{may_turn}{remedy}"
         ]
-    size = np.zeros(0) if noise is None else np.sqrt(np.where(noise > 0, noise, np.nan))
-    if not graph.num_edges or np.isnan(size).all() or not _unequal(size, unequal):
-        return []
     low, high = graph.names[int(np.nanargmin(size))], graph.names[int(np.nanargmax(size))]
     decided, means = "edges and directions", "least squares takes all columns to have as much"
     if search is not None:

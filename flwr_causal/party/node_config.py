@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal.core.names import as_seen, is_invisible
-from flwr_causal.core.words import nearest
+from flwr_causal.core.words import as_seen, is_invisible, nearest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.release import RELEASES

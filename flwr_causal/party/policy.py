@@ -15,9 +15,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.names import as_seen
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
-from flwr_causal.core.words import nearest
+from flwr_causal.core.words import as_seen, nearest
 from flwr_causal.errors import ConfigError, PolicyError
 from flwr_causal.party.options import (
     METHODS_GROUP,

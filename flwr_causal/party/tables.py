@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flwr_causal.core.names import as_seen
+from flwr_causal.core.words import as_seen
 from flwr_causal.data.read.tables import SUFFIXES
 from flwr_causal.errors import DataError
 from flwr_causal.party.door import policy_of

@@ -141,11 +141,10 @@ def wrong_squares(
     reported = [columns[name] for name in names]
     places = [setup.names.index(name) for name in names]
     agreed_mean, agreed_variance = setup.mean[places], setup.variance[places]
-    mean = np.array([column.mean for column in reported])
     # Missing cells add nothing.
-    held = np.array([report.rows_with(column) for column in reported]) / report.rows
-    expected = np.array([column.squares for column in reported]) / report.rows
-    shift = np.array([column.remainder for column in reported]) / report.rows
+    facts = [(one.mean, report.rows_with(one), one.squares, one.remainder) for one in reported]
+    mean, rows, total, remainder = np.array(facts, dtype=np.float64).T
+    held, expected, shift = rows / report.rows, total / report.rows, remainder / report.rows
     # A sum of n equal numbers may be wrong by n roundings.
     error = np.finfo(np.float64).eps * max(report.rows, FEWEST_ROWS)
     rounding = (error * mean) ** 2

@@ -15,9 +15,8 @@ from flwr.app import Message
 from flwr.supercore import log
 
 from flwr_causal.compat import own_run
-from flwr_causal.core.names import as_seen
 from flwr_causal.core.options import to_plain
-from flwr_causal.core.words import nearest
+from flwr_causal.core.words import as_seen, nearest
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport

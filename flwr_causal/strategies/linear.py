@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
-    from flwr_causal.strategies.options import Needs
 
 
 # Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
@@ -87,11 +86,6 @@ class LinearOptions(CausalOptions):
         object.__setattr__(self, "knowledge", as_knowledge(self.knowledge))
 
     @property
-    def settings(self) -> dict[str, Needs]:
-        """The settings that hold, in words, each with which options fit it."""
-        return {}
-
-    @property
     def private(self) -> bool:
         """Whether the run has differential privacy of rows."""
         return False
@@ -113,6 +107,11 @@ class LinearOptions(CausalOptions):
             "center": (self.center == "global", "'global'"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
         }
+
+    @property
+    def with_privacy(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit differential privacy, by name, and what they must be."""
+        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +155,6 @@ class InterventionOptions(LinearOptions):
         return bool(self.interventions or self.intervention_column)
 
     @property
-    def settings(self) -> dict[str, Needs]:
-        """The settings that hold, interventions among them."""
-        own = {"interventions": self.with_interventions} if self.states_interventions else {}
-        return {**own, **super().settings}
-
-    @property
     def role_columns(self) -> tuple[str, ...]:
         """The columns that are not variables, also the one that names the targets of each row."""
         own = (self.intervention_column,) if self.intervention_column else ()
@@ -175,9 +168,11 @@ class LinearStrategy(CausalStrategy):
     options: LinearOptions
 
     def validate(self) -> None:
-        """Check that the options fit each other, and the settings that they state."""
-        for setting, needs in self.options.settings.items():
-            require_fitting(self.options, needs, setting)
+        """Check that the options fit each other, interventions and differential privacy."""
+        if self.options.states_interventions:
+            require_fitting(self.options, self.options.with_interventions, "interventions")
+        if self.options.private:
+            require_fitting(self.options, self.options.with_privacy, "epsilon")
         super().validate()
 
     @property
@@ -295,7 +290,8 @@ class LinearStrategy(CausalStrategy):
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""
-        return (self.knowledge_or_none or Knowledge()).masks(agreement.names)
+        known, names = self.knowledge_or_none, agreement.names
+        return EdgeMasks.free(len(names)) if known is None else known.masks(names)
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:
@@ -428,13 +424,13 @@ def in_units(
     level, scale : ndarray of shape (m,)
         Of the moments' first m columns; further columns are left out.
     """
-    m = len(level)
+    m, units = len(level), np.outer(scale, scale)
     parts, own = distinct(moments_of_variables(moments, m))
-    units = np.outer(scale, scale)
-    firsts = [part.subset(range(m)) for part in parts]
-    converted = [
-        replace(one, mean=level + one.mean * scale, second=one.second * units) for one in firsts
-    ]
+    converted = []
+    for part in parts:
+        one = part.subset(range(m))
+        mean = level + one.mean * scale
+        converted.append(replace(one, mean=mean, second=one.second * units))
     return [converted[place] for place in own]
 
 

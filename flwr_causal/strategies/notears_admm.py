@@ -113,11 +113,11 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     search : bool or None, default None
         After the last round search over orders of the variables, as the default of
         :class:`~flwr_causal.strategies.moments.moments.Moments` does, from the ADMM's graph too.
-        In the last exchange the parties then send the products of each column and all columns with which
-        the solution connects it before the threshold (in small dense graphs nearly all products;
-        ``known_pairs`` in the history is their share). ADMM's objective takes all noise terms to
-        have one variance; the search does not, and makes a fifth of the errors beyond the papers'
-        simulators (docs/figures). None is True with automatic sparsity and a refit and, for
+        In the last exchange the parties then send the products of each column and all columns with
+        which the solution connects it before the threshold (in small dense graphs nearly all
+        products; ``known_pairs`` in the history is their share). ADMM's objective takes all noise
+        terms to have one variance; the search does not, and makes a fifth of the errors beyond the
+        papers' simulators (docs/figures). None is True with automatic sparsity and a refit and, for
         series, from 5 rows for each column of the design on; False with ``aggregation="median"``.
     refit : bool or None, default None
         Use the last exchange to fit the weights of the final graph by least squares and to estimate

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.privacy.scales import Scales
-    from flwr_causal.strategies.options import Needs
 
 #: Options about reports on some columns or on their values; a private report has names alone.
 OF_REPORTS = (
@@ -68,12 +67,6 @@ class PrivateOptions(LinearOptions):
     def private(self) -> bool:
         """Whether the run has differential privacy of rows."""
         return self.epsilon is not None
-
-    @property
-    def settings(self) -> dict[str, Needs]:
-        """The settings that hold, differential privacy among them."""
-        own = {"epsilon": self.with_privacy} if self.private else {}
-        return {**super().settings, **own}
 
     @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:

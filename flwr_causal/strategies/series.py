@@ -267,10 +267,12 @@ def with_party_moments(
     pooled = getattr(model, "sample_moments", None)
     if not products or not isinstance(pooled, Moments) or pooled.together is not None:
         return model
-    columns = lagged_names(agreement.names, options.order)
+    columns = agreement.names
+    if options.order:
+        columns = lagged_names(columns, options.order)
     if pooled.names != columns:
         return model
-    level, units = (np.tile(v, 1 + options.order) for v in (agreement.mean, scale))
+    level, units = np.tile(agreement.mean, 1 + options.order), np.tile(scale, 1 + options.order)
     found = {}
     for party, own in products.items():
         if not options.order:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.blocks.design import Number
-from flwr_causal.core.linear.combinations import combinations
-from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.linear.moments import columns_of, combinations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

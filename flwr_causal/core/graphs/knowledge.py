@@ -43,6 +43,11 @@ class EdgeMasks(NamedTuple):
     allowed: BoolArray
     required: BoolArray
 
+    @classmethod
+    def free(cls, size: int) -> EdgeMasks:
+        """Return the masks without any knowledge."""
+        return cls(~np.eye(size, dtype=bool), np.zeros((size, size), dtype=bool))
+
     def first(self, size: int) -> EdgeMasks:
         """Return the knowledge over the first columns alone."""
         return EdgeMasks(self.allowed[:size, :size], self.required[:size, :size])

@@ -11,7 +11,7 @@ import pandas as pd
 
 from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.discrete.discrete import DiscreteTable
-from flwr_causal.core.linear.combinations import combinations
+from flwr_causal.core.linear.moments import combinations
 from flwr_causal.data.check.column_sums import ColumnProducts, ColumnSums, combined, sums_of
 from flwr_causal.data.check.columns import (
     LARGEST_EXACT,

@@ -243,7 +243,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             warnings += self.doubtful_directions(agreement, graph, found.masks, model, found.search)
             now = found.moments.subset(range(len(agreement.names)))
             warnings += combination_warning(now, agreement.rows.values())
-        warnings += stationarity_warning(graph, agreement.n)
+        if options.order:
+            warnings += stationarity_warning(graph, agreement.n)
         return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
 
     def _of_rows(
@@ -400,7 +401,9 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
-        options, expected = self.options, expected_of_series(super().expected, self.options.order)
+        options, expected = self.options, super().expected
+        if options.order:
+            expected = expected_of_series(expected, options.order)
         if self.columns_differ:
             # How many rows there are is known once they are matched.
             expected = replace(expected, columns=0)

@@ -42,7 +42,7 @@ class PooledMoments:
         How many rows the parties have together, if it is not the sum of their numbers.
     privacy : mapping
         The guarantee of differential privacy.
-    adapted : callable
+    adapted : callable, optional
         Returns a fitted system with what is known of these rows.
     reason : str
         Why the training is over.
@@ -55,7 +55,7 @@ class PooledMoments:
     warnings: tuple[str, ...] = ()
     num_rows: int | None = None
     privacy: Mapping[str, Any] = field(default_factory=dict)
-    adapted: Callable[[Any], Any] = lambda model: model
+    adapted: Callable[[Any], Any] | None = None
     reason: str = "the one exchange of sums is done"
 
     def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
@@ -64,7 +64,7 @@ class PooledMoments:
         return Result(
             outcome.graph,
             outcome.scores,
-            self.adapted(outcome.model),
+            self.adapted(outcome.model) if self.adapted else outcome.model,
             (*outcome.warnings, *[one for one in self.warnings if one not in known]),
             num_rows=self.num_rows,
             privacy=self.privacy,

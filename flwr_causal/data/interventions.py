@@ -128,6 +128,9 @@ def agreed_targets(
     DataError
         If a target is not among the columns, or a column is a target in all rows.
     """
+    different = {one for sets in reported.values() for one in sets}
+    if not any(different):
+        return ()
     for party, sets in reported.items():
         for name in sorted({name for one in sets for name in one}):
             if name not in names:
@@ -135,11 +138,7 @@ def agreed_targets(
                     f"{party}: {name!r} is stated as the target of an intervention, but it is not "
                     f"one of the columns {', '.join(names)}: correct the name"
                 )
-    every = sorted(
-        {one for sets in reported.values() for one in sets}, key=lambda one: (len(one), one)
-    )
-    if not any(every):
-        return ()
+    every = sorted(different, key=lambda one: (len(one), one))
     for name in names:
         if all(name in one for one in every):
             raise DataError(

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of
 from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.doubts.graphs import determined_warning
 from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.blocks.search import BlockClass
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
 
@@ -36,8 +38,7 @@ def solve_blocks(
     products: FloatArray,
     *,
     model: str,
-    least_effect: float,
-    max_parents: int | None,
+    search: Callable[..., BlockClass],
 ) -> Outcome:
     """Find the equivalence class of numbers and categories.
 
@@ -51,19 +52,12 @@ def solve_blocks(
         Mean products of the rows [1, columns of the variables], see :mod:`core.blocks.design`.
     model : {"linear", "curved"}
         Whether a number is one column or three functions of it.
-    least_effect, max_parents
-        As of :func:`~flwr_causal.core.blocks.search.block_class`.
+    search : callable
+        :func:`~flwr_causal.core.blocks.search.block_class` with its limits.
     """
     blocks = blocks_of(agreement, model)
     pooled = Moments.from_products(agreement.n, products[0], column_names(blocks))
-    found = block_class(
-        pooled,
-        [block.width for block in blocks],
-        agreement.names,
-        masks,
-        least_effect=least_effect,
-        max_parents=max_parents,
-    )
+    found = search(pooled, [block.width for block in blocks], agreement.names, masks)
     system = BlockModel(blocks, pooled, found.graph.adjacency)
     warnings = determined_warning(blocks, pooled, agreement.rows.values())
     return Outcome(pooled, found.graph, system, found.strengths, tuple(warnings), {})

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.interventions import distinguished_pairs
 from flwr_causal.core.linear.model import fit
@@ -19,9 +18,10 @@ from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
 from flwr_causal.strategies.series import series_moments, stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.ges.linear_class import LinearClass
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
@@ -35,9 +35,7 @@ def solve_class(
     scale: FloatArray,
     *,
     order: int,
-    by_orders: bool,
-    least_effect: float,
-    max_parents: int | None,
+    search: Callable[..., LinearClass],
 ) -> Outcome:
     """Find the equivalence class of the columns, with lags or without.
 
@@ -57,10 +55,8 @@ def solve_class(
         Divisors of the columns.
     order : int
         p, the number of lags.
-    by_orders : bool
-        Whether a search over orders of the variables precedes that over classes.
-    least_effect, max_parents
-        As of :func:`~flwr_causal.core.ges.linear_class.linear_class`.
+    search : callable
+        :func:`~flwr_causal.core.ges.linear_class.linear_class` with its limits.
     """
     names, d = agreement.names, len(agreement.names)
     columns = lagged_names(names, order)
@@ -76,14 +72,7 @@ def solve_class(
         pooled = series_moments(products, agreement.n, columns)[0]
     else:
         pooled = Moments(agreement.n, np.zeros(d), products[0], names)
-    found = linear_class(
-        moments_of_variables(pooled, len(columns)),
-        masks,
-        distinguished=distinguished,
-        max_parents=max_parents,
-        least_effect=least_effect if by_orders else 0.0,
-        by_orders=by_orders,
-    )
+    found = search(moments_of_variables(pooled, len(columns)), masks, distinguished=distinguished)
     now, lagged = split_blocks(found.weights[:, :d])
     graph = CausalGraph(
         names,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.blocks.search import block_class
+from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
@@ -200,27 +203,16 @@ class Moments(JoiningStrategy, LinearStrategy):
             and functions see their files.
         """
         options = self.options
+        least, most = options.least_effect, options.max_parents
         if options.takes_blocks:
-            return solve_blocks(
-                agreement,
-                masks,
-                products,
-                model=options.model,
-                least_effect=options.least_effect,
-                max_parents=options.max_parents,
-            )
+            search = partial(block_class, least_effect=least, max_parents=most)
+            return solve_blocks(agreement, masks, products, model=options.model, search=search)
         scale = self.scale(agreement)
         if options.finds_class:
-            return solve_class(
-                agreement,
-                masks,
-                products,
-                scale,
-                order=options.order,
-                by_orders=options.solver == "class",
-                least_effect=options.least_effect,
-                max_parents=options.max_parents,
-            )
+            by_orders = options.solver == "class"
+            least = least if by_orders else 0.0
+            find = partial(linear_class, by_orders=by_orders, least_effect=least, max_parents=most)
+            return solve_class(agreement, masks, products, scale, order=options.order, search=find)
         if options.model == "additive":
             return solve_additive(
                 agreement,

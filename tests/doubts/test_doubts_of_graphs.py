@@ -13,10 +13,8 @@ from flwr_causal.doubts.graphs import (
     combination_warning,
     direction_warning,
     majority_warning,
-    negligible,
-    negligible_warning,
+    plausible,
     tier_warning,
-    without,
 )
 from flwr_causal.simulations import simulate
 
@@ -109,30 +107,29 @@ def test_edges_of_no_strength_are_left_out_and_named():
     weights = GRAPH.weights.copy()
     weights[0, 3], weights[2, 0] = 1e-12, -1e-9
     graph = CausalGraph(NAMES, weights, required=np.eye(4, k=-2, dtype=bool))
-    weak = negligible(graph, 1.0, graph.required)
-    assert np.argwhere(weak).tolist() == [[0, 3]]  # c -> a is required
-    left = without(graph, weak)
+    left, (text,) = plausible(graph, 1.0, FREE._replace(required=graph.required))
     assert [edge[:2] for edge in left.edges()] == [
         ("a", "b"),
         ("b", "c"),
-        ("c", "a"),
+        ("c", "a"),  # required
         ("d", "b"),
         ("d", "c"),
     ]
-    (text,) = negligible_warning(graph, weak)
-    assert "a -> d" in text
+    assert "1 edge of next to no strength is left out (a -> d)" in text
     assert "units" in text
-    assert without(GRAPH, negligible(GRAPH, 1.0)) is GRAPH
-    assert negligible_warning(GRAPH, negligible(GRAPH, 1.0)) == []
+    left, warnings = plausible(GRAPH, 1.0, FREE)
+    assert left is GRAPH
+    assert warnings == []
 
 
 def test_strength_is_relative_to_the_units():
     """A metre moves a price in cents by little or by much, as they vary."""
     spread = np.array([1e-9, 1.0, 1.0, 1.0])
     units = spread[:, None] / spread
-    assert np.argwhere(negligible(GRAPH, units)).tolist() == [[0, 1]]
+    left, _ = plausible(GRAPH, units, FREE)
+    assert np.argwhere(GRAPH.adjacency & ~left.adjacency).tolist() == [[0, 1]]
     spread = np.array([1e9, 1.0, 1.0, 1.0])
-    assert not negligible(GRAPH, spread[:, None] / spread).any()
+    assert plausible(GRAPH, spread[:, None] / spread, FREE) == (GRAPH, [])
 
 
 def test_lagged_edges_of_no_strength():
@@ -140,10 +137,8 @@ def test_lagged_edges_of_no_strength():
     lagged[0, 1, 1], lagged[1, 2, 0], lagged[1, 3, 3] = 0.5, 1e-10, 1e-10
     graph = CausalGraph(NAMES, GRAPH.weights, lagged=lagged)
     masks = knowledge_masks(Knowledge(required_lagged=[("d", "d", 2)]), NAMES, 2)
-    weak = negligible(graph, 1.0, masks.required)
-    (text,) = negligible_warning(graph, weak)
+    left, (text,) = plausible(graph, 1.0, masks)
     assert "1 edge of next to no strength is left out (c[t-2] -> a)" in text
-    left = without(graph, weak)
     assert left.num_lagged_edges == 2
     assert np.array_equal(left.weights, graph.weights)
 

@@ -24,7 +24,7 @@ from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states

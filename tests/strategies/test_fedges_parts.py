@@ -13,7 +13,7 @@ from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse, needed
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import records

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
-from flwr_causal.core.ges.counted_gains import CountedGains
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
+from flwr_causal.core.ges.speculative_search import CountedGains
 from flwr_causal.runtime.algorithm import Result
 
 if TYPE_CHECKING:

@@ -14,10 +14,15 @@ import numpy as np
 from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, Sets, num_cells, sets_of
 from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
 from flwr_causal.core.discrete.mixed_network import MixedNetwork
-from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
 from flwr_causal.core.ges.mixed_gains import SummedMixedGains
-from flwr_causal.core.ges.speculative_search import SpeculativeGains
-from flwr_causal.core.ges.summed_gains import NOISE, SCREENING_NOISE, SummedGains
+from flwr_causal.core.ges.speculative_search import (
+    NOISE,
+    SCREENING_NOISE,
+    CountedGains,
+    SpeculativeGains,
+    SummedGains,
+    lacking_sets,
+)
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.fedges import (

@@ -22,10 +22,10 @@ from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
 from flwr_causal.strategies.fedges.fedges import DRIVEN
-from flwr_causal.strategies.fedges.fit import chosen
-from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
-from flwr_causal.strategies.fedges.problem import Found, Problem
-from flwr_causal.strategies.fedges.searches import small_cells
+from flwr_causal.strategies.fedges.paper import Candidate, Fuser
+from flwr_causal.strategies.fedges.results import Found
+from flwr_causal.strategies.fedges.scored_rounds import Best, shares_for
+from flwr_causal.strategies.fedges.searches_on_sums import Problem, chosen, small_cells
 
 SEEDS = range(2)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in range(4)]

@@ -41,13 +41,21 @@ from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
-from flwr_causal.strategies.fedges.fit import Fitted, fit, network_of
-from flwr_causal.strategies.fedges.fusion import Fuser, best_of_rounds, driven_rounds, shares_for
 from flwr_causal.strategies.fedges.joined import MOST_PARENTS, joined_counts
 from flwr_causal.strategies.fedges.options import OF_FUSION, FedGESOptions
-from flwr_causal.strategies.fedges.paper import algorithm_1
-from flwr_causal.strategies.fedges.problem import Found, Problem, by_name, cardinalities_of
-from flwr_causal.strategies.fedges.searches import (
+from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
+from flwr_causal.strategies.fedges.results import (
+    NO_NETWORK,
+    by_name,
+    network_of,
+    small_cell_warning,
+    two_party_warning,
+)
+from flwr_causal.strategies.fedges.scored_rounds import best_of_rounds, driven_rounds, shares_for
+from flwr_causal.strategies.fedges.searches_on_sums import (
+    Problem,
+    cardinalities_of,
+    fit,
     mixed_network,
     search_on_counts,
     search_on_likelihoods,
@@ -55,7 +63,6 @@ from flwr_causal.strategies.fedges.searches import (
     search_on_scores,
     small_cells,
 )
-from flwr_causal.strategies.fedges.warnings import NO_NETWORK, small_cell_warning, two_party_warning
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -74,7 +81,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
-    from flwr_causal.strategies.fedges.problem import Standing
+    from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
 
     Cuts = Mapping[str, FloatArray]
 

@@ -24,8 +24,8 @@ from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.columns import MatchedRows, matched_rows, summed_products
-from flwr_causal.strategies.fedges.fit import Fitted
-from flwr_causal.strategies.fedges.searches import family_sets
+from flwr_causal.strategies.fedges.results import Fitted
+from flwr_causal.strategies.fedges.searches_on_sums import family_sets
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import Holders, JoinedMoments
-    from flwr_causal.strategies.fedges.problem import Found, Problem
+    from flwr_causal.strategies.fedges.results import Found
+    from flwr_causal.strategies.fedges.searches_on_sums import Problem
 
 #: The most parents of a variable: with more, a table has parts of three columns or more.
 MOST_PARENTS = 2

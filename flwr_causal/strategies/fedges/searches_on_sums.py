@@ -2,18 +2,29 @@
 
 Each search is a generator. The server searches with the gains that it knows and estimates of the
 others, asks the parties for what the search lacked, and searches again until nothing was unknown.
+The last exchange, `fit`, is for tables of the graphs, the choice among them, and votes on edges.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, Sets, num_cells, sets_of
+from flwr_causal.core.discrete.contingency_tables import (
+    ContingencyCounts,
+    Sets,
+    num_cells,
+    sets_of,
+    tables_of,
+)
 from flwr_causal.core.discrete.mixed_moments import FlatSums, restored, sizes_of
 from flwr_causal.core.discrete.mixed_network import MixedNetwork
+from flwr_causal.core.discrete.probabilities import held_out_log_likelihood
+from flwr_causal.core.discrete.scores import KINDS, ScoreTerms, terms_of
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.mixed_gains import SummedMixedGains
 from flwr_causal.core.ges.speculative_search import (
     NOISE,
@@ -24,31 +35,147 @@ from flwr_causal.core.ges.speculative_search import (
     lacking_sets,
 )
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.fedges import (
     COUNTS,
+    FIT,
     LIKELIHOODS,
     MOMENTS,
     POOLED_COUNTS,
+    POOLED_FIT,
     POOLED_MOMENTS,
     SCORES,
 )
 from flwr_causal.runtime.algorithm import Ask, Note, Step
-from flwr_causal.strategies.fedges.problem import (
-    Found,
-    Problem,
-    Searched,
-    Standing,
-    by_name,
-)
+from flwr_causal.strategies.fedges.results import MOST_CELLS, Fitted, Found, by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
+    from flwr_causal.strategies.fedges.results import Standing
+
+#: The graphs of a search, one for each score in their order, and the number of its exchanges.
+Searched: TypeAlias = tuple[tuple[Found, ...], int]
+
+
+def cardinalities_of(agreement: Agreement) -> IntArray:
+    """Return the numbers of states, the variables in the order of their names."""
+    order = by_name(agreement.names)
+    return np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
+
+
+USED_UP = "the exchanges were used up before the search had ended"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The variables and options of a search.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The variables, sorted.
+    cardinalities : ndarray of int64, shape (d,)
+    num_rows, num_parties : int
+        Rows of all parties together, and how many parties there are.
+    score : str
+        The score by which the server searches.
+    refined_by : tuple of str
+        The scores of the search on counts that follows a search on likelihoods; empty: none.
+    equivalent_sample_size : float
+    knowledge : Knowledge or None
+    max_parents : int or None
+    turn : bool
+    pooled : bool
+        Whether the parties' tables are added up securely.
+    withheld : bool, default False
+        Whether parties withhold counts, so that tables count different rows.
+    """
+
+    names: tuple[str, ...]
+    cardinalities: NDArray[np.int64]
+    num_rows: int
+    num_parties: int
+    score: str
+    refined_by: tuple[str, ...]
+    equivalent_sample_size: float
+    knowledge: Knowledge | None = None
+    max_parents: int | None = None
+    turn: bool = True
+    pooled: bool = False
+    withheld: bool = False
+
+    def terms(self, score: str) -> ScoreTerms:
+        """Return a score of the rows of all parties."""
+        return terms_of(KINDS[score], self.equivalent_sample_size, self.num_rows)
+
+    def counted(self, score: str, edge_cost: float = 0.0) -> CountedGains:
+        """Return a source of gains from counts, of which none is known."""
+        price = 0.5 * float(np.log(max(self.num_rows, 2)))
+        terms = self.terms(score)
+        return CountedGains(
+            self.cardinalities,
+            terms,
+            price,
+            edge_cost,
+            own_margins=self.withheld,
+        )
+
+    def search(
+        self,
+        source: SpeculativeGains,
+        score: str,
+        start: BoolArray | None = None,
+        pairs: BoolArray | None = None,
+    ) -> Found:
+        """Run a search with the known gains, and estimates of the others.
+
+        Parameters
+        ----------
+        source : SpeculativeGains
+        score : str
+            The score that the gains are of.
+        start : ndarray of bool, shape (d, d), optional
+            The DAG from which the search starts. Default: no edges.
+        pairs : ndarray of bool, shape (d, d), optional
+            The pairs that an edge may join, symmetric. Default: all.
+        """
+        source.start_again()
+        d = len(self.names)
+        search = prepared_search(
+            source,
+            self.names,
+            start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
+            knowledge=self.knowledge,
+            max_parents=self.max_parents,
+            pairs=pairs,
+        )
+        search.families = source.families
+        search.run(turn=self.turn)
+        source.take_back(search.families)
+        reason = "no insertion or deletion improves the score"
+        return Found(search.marks, search.dag, reason, score=score)
+
+    def cut_short(
+        self,
+        source: SpeculativeGains,
+        score: str,
+        start: BoolArray | None = None,
+        pairs: BoolArray | None = None,
+    ) -> Found:
+        """Return the graph that :meth:`search` reaches with known gains only."""
+        source.known_only = True
+        found = self.search(source, score, start, pairs)
+        source.known_only = False
+        return found._replace(reason=USED_UP)
 
 
 #: Largest number of cells that parties send in one secure sum.
@@ -305,3 +432,88 @@ def mixed_network(
         scale=np.sqrt(np.where(number, variance, 1.0)),
         equivalent_sample_size=problem.equivalent_sample_size,
     )
+
+
+def fit(
+    problem: Problem, graphs: Sequence[Found], standing: Standing
+) -> Generator[Step, Any, Fitted | None]:
+    """Ask for the tables of the graphs' families, and choose the graph that predicts best.
+
+    Parameters
+    ----------
+    problem : Problem
+    graphs : sequence of Found
+        By different scores.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
+
+    Returns
+    -------
+    Fitted or None
+        None, without an exchange, if every graph has tables that are too large.
+    """
+    fitting: list[Found] = []
+    families: dict[tuple[int, ...], None] = {}
+    for found in graphs:
+        own = family_sets(found.dag)
+        if num_cells(sets_of(own), problem.cardinalities).max() <= MOST_CELLS:
+            fitting.append(found)
+            families |= dict.fromkeys(own)
+    if not fitting:
+        return None
+    sets = sets_of(list(families))
+    edges = [edges_of(found.dag) for found in fitting]
+    lengths = np.array([len(own) for own in edges], dtype=np.int64)
+    values = {**sets._asdict(), "edges": np.concatenate(edges), "lengths": lengths}
+    exchange = FIT
+    if problem.pooled:
+        values, exchange = values | all_cells(sets, problem.cardinalities), POOLED_FIT
+    replies = yield Ask(exchange, values, so_far=partial(standing, graphs[0]))
+    fitted = chosen(problem, fitting, sets, replies)
+    info: dict[str, Any] = {"num_edges": int(fitted.found.dag.sum())}
+    if fitted.found.score:
+        info["score"] = fitted.found.score
+        values_of = zip(fitting, fitted.held_out, strict=True)
+        info["held_out"] = {found.score: value for found, value in values_of}
+    yield Note(info)
+    return fitted
+
+
+def chosen(problem: Problem, graphs: Sequence[Found], sets: Sets, replies: Replies) -> Fitted:
+    """Sum the parties' tables, choose a graph, and count who agrees with its edges.
+
+    Parameters
+    ----------
+    problem : Problem
+    graphs : sequence of Found
+    sets : Sets
+        Each variable with its parents, of all graphs.
+    replies : Replies
+        Tables of the sets, and votes on the graphs' edges.
+    """
+    counts = summed_counts(replies, sets, problem.cardinalities)
+    tables = tables_of(sets, counts, problem.cardinalities)
+    by_set = dict(zip(map(tuple, sets.lists()), tables, strict=True))
+    sample_size = problem.equivalent_sample_size
+    held_out = [_held_out(found.dag, by_set, sample_size) for found in graphs]
+    best = int(first_largest(held_out))
+    found = graphs[best]
+    first = sum(int(other.dag.sum()) for other in graphs[:best])
+    support = np.zeros(found.dag.shape)
+    # The votes are ordered by child, then by parent.
+    children, parents = np.nonzero(found.dag.T)
+    votes = replies["votes"][first : first + len(children)]
+    support[parents, children] = votes / len(replies.answered)
+    return Fitted(found, by_set, support, tuple(held_out))
+
+
+def _held_out(
+    dag: BoolArray, tables: Mapping[tuple[int, ...], IntArray], sample_size: float
+) -> float:
+    """Return the mean log-likelihood of a row under the tables of all other rows."""
+    total = 0.0
+    for y, parents in families_of(dag):
+        members = sorted((*parents, y))
+        table = tables[tuple(members)]
+        total += held_out_log_likelihood(np.moveaxis(table, members.index(y), -1), sample_size)
+    return total / int(table.sum())

@@ -139,7 +139,10 @@ def test_a_fused_graph_keeps_the_edges_that_most_parties_have(most):
     nothing = np.zeros((0, 2), dtype=np.uint16)
     own = {str(k): plain.search(k, nothing, 10) for k in range(len(plain.sources))}
     step = partial(FedGES().fuse, names=plain.names)
-    free, capped = Fuser(plain.names, None, step), Fuser(plain.names, None, step, most)
+    free, capped = (
+        Fuser(plain.names, len(own), FedGES(mode="fusion", max_fused_edges=limit).options, step)
+        for limit in (None, most)
+    )
     fusion = free.fuse(own)
     for share in ("union", "c50"):
         whole, part = (fuser.candidate(fusion, share, own) for fuser in (free, capped))
@@ -468,7 +471,7 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
     replies = fold.close()
-    problem = Problem(("x", "y", "z"), np.array([2, 2, 2]), 56, 2, "bic", (), 1.0)
+    problem = Problem(("x", "y", "z"), np.array([2, 2, 2]), 56, 2, FedGES().options)
     fitted = chosen(problem, graphs, sets, replies)
     assert fitted.found is graphs[1]
     assert fitted.held_out[1] > fitted.held_out[0]

@@ -101,24 +101,24 @@ def network_of(
     cuts : mapping of str to ndarray
         Cut points of the columns that were discretised.
     """
-    order = by_name(agreement.names)
-    back = np.argsort(order)
+    column_of = by_name(agreement.names)
+    place_of = np.argsort(column_of)
     tables: dict[int, IntArray] = {}
     parents: dict[int, tuple[int, ...]] = {}
     for y, own in families_of(fitted.found.dag):
         # A table's axes are in the order of the names; a network's are in the order of the columns,
         # with the child last.
         axes = sorted((*own, y))
-        wanted = [*sorted(own, key=order.__getitem__), y]
-        tables[order[y]] = fitted.tables[tuple(axes)].transpose([axes.index(k) for k in wanted])
-        parents[order[y]] = tuple(order[k] for k in wanted[:-1])
+        wanted = [*sorted(own, key=column_of.__getitem__), y]
+        tables[column_of[y]] = fitted.tables[tuple(axes)].transpose([axes.index(k) for k in wanted])
+        parents[column_of[y]] = tuple(column_of[k] for k in wanted[:-1])
     return BayesianNetwork.from_counts(
         agreement.names,
         agreement.labels,
-        [parents[k] for k in range(len(order))],
-        [tables[k] for k in range(len(order))],
+        [parents[k] for k in range(len(column_of))],
+        [tables[k] for k in range(len(column_of))],
         equivalent_sample_size=sample_size,
-        marks=fitted.found.marks[np.ix_(back, back)],
+        marks=fitted.found.marks[np.ix_(place_of, place_of)],
         cuts=cuts,
     )
 
@@ -127,9 +127,6 @@ def small_cell_warning(
     small: Mapping[str, int],
     agreement: Agreement,
     options: FedGESOptions,
-    *,
-    mode: str,
-    continues: bool,
 ) -> list[str]:
     """Warn of counts of few rows: that parties sent them, or withheld them.
 
@@ -139,10 +136,6 @@ def small_cell_warning(
         By party, the cells of few rows that it has sent or withheld.
     agreement : Agreement
     options : FedGESOptions
-    mode : str
-        The mode that runs.
-    continues : bool
-        Whether rounds of fusion follow the search.
     """
     small = {name: count for name, count in small.items() if count}
     if not small:
@@ -158,17 +151,17 @@ def small_cell_warning(
         f"{len(small)} of {len(agreement.rows)} parties sent counts of fewer than {minimum} "
         f"rows ({worst}: {small[worst]} cells). Counts of few rows disclose values of single rows: "
         "join rare states, or withhold such counts (small_counts='suppress')"
-        f"{_no_counts(options, mode, continues)}."
+        f"{_no_counts(options)}."
     ]
 
 
-def _no_counts(options: FedGESOptions, mode: str, continues: bool) -> str:
+def _no_counts(options: FedGESOptions) -> str:
     """Return the options with which no counts are sent, as another remedy; "" if there are none."""
     if options.score == MIXED:
         return ""
-    if continues:
+    if options.continues:
         return ", or send no counts (mode='scores' without 'start', and with 'parameters' off)"
-    if mode == "fusion":
+    if options.chosen_mode == "fusion":
         return ", or send no counts (parameters=False)"
     return ", or send no counts (mode='scores' and parameters=False)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
     from flwr_causal.strategies.fedges.paper import Fuser
@@ -85,12 +84,7 @@ class Judged(NamedTuple):
 
 
 def best_of_rounds(
-    fuser: Fuser,
-    start: Literal["fuse", "overwrite"],
-    share: str | float,
-    *,
-    most: int,
-    standing: Standing,
+    fuser: Fuser, most: int, standing: Standing
 ) -> Generator[Step, Any, tuple[Found, int]]:
     """Fuse the parties' graphs round by round, as Algorithm 1 does, and return the best graph.
 
@@ -98,7 +92,7 @@ def best_of_rounds(
 
     Parameters
     ----------
-    fuser, start, share, most, standing
+    fuser, most, standing
         As of :func:`~flwr_causal.strategies.fedges.paper.algorithm_1`.
 
     Returns
@@ -112,7 +106,7 @@ def best_of_rounds(
     best, so_far = Best(current), None
     seen = Seen()
     for taken in itertools.count(1):
-        replies = yield asked(JUDGED_GRAPH, current, {"start": start}, so_far)
+        replies = yield asked(JUDGED_GRAPH, current, {"start": fuser.options.chosen_start}, so_far)
         graphs = replies.of("edges")
         scores = {party: float(score) for party, score in replies.of("score").items()}
         # In the first round the parties have scored the graph without edges only.
@@ -121,7 +115,7 @@ def best_of_rounds(
             best = Best(current, scores)
         if fuser.run_away(graphs):
             return fuser.found(best.candidate, RUN_AWAY), taken
-        fused = fuser.fused(graphs, share, current)
+        fused = fuser.fused(graphs, current)
         yield Note({"num_edges": int(fused.dag.sum())})
         repeated = seen.repeated(graphs)
         found = fuser.found(best.candidate if judged else fused, "")
@@ -136,25 +130,16 @@ def best_of_rounds(
 
 
 def driven_rounds(
-    fuser: Fuser,
-    shares: Sequence[str | float],
-    begin: BoolArray | None,
-    *,
-    patience: int,
-    most: int,
-    standing: Standing,
+    fuser: Fuser, most: int, standing: Standing
 ) -> Generator[Step, Any, tuple[Found, int]]:
     """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
 
     Parameters
     ----------
     fuser : Fuser
-    shares : sequence of str or float
-        Of the parties, that keeps an edge.
-    begin : ndarray of bool, shape (d, d), or None
-        The DAG from which the first round starts; None: no edges.
-    patience : int
-        Rounds without a better graph after which the loop ends.
+        ``begin`` is the graph from which the first round starts. Of the options, ``fusion`` is the
+        share of the parties that keeps an edge (default: several), ``patience`` the number of
+        rounds without a better graph after which the loop ends.
     most : int
         The most exchanges; two a round.
     standing : callable
@@ -167,11 +152,11 @@ def driven_rounds(
     taken : int
         How many exchanges it has taken.
     """
-    current = fuser.first(begin)
+    current = fuser.first()
     best, since, so_far = Best(current), 0, None
     for taken in itertools.count(1, 2):
         replies = yield asked(GRAPHS, current, {}, so_far)
-        proposed = _proposed(fuser, shares, current, best, replies)
+        proposed = _proposed(fuser, current, best, replies)
         yield Note({"candidates": len(proposed)})
         if not proposed:
             return fuser.found(best.candidate, RUN_AWAY), taken
@@ -183,7 +168,7 @@ def driven_rounds(
         current, best = judged.chosen, judged.best
         since = 0 if judged.better else since + 1
         found = fuser.found(best.candidate, "")
-        if since >= patience:
+        if since >= fuser.options.patience:
             return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
         if taken + 1 >= most:
             return found, taken + 1
@@ -193,12 +178,13 @@ def driven_rounds(
 
 def _proposed(
     fuser: Fuser,
-    shares: Sequence[str | float],
     current: Candidate,
     best: Best,
     replies: Replies,
 ) -> tuple[Candidate, ...]:
     """Fuse both sets of graphs at every share; return the graphs that differ."""
+    given = fuser.options.fusion
+    shares = shares_for(fuser.num_parties) if given is None else (given,)
     starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
     candidates: list[Candidate] = []
     for label, edges in starts.items():

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, IntArray
-    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
+    from flwr_causal.strategies.fedges.options import FedGESOptions
     from flwr_causal.strategies.fedges.results import Standing
 
 #: The graphs of a search, one for each score in their order, and the number of its exchanges.
@@ -72,6 +72,7 @@ def cardinalities_of(agreement: Agreement) -> IntArray:
     return np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
 
 
+ENDED = "no insertion or deletion improves the score"
 USED_UP = "the exchanges were used up before the search had ended"
 
 
@@ -86,36 +87,23 @@ class Problem:
     cardinalities : ndarray of int64, shape (d,)
     num_rows, num_parties : int
         Rows of all parties together, and how many parties there are.
-    score : str
-        The score by which the server searches.
-    refined_by : tuple of str
-        The scores of the search on counts that follows a search on likelihoods; empty: none.
-    equivalent_sample_size : float
-    knowledge : Knowledge or None
-    max_parents : int or None
-    turn : bool
-    pooled : bool
-        Whether the parties' tables are added up securely.
-    withheld : bool, default False
-        Whether parties withhold counts, so that tables count different rows.
+    options : FedGESOptions
     """
 
     names: tuple[str, ...]
     cardinalities: NDArray[np.int64]
     num_rows: int
     num_parties: int
-    score: str
-    refined_by: tuple[str, ...]
-    equivalent_sample_size: float
-    knowledge: Knowledge | None = None
-    max_parents: int | None = None
-    turn: bool = True
-    pooled: bool = False
-    withheld: bool = False
+    options: FedGESOptions
+
+    @property
+    def withheld(self) -> bool:
+        """Whether parties withhold counts, so that tables count different rows."""
+        return self.options.small_counts == "suppress"
 
     def terms(self, score: str) -> ScoreTerms:
         """Return a score of the rows of all parties."""
-        return terms_of(KINDS[score], self.equivalent_sample_size, self.num_rows)
+        return terms_of(KINDS[score], self.options.equivalent_sample_size, self.num_rows)
 
     def counted(self, score: str, edge_cost: float = 0.0) -> CountedGains:
         """Return a source of gains from counts, of which none is known."""
@@ -135,6 +123,8 @@ class Problem:
         score: str,
         start: BoolArray | None = None,
         pairs: BoolArray | None = None,
+        *,
+        known_only: bool = False,
     ) -> Found:
         """Run a search with the known gains, and estimates of the others.
 
@@ -147,35 +137,24 @@ class Problem:
             The DAG from which the search starts. Default: no edges.
         pairs : ndarray of bool, shape (d, d), optional
             The pairs that an edge may join, symmetric. Default: all.
+        known_only : bool, default False
+            Whether the search stops where it needs an unknown gain.
         """
         source.start_again()
+        source.known_only = known_only
         d = len(self.names)
         search = prepared_search(
             source,
             self.names,
             start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
-            knowledge=self.knowledge,
-            max_parents=self.max_parents,
+            knowledge=self.options.known,
+            max_parents=self.options.max_parents,
             pairs=pairs,
         )
         search.families = source.families
-        search.run(turn=self.turn)
+        search.run(turn=self.options.turn)
         source.take_back(search.families)
-        reason = "no insertion or deletion improves the score"
-        return Found(search.marks, search.dag, reason, score=score)
-
-    def cut_short(
-        self,
-        source: SpeculativeGains,
-        score: str,
-        start: BoolArray | None = None,
-        pairs: BoolArray | None = None,
-    ) -> Found:
-        """Return the graph that :meth:`search` reaches with known gains only."""
-        source.known_only = True
-        found = self.search(source, score, start, pairs)
-        source.known_only = False
-        return found._replace(reason=USED_UP)
+        return Found(search.marks, search.dag, USED_UP if known_only else ENDED, score=score)
 
 
 #: Largest number of cells that parties send in one secure sum.
@@ -257,16 +236,16 @@ def search_on_likelihoods(
     """
     source = SummedGains(
         problem.cardinalities,
-        problem.terms(problem.score),
+        problem.terms(problem.options.chosen_score),
         problem.num_parties,
-        SCREENING_NOISE if problem.refined_by else NOISE,
+        SCREENING_NOISE if problem.options.refined_by else NOISE,
     )
 
     def learn(replies: Replies) -> None:
         source.learn_sums(replies["gains"], replies["means"])
 
     found, taken, ended = yield from _by_gains(problem, source, LIKELIHOODS, learn, most, standing)
-    if not ended or not problem.refined_by:
+    if not ended or not problem.options.refined_by:
         return (found,), taken
     graphs, further = yield from refined(problem, found, most - taken, standing)
     return graphs, taken + further
@@ -301,7 +280,7 @@ def _by_gains(
         Whether the search ended before the exchanges were used up.
     """
     for taken in range(most + 1):
-        found = problem.search(source, problem.score)
+        found = problem.search(source, problem.options.chosen_score)
         num_unknown = len(source.in_order())
         if taken:
             yield Note({"num_edges": int(found.dag.sum()), "questions": num_unknown})
@@ -310,7 +289,7 @@ def _by_gains(
         if taken < most:
             values = source.questions()._asdict()
             learn((yield Ask(exchange, values, so_far=partial(standing, found))))
-    return problem.cut_short(source, problem.score), most, False
+    return problem.search(source, problem.options.chosen_score, known_only=True), most, False
 
 
 def search_on_counts(
@@ -320,7 +299,7 @@ def search_on_counts(
 
     Parameters are those of :func:`search_on_scores`.
     """
-    sources = {problem.score: problem.counted(problem.score)}
+    sources = {problem.options.chosen_score: problem.counted(problem.options.chosen_score)}
     return (yield from _counted(problem, sources, most, standing))
 
 
@@ -332,7 +311,7 @@ def refined(
     Further parameters are those of :func:`search_on_scores`.
     """
     edge_cost = EDGE_COST * float(np.log(len(problem.names)))
-    sources = {score: problem.counted(score, edge_cost) for score in problem.refined_by}
+    sources = {score: problem.counted(score, edge_cost) for score in problem.options.refined_by}
     pairs = found.dag | found.dag.T
     return (yield from _counted(problem, sources, most, standing, found.dag, pairs))
 
@@ -357,14 +336,14 @@ def _counted(
             return found, taken
         if taken < most:
             values, exchange = sets._asdict(), COUNTS
-            if problem.pooled:
+            if problem.options.secure_aggregation:
                 values, exchange = values | all_cells(sets, problem.cardinalities), POOLED_COUNTS
             replies = yield Ask(exchange, values, so_far=partial(standing, found[0]))
             counts = summed_counts(replies, sets, problem.cardinalities)
             for source in sources.values():
                 source.learn_counts(sets, counts)
     score, source = next(iter(sources.items()))
-    return (problem.cut_short(source, score, start, pairs),), most
+    return (problem.search(source, score, start, pairs, known_only=True),), most
 
 
 def search_on_moments(
@@ -386,7 +365,7 @@ def search_on_moments(
         own_margins=problem.withheld,
     )
     for taken in range(most + 1):
-        found = problem.search(source, problem.score)
+        found = problem.search(source, problem.options.chosen_score)
         sets = lacking_sets([source])
         if not len(sets.sizes):
             # Isolated variables, and families that the last run did not need.
@@ -401,13 +380,13 @@ def search_on_moments(
             sizes = sizes_of(problem.cardinalities, lists).sum(axis=0).tolist()
             numbers = {f"num_{name}": n for name, n in zip(FlatSums._fields, sizes, strict=True)}
             replies = yield Ask(
-                POOLED_MOMENTS if problem.pooled else MOMENTS,
+                POOLED_MOMENTS if problem.options.secure_aggregation else MOMENTS,
                 {**sets._asdict(), **numbers},
                 so_far=partial(standing, found),
             )
             flat = FlatSums(*(replies[name] for name in FlatSums._fields))
             source.learn_moments(restored(flat, problem.cardinalities, lists))
-    return problem.cut_short(source, problem.score), source
+    return problem.search(source, problem.options.chosen_score, known_only=True), source
 
 
 def mixed_network(
@@ -430,7 +409,7 @@ def mixed_network(
         [part for part in families if part is not None],
         location=np.where(number, mean, 0.0),
         scale=np.sqrt(np.where(number, variance, 1.0)),
-        equivalent_sample_size=problem.equivalent_sample_size,
+        equivalent_sample_size=problem.options.equivalent_sample_size,
     )
 
 
@@ -466,7 +445,7 @@ def fit(
     lengths = np.array([len(own) for own in edges], dtype=np.int64)
     values = {**sets._asdict(), "edges": np.concatenate(edges), "lengths": lengths}
     exchange = FIT
-    if problem.pooled:
+    if problem.options.secure_aggregation:
         values, exchange = values | all_cells(sets, problem.cardinalities), POOLED_FIT
     replies = yield Ask(exchange, values, so_far=partial(standing, graphs[0]))
     fitted = chosen(problem, fitting, sets, replies)
@@ -494,7 +473,7 @@ def chosen(problem: Problem, graphs: Sequence[Found], sets: Sets, replies: Repli
     counts = summed_counts(replies, sets, problem.cardinalities)
     tables = tables_of(sets, counts, problem.cardinalities)
     by_set = dict(zip(map(tuple, sets.lists()), tables, strict=True))
-    sample_size = problem.equivalent_sample_size
+    sample_size = problem.options.equivalent_sample_size
     held_out = [_held_out(found.dag, by_set, sample_size) for found in graphs]
     best = int(first_largest(held_out))
     found = graphs[best]

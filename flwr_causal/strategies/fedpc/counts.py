@@ -20,7 +20,7 @@ from flwr_causal.errors import DataError
 from flwr_causal.protocol.fedpc import columns_of, columns_with_classes
 from flwr_causal.runtime.algorithm import Note, relayed
 from flwr_causal.strategies.columns import Holders, joined_sums
-from flwr_causal.strategies.fedpc.choices import plan_of_classes, plan_of_trees
+from flwr_causal.strategies.fedpc.plan import plan_of_classes, plan_of_trees
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
-    from flwr_causal.strategies.fedpc.choices import CircuitPlan
     from flwr_causal.strategies.fedpc.losses import Remarks
     from flwr_causal.strategies.fedpc.options import FedPCOptions
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
 
 def counted_states(

@@ -37,22 +37,14 @@ from flwr_causal.runtime.algorithm import (
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.cut_points import agreed_cuts
-from flwr_causal.strategies.fedpc.choices import (
-    ALIGNED_WEIGHTS,
-    FEWEST_NUMBERS,
-    CircuitPlan,
-    labelled,
-    plan_of,
-    why_counts,
-)
 from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
-from flwr_causal.strategies.fedpc.holdings import (
-    Holdings,
-    check_target,
-    domain_of,
-    with_intervals,
+from flwr_causal.strategies.fedpc.dependence import (
+    aligned_rows,
+    joint_components,
+    joint_trees,
+    measured_dependence,
 )
-from flwr_causal.strategies.fedpc.joint import joint_components, joint_trees
+from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import (
     Remarks,
     lost,
@@ -62,13 +54,20 @@ from flwr_causal.strategies.fedpc.losses import (
     lost_by_training,
     not_alike,
 )
-from flwr_causal.strategies.fedpc.one_pass import (
-    aligned_rows,
-    local_circuits,
-    measured_dependence,
-    recalled,
-)
 from flwr_causal.strategies.fedpc.options import FedPCOptions
+from flwr_causal.strategies.fedpc.paper import local_circuits
+from flwr_causal.strategies.fedpc.plan import (
+    ALIGNED_WEIGHTS,
+    FEWEST_NUMBERS,
+    CircuitPlan,
+    Holdings,
+    check_target,
+    domain_of,
+    labelled,
+    plan_of,
+    why_counts,
+    with_intervals,
+)
 from flwr_causal.strategies.options import check_modes
 from flwr_causal.strategies.variant import OfPaper, PaperVariant
 

@@ -1,13 +1,17 @@
-"""FedPC by joint EM: parties that hold different columns train mixtures of trees together."""
+"""FedPC's own use of rows that all parties have: their dependence, and mixtures trained together.
+
+The paper needs no common rows, and loses the dependence between columns of different parties.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed import joint_leaves
+from flwr_causal.core.circuits.composed.dependence import Projections, measured
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.joint_trees import (
     PRODUCT_STEPS,
@@ -20,18 +24,101 @@ from flwr_causal.core.circuits.composed.joint_trees import (
 from flwr_causal.core.circuits.learners.trees.learner import automatic_components
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.model import CircuitModel
-from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.fedpc import JOINT_PRODUCTS, JOINT_START, JOINT_TREES
+from flwr_causal.core.circuits.presence import common_rows
+from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
+from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedpc.one_pass import check_answers
+from flwr_causal.strategies.fedpc.paper import check_answers
+from flwr_causal.strategies.row_ids import hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.fedpc.choices import CircuitPlan
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
+
+
+class Matched(NamedTuple):
+    """Which rows of the parties are about the same thing.
+
+    Parameters
+    ----------
+    common : dict of str to ndarray of int64
+        By party, the positions of the rows that all parties have, in one order. Empty with a
+        problem.
+    num_rows : int or None
+        Different ids over all parties; None where ids cannot be compared.
+    problem : str, default ""
+        Why there are no common rows, and the remedy.
+    """
+
+    common: dict[str, IntArray]
+    num_rows: int | None
+    problem: str = ""
+
+
+def aligned_rows(holdings: Holdings) -> Generator[Step, Any, Matched]:
+    """Return the rows that all parties have, or why there are none.
+
+    Raises
+    ------
+    FederationError
+        If a party did not answer.
+    DataError
+        If ids repeat.
+    """
+    replies = yield Ask(ALIGN)
+    check_answers(holdings, replies)
+    problem = problem_of_secret(holdings.parties, replies)
+    if problem:
+        return Matched({}, None, problem)
+    ids = hashes_of(replies)
+    places, num_rows = common_rows(ids), len(set().union(*ids))
+    yield Note({"ids": num_rows, "common": len(places[0])})
+    if len(places[0]):
+        return Matched(dict(zip(holdings.parties, places, strict=True)), num_rows)
+    problem = (
+        f"{', '.join(holdings.parties)} have no row in common: check that their ids are of one "
+        "kind and their row-secret is the same (node config)"
+    )
+    return Matched({}, num_rows, problem)
+
+
+def measured_dependence(
+    plan: CircuitPlan, common: dict[str, IntArray]
+) -> Generator[Step, Any, Dependence]:
+    """Return how columns depend that no party holds together, within classes that all know.
+
+    Parameters
+    ----------
+    plan : CircuitPlan
+    common : dict of str to ndarray of int64
+        Where each party has the common rows.
+
+    Raises
+    ------
+    FederationError
+        If a party did not answer, or answered for other columns or rows.
+    """
+    holdings, within = plan.holdings, plan.class_of_all
+    own = {party: {"common": rows} for party, rows in common.items()}
+    replies = yield Ask(DEPENDENCE, {"within": within or ""}, own)
+    check_answers(holdings, replies)
+    given = [
+        Projections(one["counts"], one["linear"], one["nonlinear"])
+        for one in replies.by_party.values()
+    ]
+    try:
+        found = measured(plan.domain, holdings.presence, within, given)
+    except DataError as error:
+        listed = ", ".join(holdings.parties)
+        raise FederationError(f"Of the parties {listed}: {error}") from error
+    yield Note({"nats": found.nats, "nonlinear_nats": found.nonlinear_nats})
+    return found
 
 
 def joint_trees(

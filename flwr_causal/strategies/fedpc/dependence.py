@@ -1,6 +1,9 @@
-"""FedPC's own use of rows that all parties have: their dependence, and mixtures trained together.
+"""FedPC's own ways with the dependence between columns that no party holds together.
 
-The paper needs no common rows, and loses the dependence between columns of different parties.
+The paper's weights by numbers of rows lose it. Where rows can be matched by ids (`aligned_rows`) it
+can be measured (`measured_dependence`), and kept by weights of the combinations of clusters that
+follow from the common rows, or from the classes of all rows (`weighted_clusters`), or by components
+that the parties train together (`joint_trees`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed import joint_leaves
+from flwr_causal.core.circuits.composed.composition import factors_of
 from flwr_causal.core.circuits.composed.dependence import Projections, measured
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.composed.joint_trees import (
@@ -21,6 +25,11 @@ from flwr_causal.core.circuits.composed.joint_trees import (
     equal_weights,
     responsibilities,
 )
+from flwr_causal.core.circuits.composed.tied_clusters import (
+    by_aligned_rows,
+    by_known_classes,
+    label_evidence,
+)
 from flwr_causal.core.circuits.learners.trees.learner import automatic_components
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.model import CircuitModel
@@ -29,7 +38,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedpc.paper import check_answers
+from flwr_causal.strategies.fedpc.paper import check_answers, trained_locally
 from flwr_causal.strategies.row_ids import hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.domain import Domain
+    from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
 
@@ -119,6 +129,45 @@ def measured_dependence(
         raise FederationError(f"Of the parties {listed}: {error}") from error
     yield Note({"nats": found.nats, "nonlinear_nats": found.nonlinear_nats})
     return found
+
+
+def weighted_clusters(
+    plan: CircuitPlan, common: dict[str, IntArray] | None, *, central: bool, seed: int
+) -> Generator[Step, Any, tuple[CircuitModel, Replies]]:
+    """Train as Algorithm 1 does, with other weights: "classes", "aligned" or "em".
+
+    Parameters
+    ----------
+    plan : CircuitPlan
+    common : dict of str to ndarray of int64, or None
+        Where each party has the common rows, for the weights "aligned" and "em".
+    central : bool
+        Whether the circuits are sent to the server.
+    seed : int
+
+    Returns
+    -------
+    model : CircuitModel
+    replies : Replies
+        What the parties have sent of their circuits.
+
+    Raises
+    ------
+    FederationError
+        If a party did not answer.
+    """
+    local = yield from trained_locally(plan, common, central=central)
+    replies = list(local.replies.by_party.values())
+    factors = factors_of(local.presence, local.rows, tied=True)
+    if plan.weights == "classes":
+        classes = [one["classes"] for one in replies]
+        return local.model(plan, by_known_classes(plan.domain, factors, classes)), local.replies
+    if plan.weights == "em":
+        evidence = [one["densities"] for one in replies]
+    else:
+        evidence = [label_evidence(one["labels"], one["sizes"].tolist()) for one in replies]
+    composition = by_aligned_rows(plan.domain, factors, evidence, seed=seed)
+    return local.model(plan, composition), local.replies
 
 
 def joint_trees(

@@ -1,4 +1,37 @@
-"""FedPC (Seng et al. 2025): federated probabilistic circuits, the server's side."""
+"""FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
+
+The paper's algorithm is in `paper`, everything else is ours. What is trained follows from options
+and tables (`plan.plan_of`). `FedPC.train` takes these steps, with the exchanges
+(:mod:`flwr_causal.protocol.fedpc`) in this order:
+
+1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
+2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and how
+   these columns depend (``DEPENDENCE``; `dependence`).
+3. The training:
+
+   - ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
+   - "sums", the default where parties hold the same columns (``SUMS``, one exchange a step):
+
+     - class-conditional: "scale" (again about the mean if that is far from 0), "powers",
+       "moments", "held-out"; then "head" several times and "choice", or "threshold", by the
+       options ``head`` and ``decision``. The steps are in
+       :mod:`flwr_causal.core.circuits.learners.class_conditional.steps`; where parties hold
+       different columns they are "pattern-scale", "pattern-powers" and so on;
+     - trees: "pairs", "products" and "trees", both repeated by EM; then "fold-pairs", "head", also
+       repeated, and "choice"; then "threshold" (of the head) or "odds" (of the trees);
+     - Einsum networks: "scale", then "counts" for each batch of each epoch.
+
+     Where only some parties know the class, masked products (``ALIGN``, ``MASKED_TABLES``,
+     ``PRODUCTS``) take the place of the moments (`counts.counted_classes`).
+   - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
+     `counts.counted_states`).
+   - "one-pass" with other weights than the paper's: Algorithm 1 with these weights (``LOCAL``), or
+     components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
+     ``JOINT_TREES``; `dependence`).
+
+With the option ``trained`` the parties are asked for the circuits of an earlier run instead
+(``RECALL``; `kept_circuits`).
+"""
 
 from __future__ import annotations
 
@@ -43,6 +76,7 @@ from flwr_causal.strategies.fedpc.dependence import (
     joint_components,
     joint_trees,
     measured_dependence,
+    weighted_clusters,
 )
 from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import (
@@ -55,7 +89,7 @@ from flwr_causal.strategies.fedpc.losses import (
     not_alike,
 )
 from flwr_causal.strategies.fedpc.options import FedPCOptions
-from flwr_causal.strategies.fedpc.paper import local_circuits
+from flwr_causal.strategies.fedpc.paper import algorithm_1
 from flwr_causal.strategies.fedpc.plan import (
     ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
@@ -302,69 +336,69 @@ class FedPC(PaperVariant):
             For an option that has no effect on what the parties' tables make of ``"auto"``.
         """
         check_modes(self)
-        plan, known = self._start, Remarks()
-        steps = self._recalled(plan) if self.options.trained else self._trained(plan, known)
-        plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, known))
-        return self._result(plan, known, model, f"{reason} ({plan.summary})")
+        plan, remarks = self._start, Remarks()
+        steps = self._recalled(plan) if self.options.trained else self._trained(plan, remarks)
+        plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, remarks))
+        return self._result(plan, remarks, model, f"{reason} ({plan.summary})")
 
     def _recalled(self, plan: CircuitPlan) -> Generator[Step, Any, Circuit]:
         """Ask the parties for the circuits of an earlier run."""
         model = yield from recalled(self.options.trained, plan.domain)
         return plan, model, COMPLETE
 
-    def _trained(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
+    def _trained(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
         """Train by sums, by counts or in one pass."""
         plan = yield from self._with_cut_points(plan)
         if plan.training == "triples":
-            return (yield from self._counted(plan, known))
+            return (yield from self._counted(plan, remarks))
         holdings = plan.holdings
         asked = self.options.weights != "auto" and plan.training == "one-pass"
         aligned = plan.weights in ALIGNED_WEIGHTS
         if not aligned and (asked or not holdings.apart.any()):
-            return (yield from self._circuit(plan, known))
+            return (yield from self._as_planned(plan, remarks))
         if not holdings.ids:
-            known.warnings.append(lost(plan, NO_IDS))
-            return (yield from self._circuit(plan, known))
-        return (yield from self._aligned(plan, known))
+            remarks.warnings.append(lost(plan, NO_IDS))
+            return (yield from self._as_planned(plan, remarks))
+        return (yield from self._aligned(plan, remarks))
 
-    def _aligned(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
+    def _aligned(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
         """Match rows by ids; measure how columns depend that no party holds together; train."""
         holdings, aligned = plan.holdings, plan.weights in ALIGNED_WEIGHTS
         matched = yield from aligned_rows(holdings)
-        common, known.num_rows, problem = matched
+        common, remarks.num_rows, problem = matched
         if problem and (aligned or plan.lacking):
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
         if problem:
-            known.warnings.append(lost(plan, problem))
-            return (yield from self._circuit(plan, known))
+            remarks.warnings.append(lost(plan, problem))
+            return (yield from self._as_planned(plan, remarks))
         if plan.weights == "em" or (plan.weights == "aligned" and self.options.weights != "auto"):
-            return (yield from self._circuit(plan, known, common))
-        return (yield from self._measured(plan, known, common))
+            return (yield from self._as_planned(plan, remarks, common))
+        return (yield from self._measured(plan, remarks, common))
 
     def _measured(
-        self, plan: CircuitPlan, known: Remarks, common: dict[str, IntArray]
+        self, plan: CircuitPlan, remarks: Remarks, common: dict[str, IntArray]
     ) -> Generator[Step, Any, Circuit]:
         """Measure dependence between columns apart; train by what can express it."""
         found = yield from self._sending(plan, measured_dependence(plan, common))
         if found.least_alike.correlation < ALIKE:
-            known.warnings.append(not_alike(plan.holdings, found.least_alike))
+            remarks.warnings.append(not_alike(plan.holdings, found.least_alike))
         # How much of it the parties' clusters keep is known once they are there.
         if plan.weights == "aligned":
-            return (yield from self._circuit(plan, known, common, found))
+            return (yield from self._as_planned(plan, remarks, common, found))
         if not found.enough and not plan.lacking:
             problem = "the parties have too few rows in common to measure how their columns depend"
-            known.warnings.append(lost(plan, problem))
-            return (yield from self._circuit(plan, known, common, found))
+            remarks.warnings.append(lost(plan, problem))
+            return (yield from self._as_planned(plan, remarks, common, found))
         by_default = plan.training == "sums" and self.options.training == "auto"
         if found.mostly_nonlinear and by_default:
             if not plan.target:
                 em = replace(plan, training="one-pass", weights="em")
-                return (yield from self._circuit(em, known, common, found))
+                return (yield from self._as_planned(em, remarks, common, found))
             if plan.countable:
                 plan = yield from self._with_cut_points(self._by_counts(plan))
-                return (yield from self._counted(plan, known))
-        known.warnings += lost_by_training(plan, found)
-        return (yield from self._circuit(plan, known, common, found))
+                return (yield from self._counted(plan, remarks))
+        remarks.warnings += lost_by_training(plan, found)
+        return (yield from self._as_planned(plan, remarks, common, found))
 
     def _with_cut_points(self, plan: CircuitPlan) -> Generator[Step, Any, CircuitPlan]:
         """Agree on the cut points of numbers, where trees are learned."""
@@ -392,26 +426,27 @@ class FedPC(PaperVariant):
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),
         )
 
-    def _counted(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
+    def _counted(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
         """Count triples of states."""
-        model = yield from self._sending(plan, counted_states(self.options, plan, known))
+        model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
         return plan, model, COMPLETE
 
-    def _circuit(
+    def _as_planned(
         self,
         plan: CircuitPlan,
-        known: Remarks,
+        remarks: Remarks,
         common: dict[str, IntArray] | None = None,
         found: Dependence | None = None,
     ) -> Generator[Step, Any, Circuit]:
         """Train by sums or in one pass, with what is known of rows in common."""
         if plan.training == "sums":
-            return (yield from self._sending(plan, self._summed(plan, known, found)))
-        if plan.weights == "counts":
-            known.warnings += lost_by_counts(plan, asked=self.options.weights == "counts")
-        central, aligned = self.options.queries == "central", plan.weights in ALIGNED_WEIGHTS
+            return (yield from self._sending(plan, self._summed(plan, remarks, found)))
+        central, seed = self.options.queries == "central", self.options.seed
         together = plan.weights == "em" and plan.learner in TRAINED_TOGETHER
-        if together and plan.holdings.setting == "vertical":
+        if plan.weights == "counts":
+            remarks.warnings += lost_by_counts(plan, asked=self.options.weights == "counts")
+            steps = algorithm_1(plan, num_products=self.num_products, central=central, seed=seed)
+        elif together and plan.holdings.setting == "vertical":
             assert common is not None
             components = joint_components(
                 plan.domain,
@@ -421,26 +456,18 @@ class FedPC(PaperVariant):
                 self.options.components,
                 self.options.clusters,
             )
-            training = joint_trees(
-                plan, common, components=components, central=central, seed=self.options.seed
-            )
-            return plan, (yield from self._sending(plan, training)), COMPLETE
-        local = yield from self._sending(
-            plan,
-            local_circuits(
-                plan,
-                common if aligned else None,
-                num_products=self.num_products,
-                central=central,
-                seed=self.options.seed,
-            ),
-        )
-        if plan.weights == "aligned":
-            known.warnings += lost_by_clusters(plan, found, local.replies)
-        return plan, local.model, COMPLETE
+            steps = joint_trees(plan, common, components=components, central=central, seed=seed)
+        else:
+            rows = common if plan.weights in ALIGNED_WEIGHTS else None
+            weighted = weighted_clusters(plan, rows, central=central, seed=seed)
+            model, replies = yield from self._sending(plan, weighted)
+            if plan.weights == "aligned":
+                remarks.warnings += lost_by_clusters(plan, found, replies)
+            return plan, model, COMPLETE
+        return plan, (yield from self._sending(plan, steps)), COMPLETE
 
     def _summed(
-        self, plan: CircuitPlan, known: Remarks, found: Dependence | None
+        self, plan: CircuitPlan, remarks: Remarks, found: Dependence | None
     ) -> Generator[Step, Any, Circuit]:
         """Train by sums over the parties' rows."""
         training = training_of(plan.learner, plan.class_of_all, self.options)
@@ -451,7 +478,7 @@ class FedPC(PaperVariant):
         while not isinstance(step, Trained):
             if isinstance(step, PatternMoments) and plan.lacking:
                 coordinates = coordinates_of(step.arrays())
-                model = yield from counted_classes(self.options, plan, known, coordinates)
+                model = yield from counted_classes(self.options, plan, remarks, coordinates)
                 return plan, model, COMPLETE
             replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
             yield Note({"numbers": sum(array.size for array in replies.combined.values())})
@@ -460,7 +487,7 @@ class FedPC(PaperVariant):
             assert isinstance(step, ClassConditionalTrained)
             step = with_dependence(step, found)
         model = step.model(plan.domain)
-        known.warnings += step.warnings(model)
+        remarks.warnings += step.warnings(model)
         reason = COMPLETE
         if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
             chosen = step.choice_of_head
@@ -479,7 +506,7 @@ class FedPC(PaperVariant):
     def _result(
         self,
         plan: CircuitPlan,
-        known: Remarks,
+        remarks: Remarks,
         model: CircuitModel | None = None,
         reason: str = "",
     ) -> Result:
@@ -497,8 +524,8 @@ class FedPC(PaperVariant):
                 "log-likelihood is that of a narrow density. learner='trees' gives it an interval "
                 "of its own"
             )
-        warnings = (*alike, *known.warnings)
-        return Result(model=model, warnings=warnings, num_rows=known.num_rows, reason=reason)
+        warnings = (*alike, *remarks.warnings)
+        return Result(model=model, warnings=warnings, num_rows=remarks.num_rows, reason=reason)
 
     def fitted(self, state: Progress) -> CircuitModel | None:
         """Return the circuits; those that stay with the parties are asked over the grid."""

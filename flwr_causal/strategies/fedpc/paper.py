@@ -1,6 +1,16 @@
-"""FedPC in one pass: parties train circuits of their own, and the server composes them.
+"""Algorithm 1 of Seng et al. (2025), one-pass training: parties train, the server composes.
 
-Seng et al. (2025), Algorithm 1, and weights of combinations that keep more of the dependence.
+The lines are those that section 3.3 names:
+
+- Lines 1-7: groups of columns that the same parties hold, from the parties' reports
+  (:func:`~flwr_causal.core.circuits.composed.composition.tasks_of`).
+- Line 14, and the training of the clients, in one exchange (``LOCAL``): the parties cluster their
+  rows for groups that they alone hold, and train circuits
+  (:meth:`~flwr_causal.clients.fedpc.FedPCClient.local`).
+- Lines 9-12 and 15-22: sums, products, the mixture over products, and its weights by numbers of
+  rows (:func:`~flwr_causal.core.circuits.composed.composition.one_pass`).
+
+Our own weights, which keep more of the dependence between parties, are in `dependence`.
 """
 
 from __future__ import annotations
@@ -11,13 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.circuits.circuit import unpacked
-from flwr_causal.core.circuits.composed.composition import factors_of, one_pass, tasks_of
+from flwr_causal.core.circuits.composed.composition import one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
-from flwr_causal.core.circuits.composed.tied_clusters import (
-    by_aligned_rows,
-    by_known_classes,
-    label_evidence,
-)
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.protocol.fedpc import LOCAL
 from flwr_causal.runtime.algorithm import Ask, Note
@@ -26,50 +31,89 @@ from flwr_causal.strategies.row_ids import check_all
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from numpy.typing import NDArray
-
-    from flwr_causal.core.arrays import Arrays, IntArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, IntArray
     from flwr_causal.core.circuits.composed.composition import Composition
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
 
 
-@dataclass(frozen=True, eq=False)
-class LocalCircuits:
-    """The parties' own circuits, and how they are combined.
-
-    Parameters
-    ----------
-    model : CircuitModel
-    replies : Replies
-        What the parties have sent of them.
-    """
-
-    model: CircuitModel
-    replies: Replies
-
-
-def local_circuits(
-    plan: CircuitPlan,
-    common: dict[str, IntArray] | None,
-    *,
-    num_products: int | None,
-    central: bool,
-    seed: int,
-) -> Generator[Step, Any, LocalCircuits]:
-    """Let the parties train circuits of their own, and compose them (Algorithm 1).
+def algorithm_1(
+    plan: CircuitPlan, *, num_products: int | None, central: bool, seed: int
+) -> Generator[Step, Any, CircuitModel]:
+    """Train in one pass (Algorithm 1).
 
     Parameters
     ----------
     plan : CircuitPlan
-    common : dict of str to ndarray of int64, or None
-        Where each party has the common rows.
     num_products : int or None
-        Combinations of clusters, with weights "counts".
+        Combinations of clusters, the paper's P; None: as few as hold every cluster.
     central : bool
         Whether the circuits are sent to the server.
     seed : int
+        Of the combinations.
+
+    Raises
+    ------
+    FederationError
+        As of :func:`trained_locally`.
+    """
+    # Lines 1-2: the parties have reported their columns; M is `plan.holdings.presence`.
+    # Lines 3-7 and 14: groups of columns; the parties cluster and train, each on its own.
+    local = yield from trained_locally(plan, central=central)
+    # Lines 9-12 and 15-22: sums, products, the mixture at the root, and its weights.
+    composition = one_pass(plan.domain, local.presence, local.rows, num_products, seed)
+    return local.model(plan, composition)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCircuits:
+    """What the parties have sent of circuits of their own.
+
+    Parameters
+    ----------
+    presence : ndarray of bool, shape (parties that answered, columns)
+    replies : Replies
+    central : bool
+        Whether the circuits are among the replies.
+    """
+
+    presence: BoolArray
+    replies: Replies
+    central: bool
+
+    @property
+    def rows(self) -> list[list[list[int]]]:
+        """By party, group of columns and circuit: the number of rows that it was trained on."""
+        found = []
+        for reply in self.replies.by_party.values():
+            ends = np.cumsum(reply["sizes"])[:-1]
+            found.append([part.tolist() for part in np.split(reply["rows"], ends)])
+        return found
+
+    def model(self, plan: CircuitPlan, composition: Composition) -> CircuitModel:
+        """Return the composed circuit, in one piece or asked where its parts live."""
+        if self.central:
+            circuits = [unpacked(data) for data in self.replies.list("circuits")]
+            return CircuitModel(composition.circuit(circuits), plan.target)
+        density = FederatedCircuit(composition, self.presence, self.replies.parties)
+        return CircuitModel(density, plan.target)
+
+
+def trained_locally(
+    plan: CircuitPlan, common: dict[str, IntArray] | None = None, *, central: bool
+) -> Generator[Step, Any, LocalCircuits]:
+    """Let the parties train circuits of their own on their groups of columns.
+
+    Parameters
+    ----------
+    plan : CircuitPlan
+        With other weights than "counts", groups that several parties hold are clustered too, and
+        the parties return what these weights follow from.
+    common : dict of str to ndarray of int64, optional
+        Where each party has the common rows.
+    central : bool
+        Whether the circuits are sent to the server.
 
     Raises
     ------
@@ -94,36 +138,7 @@ def local_circuits(
     presence = holdings.presence[held]
     if not presence.all():
         check_answers(holdings, replies)
-    returned = list(replies.by_party.values())
-    composition = _composed(plan, presence, returned, num_products, seed)
-    if central:
-        circuits = [unpacked(reply["circuits"]) for reply in returned]
-        return LocalCircuits(CircuitModel(composition.circuit(circuits), plan.target), replies)
-    density = FederatedCircuit(composition, presence, replies.parties)
-    return LocalCircuits(CircuitModel(density, plan.target), replies)
-
-
-def _composed(
-    plan: CircuitPlan,
-    presence: NDArray[np.bool_],
-    replies: list[Arrays],
-    num_products: int | None,
-    seed: int,
-) -> Composition:
-    domain, weights, rows = plan.domain, plan.weights, []
-    for reply in replies:
-        ends = np.cumsum(reply["sizes"])[:-1]
-        rows.append([part.tolist() for part in np.split(reply["rows"], ends)])
-    if weights == "counts":
-        return one_pass(domain, presence, rows, num_products, seed)
-    factors = factors_of(presence, rows, tied=True)
-    if weights == "classes":
-        return by_known_classes(domain, factors, [one["classes"] for one in replies])
-    if weights == "em":
-        evidence = [reply["densities"] for reply in replies]
-    else:
-        evidence = [label_evidence(one["labels"], one["sizes"].tolist()) for one in replies]
-    return by_aligned_rows(domain, factors, evidence, seed=seed)
+    return LocalCircuits(presence, replies, central)
 
 
 def check_answers(holdings: Holdings, replies: Replies) -> None:

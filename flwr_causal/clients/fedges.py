@@ -27,6 +27,7 @@ from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
+from flwr_causal.core.names import by_name
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
@@ -118,7 +119,7 @@ class FedGESClient(ColumnsClient):
         setup = self.setup
         cuts = self._cuts(asked)
         table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
-        table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
+        table = table.reordered(by_name(setup.names))
         options = self.options
         source = TableGains(table, options.score, options.equivalent_sample_size)
         return Cache(table, source, empty_families(len(table.names)))
@@ -267,16 +268,16 @@ class FedGESClient(ColumnsClient):
 
     def _mixed_table(self) -> MixedTable:
         setup = self.setup
-        order = sorted(range(len(setup.names)), key=setup.names.__getitem__)
-        cards = np.array([len(setup.states[k]) for k in order], dtype=np.int64)
-        names = [setup.names[k] for k in order]
-        shape = (len(order), self.count_rows())
+        column_of = by_name(setup.names)
+        cards = np.array([len(setup.states[k]) for k in column_of], dtype=np.int64)
+        names = [setup.names[k] for k in column_of]
+        shape = (len(column_of), self.count_rows())
         codes, values = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
         category, number = np.flatnonzero(cards > 0), np.flatnonzero(cards == 0)
-        kept, states = [names[k] for k in category], [setup.states[order[k]] for k in category]
+        kept, states = [names[k] for k in category], [setup.states[column_of[k]] for k in category]
         codes[category] = prepare_states(self.frame(), kept, states, setup.policy).codes
         rows = prepare(self.frame(), [names[k] for k in number], setup.policy).T
-        chosen = [order[k] for k in number]
+        chosen = [column_of[k] for k in number]
         means, deviations = setup.mean[chosen], np.sqrt(setup.variance[chosen])
         values[number] = (rows - means[:, None]) / deviations[:, None]
         return MixedTable(cards, codes, values)

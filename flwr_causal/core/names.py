@@ -1,8 +1,12 @@
-"""Names that a reader cannot tell apart."""
+"""Names of columns: which a reader cannot tell apart, and their sorted order."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from unicodedata import category, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def as_seen(name: str) -> str:
@@ -14,3 +18,8 @@ def as_seen(name: str) -> str:
 def is_invisible(character: str) -> bool:
     """Return whether a character controls or formats text, or is half of one."""
     return category(character) in ("Cc", "Cf", "Cs")
+
+
+def by_name(names: Sequence[str]) -> list[int]:
+    """Return the positions of the names, in the order of the sorted names."""
+    return sorted(range(len(names)), key=names.__getitem__)

@@ -24,6 +24,7 @@ from flwr_causal.core.ges.mixed_gains import MixedTableGains
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.names import by_name
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -93,29 +94,29 @@ def ges(
         moments = as_moments(table)
         moments.require_complete()
         names = moments.names
-        order = _by_name(names)
-        source: GainSource = MomentGains(moments.subset(order))
+        column_of = by_name(names)
+        source: GainSource = MomentGains(moments.subset(column_of))
     elif score == "conditional-gaussian":
         names, mixed = as_mixed(table)
-        order = _by_name(names)
-        source = MixedTableGains(mixed.reordered(order))
+        column_of = by_name(names)
+        source = MixedTableGains(mixed.reordered(column_of))
     else:
         discrete = as_discrete(table)
         check_rows(discrete)
         names = discrete.names
-        order = _by_name(names)
-        source = TableGains(discrete.reordered(order), score, equivalent_sample_size)
+        column_of = by_name(names)
+        source = TableGains(discrete.reordered(column_of), score, equivalent_sample_size)
     search = prepared_search(
         source,
-        [names[k] for k in order],
-        start=start_marks(start, names)[np.ix_(order, order)],
+        [names[k] for k in column_of],
+        start=start_marks(start, names)[np.ix_(column_of, column_of)],
         knowledge=knowledge,
         max_parents=max_parents,
     )
     check_limit("max_edges", max_edges)
     search.run(max_edges, turn=turn)
-    back = np.argsort(order)
-    return CausalGraph.from_array(search.marks[np.ix_(back, back)], names, kind="cpdag")
+    place_of = np.argsort(column_of)
+    return CausalGraph.from_array(search.marks[np.ix_(place_of, place_of)], names, kind="cpdag")
 
 
 def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> BoolArray:
@@ -140,8 +141,8 @@ def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> 
         raise DataError("start has other variables than the table: give a graph over the same ones")
     if not start.is_acyclic():
         raise DataError("the start graph has a cycle: give a DAG or a CPDAG")
-    order = [start.names.index(name) for name in names]
-    marks: BoolArray = start.adjacency[np.ix_(order, order)]
+    places = [start.names.index(name) for name in names]
+    marks: BoolArray = start.adjacency[np.ix_(places, places)]
     if member_of(marks) is None:
         raise DataError("the start graph has no DAG: give a DAG or a CPDAG")
     return marks
@@ -157,7 +158,3 @@ def check_rows(table: DiscreteTable) -> None:
                 f"column {name!r} has {len(states)} states but there are {table.num_rows} rows: "
                 "join states, or leave the column out"
             )
-
-
-def _by_name(names: Sequence[str]) -> list[int]:
-    return sorted(range(len(names)), key=names.__getitem__)

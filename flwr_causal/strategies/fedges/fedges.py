@@ -37,6 +37,7 @@ from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
+from flwr_causal.core.names import by_name
 from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
@@ -69,7 +70,6 @@ from flwr_causal.strategies.fedges.options import FedGESOptions
 from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
 from flwr_causal.strategies.fedges.results import (
     NO_NETWORK,
-    by_name,
     network_of,
     small_cell_warning,
     two_party_warning,

@@ -201,8 +201,8 @@ class Joined:
         place = [names.index(name) for name in self.problem.names]
         found = {}
         for members, table in self.tables.items():
-            order = np.argsort([place[k] for k in members])
-            found[tuple(place[members[k]] for k in order)] = table.transpose(order)
+            axes = np.argsort([place[k] for k in members])
+            found[tuple(place[members[k]] for k in axes)] = table.transpose(axes)
         return found
 
     def table(self, members: Members) -> IntArray:

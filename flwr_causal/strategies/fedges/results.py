@@ -10,11 +10,12 @@ import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.graphs.edge_lists import families_of
+from flwr_causal.core.names import by_name
 from flwr_causal.protocol.fedges import MIXED
 from flwr_causal.runtime.algorithm import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
@@ -79,11 +80,6 @@ class Fitted:
     tables: Mapping[tuple[int, ...], IntArray]
     support: FloatArray | None
     held_out: tuple[float, ...] = ()
-
-
-def by_name(names: Sequence[str]) -> list[int]:
-    """Return the positions of the names in their sorted order."""
-    return sorted(range(len(names)), key=names.__getitem__)
 
 
 def network_of(

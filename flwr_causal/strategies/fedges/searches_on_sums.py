@@ -35,6 +35,7 @@ from flwr_causal.core.ges.speculative_search import (
     lacking_sets,
 )
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.core.names import by_name
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.fedges import (
@@ -48,7 +49,7 @@ from flwr_causal.protocol.fedges import (
     SCORES,
 )
 from flwr_causal.runtime.algorithm import Ask, Note, Step
-from flwr_causal.strategies.fedges.results import MOST_CELLS, Fitted, Found, by_name
+from flwr_causal.strategies.fedges.results import MOST_CELLS, Fitted, Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -68,8 +69,8 @@ Searched: TypeAlias = tuple[tuple[Found, ...], int]
 
 def cardinalities_of(agreement: Agreement) -> IntArray:
     """Return the numbers of states, the variables in the order of their names."""
-    order = by_name(agreement.names)
-    return np.array([len(agreement.states[k]) for k in order], dtype=np.int64)
+    column_of = by_name(agreement.names)
+    return np.array([len(agreement.states[k]) for k in column_of], dtype=np.int64)
 
 
 ENDED = "no insertion or deletion improves the score"
@@ -399,13 +400,13 @@ def mixed_network(
     families = [source.moments(own) for own in family_sets(dag)]
     if any(part is None for part in families):
         return None
-    order = by_name(agreement.names)
+    column_of = by_name(agreement.names)
     number = problem.cardinalities == 0
-    mean, variance = agreement.mean[order], agreement.variance[order]
+    mean, variance = agreement.mean[column_of], agreement.variance[column_of]
     return MixedNetwork.from_sums(
         problem.names,
-        [agreement.labels[k] for k in order],
-        parents_of(edges_of(dag), len(order)),
+        [agreement.labels[k] for k in column_of],
+        parents_of(edges_of(dag), len(column_of)),
         [part for part in families if part is not None],
         location=np.where(number, mean, 0.0),
         scale=np.sqrt(np.where(number, variance, 1.0)),

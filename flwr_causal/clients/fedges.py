@@ -111,26 +111,6 @@ class FedGESClient(ColumnsClient):
         report = describe(self.table(), policy=policy, sums=numbers, states=True, relations=numbers)
         return self.with_ids(report)
 
-    def _cached(self, asked: Asked) -> Cache:
-        """Return the party's rows and what was computed from them."""
-        return self.once("rows and gains", lambda: self._new_cache(asked))
-
-    def _new_cache(self, asked: Asked) -> Cache:
-        setup = self.setup
-        cuts = self._cuts(asked)
-        table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
-        table = table.reordered(by_name(setup.names))
-        options = self.options
-        source = TableGains(table, options.score, options.equivalent_sample_size)
-        return Cache(table, source, empty_families(len(table.names)))
-
-    def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
-        """Return the cut points of the columns that are discretised; none before they are known."""
-        if "cuts" not in asked:
-            return {}
-        parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
-        return dict(zip(self.setup.continuous, parts, strict=True))
-
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
         """Count the rows up to each threshold; none of a column that the party does not hold."""
@@ -152,16 +132,6 @@ class FedGESClient(ColumnsClient):
         if asked.exchange is JUDGED_GRAPH:
             reply["score"] = np.array(self._score(cache, received))
         return reply
-
-    @answers(GRAPHS)
-    def graphs(self, asked: Asked) -> Arrays:
-        """Search from the fused graph, and from the fused graph fused with the party's own."""
-        received, own, cache = asked["received"], asked["own"], self._cached(asked)
-        alone = self._searched(cache, received)
-        # In the first round both starts are the graph without edges.
-        both = len(received) or len(own)
-        fused = self._searched(cache, self.fuse(received, own)) if both else alone
-        return {"overwritten": alone, "fused": fused}
 
     def fuse(self, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
         """Fuse the server's DAG and the party's own: a step that a subclass may replace.
@@ -217,23 +187,6 @@ class FedGESClient(ColumnsClient):
             marks = marks & masks.allowed | masks.required
         return edges_of(self.search(cache, marks))
 
-    def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
-        """Return the party's own score of a DAG."""
-        families = enumerate(parents_of(edges, len(cache.table.names)))
-        return sum(cache.score(y, parents) for y, parents in families)
-
-    @answers(JUDGE)
-    def judge(self, asked: Asked) -> Arrays:
-        """Score proposed graphs."""
-        cache = self._cached(asked)
-        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
-        return {"scores": np.array([self._score(cache, graph) for graph in graphs])}
-
-    @answers(SCORES)
-    def gains(self, asked: Asked) -> Arrays:
-        """Return the gains of the party's own score."""
-        return {"gains": self._answer(asked, self._cached(asked).source)}
-
     @answers(LIKELIHOODS)
     def likelihoods(self, asked: Asked) -> Arrays:
         """Return the gains of the log-likelihood, and their means under independence."""
@@ -241,6 +194,11 @@ class FedGESClient(ColumnsClient):
         # A gain that is 0 may be computed as a tiny negative number.
         gains = np.maximum(self._answer(asked, source.likelihoods()), 0.0)
         return {"gains": gains, "means": self._answer(asked, ExpectedGains(source))}
+
+    @answers(SCORES)
+    def gains(self, asked: Asked) -> Arrays:
+        """Return the gains of the party's own score."""
+        return {"gains": self._answer(asked, self._cached(asked).source)}
 
     def _answer(self, asked: Asked, source: GainSource) -> FloatArray:
         questions = speculative_search.Questions(
@@ -252,6 +210,54 @@ class FedGESClient(ColumnsClient):
     def counts(self, asked: Asked) -> Arrays:
         """Return contingency tables of the party's rows."""
         return self._tables(self._cached(asked), asked)
+
+    def _tables(self, cache: Cache, asked: Asked) -> Arrays:
+        sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
+        counts = tabulate(cache.table, sets)
+        if asked.exchange in (POOLED_COUNTS, POOLED_FIT):
+            return {"counts": counts.whole(sets, cache.table.cardinalities)}
+        few = counts.num_small(small.minimum)
+        if small.withheld:
+            counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
+        return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
+
+    @answers(FIT, POOLED_FIT)
+    def fit_tables(self, asked: Asked) -> Arrays:
+        """Return the tables of the graphs that were found, and votes on their edges."""
+        cache = self._cached(asked)
+        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
+        votes = [vote for edges in graphs for vote in self._votes(cache, edges)]
+        return {**self._tables(cache, asked), "votes": np.array(votes, dtype=np.uint8)}
+
+    def _votes(self, cache: Cache, edges: NDArray[Any]) -> list[bool]:
+        """Return whether the party's own score agrees with each edge, by child, then parent."""
+        return [
+            cache.score(y, parents) - cache.score(y, (*parents[:k], *parents[k + 1 :])) > TOLERANCE
+            for y, parents in families_of(matrix_of(edges, len(cache.table.names)))
+            for k in range(len(parents))
+        ]
+
+    @answers(GRAPHS)
+    def graphs(self, asked: Asked) -> Arrays:
+        """Search from the fused graph, and from the fused graph fused with the party's own."""
+        received, own, cache = asked["received"], asked["own"], self._cached(asked)
+        alone = self._searched(cache, received)
+        # In the first round both starts are the graph without edges.
+        both = len(received) or len(own)
+        fused = self._searched(cache, self.fuse(received, own)) if both else alone
+        return {"overwritten": alone, "fused": fused}
+
+    @answers(JUDGE)
+    def judge(self, asked: Asked) -> Arrays:
+        """Score proposed graphs."""
+        cache = self._cached(asked)
+        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
+        return {"scores": np.array([self._score(cache, graph) for graph in graphs])}
+
+    def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
+        """Return the party's own score of a DAG."""
+        families = enumerate(parents_of(edges, len(cache.table.names)))
+        return sum(cache.score(y, parents) for y, parents in families)
 
     @answers(MOMENTS, POOLED_MOMENTS)
     def moments(self, asked: Asked) -> Arrays:
@@ -282,31 +288,25 @@ class FedGESClient(ColumnsClient):
         values[number] = (rows - means[:, None]) / deviations[:, None]
         return MixedTable(cards, codes, values)
 
-    @answers(FIT, POOLED_FIT)
-    def fit_tables(self, asked: Asked) -> Arrays:
-        """Return the tables of the graphs that were found, and votes on their edges."""
-        cache = self._cached(asked)
-        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
-        votes = [vote for edges in graphs for vote in self._votes(cache, edges)]
-        return {**self._tables(cache, asked), "votes": np.array(votes, dtype=np.uint8)}
+    def _cached(self, asked: Asked) -> Cache:
+        """Return the party's rows and what was computed from them."""
+        return self.once("rows and gains", lambda: self._new_cache(asked))
 
-    def _votes(self, cache: Cache, edges: NDArray[Any]) -> list[bool]:
-        """Return whether the party's own score agrees with each edge, by child, then parent."""
-        return [
-            cache.score(y, parents) - cache.score(y, (*parents[:k], *parents[k + 1 :])) > TOLERANCE
-            for y, parents in families_of(matrix_of(edges, len(cache.table.names)))
-            for k in range(len(parents))
-        ]
+    def _new_cache(self, asked: Asked) -> Cache:
+        setup = self.setup
+        cuts = self._cuts(asked)
+        table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
+        table = table.reordered(by_name(setup.names))
+        options = self.options
+        source = TableGains(table, options.score, options.equivalent_sample_size)
+        return Cache(table, source, empty_families(len(table.names)))
 
-    def _tables(self, cache: Cache, asked: Asked) -> Arrays:
-        sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
-        counts = tabulate(cache.table, sets)
-        if asked.exchange in (POOLED_COUNTS, POOLED_FIT):
-            return {"counts": counts.whole(sets, cache.table.cardinalities)}
-        few = counts.num_small(small.minimum)
-        if small.withheld:
-            counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
-        return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
+    def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
+        """Return the cut points of the columns that are discretised; none before they are known."""
+        if "cuts" not in asked:
+            return {}
+        parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
+        return dict(zip(self.setup.continuous, parts, strict=True))
 
     def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan of marks.

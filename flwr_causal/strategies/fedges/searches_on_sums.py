@@ -65,16 +65,13 @@ if TYPE_CHECKING:
 
 #: The graphs of a search, one for each score in their order, and the number of its exchanges.
 Searched: TypeAlias = tuple[tuple[Found, ...], int]
-
-
-def cardinalities_of(agreement: Agreement) -> IntArray:
-    """Return the numbers of states, the variables in the order of their names."""
-    column_of = by_name(agreement.names)
-    return np.array([len(agreement.states[k]) for k in column_of], dtype=np.int64)
-
-
 ENDED = "no insertion or deletion improves the score"
 USED_UP = "the exchanges were used up before the search had ended"
+#: Largest number of cells that parties send in one secure sum.
+MOST_POOLED = 2**24
+#: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
+#: extended BIC with gamma = 1/4 (Foygel & Drton 2010): of many pairs some gain by chance.
+EDGE_COST = 0.5
 
 
 @dataclass(frozen=True)
@@ -158,73 +155,13 @@ class Problem:
         return Found(search.marks, search.dag, USED_UP if known_only else ENDED, score=score)
 
 
-#: Largest number of cells that parties send in one secure sum.
-MOST_POOLED = 2**24
-#: Cost of an edge in a search on counts that refines a graph, in units of log(d), as in the
-#: extended BIC with gamma = 1/4 (Foygel & Drton 2010): of many pairs some gain by chance.
-EDGE_COST = 0.5
+def cardinalities_of(agreement: Agreement) -> IntArray:
+    """Return the numbers of states, the variables in the order of their names."""
+    column_of = by_name(agreement.names)
+    return np.array([len(agreement.states[k]) for k in column_of], dtype=np.int64)
 
 
-def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
-    """Return each variable of a DAG with its parents, ascending."""
-    return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]
-
-
-def all_cells(sets: Sets, cardinalities: IntArray) -> dict[str, int]:
-    """Return the number of all cells of some tables, which a secure sum sends.
-
-    Raises
-    ------
-    FederationError
-        If there are too many.
-    """
-    number = num_cells(sets, cardinalities).sum()
-    if number > MOST_POOLED:
-        raise FederationError(
-            f"Contingency tables have {number:.3g} cells, and with secure_aggregation parties send "
-            f"all of them, empty ones too, at most {MOST_POOLED}: limit the families with the "
-            "option 'max_parents', or join rare states."
-        )
-    return {"num_cells": int(number)}
-
-
-def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> ContingencyCounts:
-    """Return the contingency tables of all parties together."""
-    if "counts" in replies:
-        return ContingencyCounts.of_whole(replies["counts"], sets, cardinalities)
-    sparse = ("cells", "values", "lengths")
-    parties = [[arrays[name] for name in sparse] for arrays in replies.by_party.values()]
-    return ContingencyCounts.summed(replies["dense"], parties)
-
-
-def small_cells(replies: Replies) -> dict[str, int]:
-    """Return by party how many cells with few rows it has sent."""
-    return {party: int(count) for party, count in replies.of("small").items()}
-
-
-def search_on_scores(
-    problem: Problem, most: int, standing: Standing
-) -> Generator[Step, Any, Searched]:
-    """Search by the sum of the parties' own scores.
-
-    Parameters
-    ----------
-    problem : Problem
-    most : int
-        The most exchanges.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
-    """
-    rows, num_parties = problem.num_rows, problem.num_parties
-    # The sum has a penalty for every party, which depends on the party's number of rows.
-    price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
-    source = SpeculativeGains(problem.cardinalities, price)
-
-    def learn(replies: Replies) -> None:
-        source.learn(replies["gains"])
-
-    found, taken, _ = yield from _by_gains(problem, source, SCORES, learn, most, standing)
-    return (found,), taken
+# -- the searches ----------------------------------------------------------------------------------
 
 
 def search_on_likelihoods(
@@ -250,6 +187,31 @@ def search_on_likelihoods(
         return (found,), taken
     graphs, further = yield from refined(problem, found, most - taken, standing)
     return graphs, taken + further
+
+
+def search_on_scores(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, Searched]:
+    """Search by the sum of the parties' own scores.
+
+    Parameters
+    ----------
+    problem : Problem
+    most : int
+        The most exchanges.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
+    """
+    rows, num_parties = problem.num_rows, problem.num_parties
+    # The sum has a penalty for every party, which depends on the party's number of rows.
+    price = 0.5 * num_parties * float(np.log(max(rows / num_parties, 2.0)))
+    source = SpeculativeGains(problem.cardinalities, price)
+
+    def learn(replies: Replies) -> None:
+        source.learn(replies["gains"])
+
+    found, taken, _ = yield from _by_gains(problem, source, SCORES, learn, most, standing)
+    return (found,), taken
 
 
 def _by_gains(
@@ -293,17 +255,6 @@ def _by_gains(
     return problem.search(source, problem.options.chosen_score, known_only=True), most, False
 
 
-def search_on_counts(
-    problem: Problem, most: int, standing: Standing
-) -> Generator[Step, Any, Searched]:
-    """Search by a score of the pooled rows, from their contingency tables.
-
-    Parameters are those of :func:`search_on_scores`.
-    """
-    sources = {problem.options.chosen_score: problem.counted(problem.options.chosen_score)}
-    return (yield from _counted(problem, sources, most, standing))
-
-
 def refined(
     problem: Problem, found: Found, most: int, standing: Standing
 ) -> Generator[Step, Any, Searched]:
@@ -315,6 +266,17 @@ def refined(
     sources = {score: problem.counted(score, edge_cost) for score in problem.options.refined_by}
     pairs = found.dag | found.dag.T
     return (yield from _counted(problem, sources, most, standing, found.dag, pairs))
+
+
+def search_on_counts(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, Searched]:
+    """Search by a score of the pooled rows, from their contingency tables.
+
+    Parameters are those of :func:`search_on_scores`.
+    """
+    sources = {problem.options.chosen_score: problem.counted(problem.options.chosen_score)}
+    return (yield from _counted(problem, sources, most, standing))
 
 
 def _counted(
@@ -347,71 +309,7 @@ def _counted(
     return (problem.search(source, score, start, pairs, known_only=True),), most
 
 
-def search_on_moments(
-    problem: Problem, most: int, standing: Standing
-) -> Generator[Step, Any, tuple[Found, SummedMixedGains]]:
-    """Search over numbers (of cardinality 0) and categories, from moments by configuration.
-
-    Parameters are those of :func:`search_on_scores`.
-
-    Returns
-    -------
-    found : Found
-    source : SummedMixedGains
-        With the moments of the graph's families, unless the exchanges were used up.
-    """
-    source = SummedMixedGains(
-        problem.cardinalities,
-        problem.num_rows,
-        own_margins=problem.withheld,
-    )
-    for taken in range(most + 1):
-        found = problem.search(source, problem.options.chosen_score)
-        sets = lacking_sets([source])
-        if not len(sets.sizes):
-            # Isolated variables, and families that the last run did not need.
-            lacking = [own for own in family_sets(found.dag) if source.moments(own) is None]
-            sets = sets_of(lacking)
-        if taken:
-            yield Note({"num_edges": int(found.dag.sum()), "questions": len(sets.sizes)})
-        if not len(sets.sizes):
-            return found, source
-        if taken < most:
-            lists = [members.tolist() for members in sets.lists()]
-            sizes = sizes_of(problem.cardinalities, lists).sum(axis=0).tolist()
-            numbers = {f"num_{name}": n for name, n in zip(FlatSums._fields, sizes, strict=True)}
-            replies = yield Ask(
-                POOLED_MOMENTS if problem.options.secure_aggregation else MOMENTS,
-                {**sets._asdict(), **numbers},
-                so_far=partial(standing, found),
-            )
-            flat = FlatSums(*(replies[name] for name in FlatSums._fields))
-            source.learn_moments(restored(flat, problem.cardinalities, lists))
-    return problem.search(source, problem.options.chosen_score, known_only=True), source
-
-
-def mixed_network(
-    problem: Problem,
-    source: SummedMixedGains,
-    agreement: Agreement,
-    dag: BoolArray,
-) -> MixedNetwork | None:
-    """Return the network of a DAG, its variables by name; None if moments are missing."""
-    families = [source.moments(own) for own in family_sets(dag)]
-    if any(part is None for part in families):
-        return None
-    column_of = by_name(agreement.names)
-    number = problem.cardinalities == 0
-    mean, variance = agreement.mean[column_of], agreement.variance[column_of]
-    return MixedNetwork.from_sums(
-        problem.names,
-        [agreement.labels[k] for k in column_of],
-        parents_of(edges_of(dag), len(column_of)),
-        [part for part in families if part is not None],
-        location=np.where(number, mean, 0.0),
-        scale=np.sqrt(np.where(number, variance, 1.0)),
-        equivalent_sample_size=problem.options.equivalent_sample_size,
-    )
+# -- the tables of the graphs that were found ------------------------------------------------------
 
 
 def fit(
@@ -497,3 +395,113 @@ def _held_out(
         table = tables[tuple(members)]
         total += held_out_log_likelihood(np.moveaxis(table, members.index(y), -1), sample_size)
     return total / int(table.sum())
+
+
+# -- numbers beside categories ---------------------------------------------------------------------
+
+
+def search_on_moments(
+    problem: Problem, most: int, standing: Standing
+) -> Generator[Step, Any, tuple[Found, SummedMixedGains]]:
+    """Search over numbers (of cardinality 0) and categories, from moments by configuration.
+
+    Parameters are those of :func:`search_on_scores`.
+
+    Returns
+    -------
+    found : Found
+    source : SummedMixedGains
+        With the moments of the graph's families, unless the exchanges were used up.
+    """
+    source = SummedMixedGains(
+        problem.cardinalities,
+        problem.num_rows,
+        own_margins=problem.withheld,
+    )
+    for taken in range(most + 1):
+        found = problem.search(source, problem.options.chosen_score)
+        sets = lacking_sets([source])
+        if not len(sets.sizes):
+            # Isolated variables, and families that the last run did not need.
+            lacking = [own for own in family_sets(found.dag) if source.moments(own) is None]
+            sets = sets_of(lacking)
+        if taken:
+            yield Note({"num_edges": int(found.dag.sum()), "questions": len(sets.sizes)})
+        if not len(sets.sizes):
+            return found, source
+        if taken < most:
+            lists = [members.tolist() for members in sets.lists()]
+            sizes = sizes_of(problem.cardinalities, lists).sum(axis=0).tolist()
+            numbers = {f"num_{name}": n for name, n in zip(FlatSums._fields, sizes, strict=True)}
+            replies = yield Ask(
+                POOLED_MOMENTS if problem.options.secure_aggregation else MOMENTS,
+                {**sets._asdict(), **numbers},
+                so_far=partial(standing, found),
+            )
+            flat = FlatSums(*(replies[name] for name in FlatSums._fields))
+            source.learn_moments(restored(flat, problem.cardinalities, lists))
+    return problem.search(source, problem.options.chosen_score, known_only=True), source
+
+
+def mixed_network(
+    problem: Problem,
+    source: SummedMixedGains,
+    agreement: Agreement,
+    dag: BoolArray,
+) -> MixedNetwork | None:
+    """Return the network of a DAG, its variables by name; None if moments are missing."""
+    families = [source.moments(own) for own in family_sets(dag)]
+    if any(part is None for part in families):
+        return None
+    column_of = by_name(agreement.names)
+    number = problem.cardinalities == 0
+    mean, variance = agreement.mean[column_of], agreement.variance[column_of]
+    return MixedNetwork.from_sums(
+        problem.names,
+        [agreement.labels[k] for k in column_of],
+        parents_of(edges_of(dag), len(column_of)),
+        [part for part in families if part is not None],
+        location=np.where(number, mean, 0.0),
+        scale=np.sqrt(np.where(number, variance, 1.0)),
+        equivalent_sample_size=problem.options.equivalent_sample_size,
+    )
+
+
+# -- sets of variables, and their tables -----------------------------------------------------------
+
+
+def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
+    """Return each variable of a DAG with its parents, ascending."""
+    return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]
+
+
+def all_cells(sets: Sets, cardinalities: IntArray) -> dict[str, int]:
+    """Return the number of all cells of some tables, which a secure sum sends.
+
+    Raises
+    ------
+    FederationError
+        If there are too many.
+    """
+    number = num_cells(sets, cardinalities).sum()
+    if number > MOST_POOLED:
+        raise FederationError(
+            f"Contingency tables have {number:.3g} cells, and with secure_aggregation parties send "
+            f"all of them, empty ones too, at most {MOST_POOLED}: limit the families with the "
+            "option 'max_parents', or join rare states."
+        )
+    return {"num_cells": int(number)}
+
+
+def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> ContingencyCounts:
+    """Return the contingency tables of all parties together."""
+    if "counts" in replies:
+        return ContingencyCounts.of_whole(replies["counts"], sets, cardinalities)
+    sparse = ("cells", "values", "lengths")
+    parties = [[arrays[name] for name in sparse] for arrays in replies.by_party.values()]
+    return ContingencyCounts.summed(replies["dense"], parties)
+
+
+def small_cells(replies: Replies) -> dict[str, int]:
+    """Return by party how many cells with few rows it has sent."""
+    return {party: int(count) for party, count in replies.of("small").items()}

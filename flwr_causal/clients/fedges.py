@@ -45,7 +45,7 @@ from flwr_causal.protocol.fedges import (
     POOLED_FIT,
     POOLED_MOMENTS,
     SCORES,
-    columns_of,
+    columns_of_marks,
 )
 
 if TYPE_CHECKING:
@@ -319,7 +319,9 @@ class FedGESClient(ColumnsClient):
         parts, most = _parts(asked), self.options.max_parents or 0
         if parts.sets.sizes.max(initial=0) > most:
             raise FederationError(f"The plan has joint states of more than {most} columns.")
-        columns = columns_of(parts, self._variables, self._cardinalities(asked), self._cuts(asked))
+        columns = columns_of_marks(
+            parts, self._variables, self._cardinalities(asked), self._cuts(asked)
+        )
         return replace(super()._plan(asked), columns=columns)
 
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:

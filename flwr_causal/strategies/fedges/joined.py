@@ -19,7 +19,7 @@ from flwr_causal.core.discrete.contingency_tables import sets_of
 from flwr_causal.core.discrete.joint_states import Parts, counts_of, split
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.protocol.fedges import columns_of
+from flwr_causal.protocol.fedges import columns_of_marks
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
@@ -133,7 +133,7 @@ def _with_marks(
     members, sizes = parts.sets.lists(), [len(own) for own in parts.columns(cards)]
     held = np.array([variables[:, own].all(axis=1) for own in members]).T
     presence = np.repeat(held, sizes, axis=1)
-    columns = columns_of(parts, names, cards, cuts)
+    columns = columns_of_marks(parts, names, cards, cuts)
     labels = [" and ".join(names[k] for k in own) for own in members]
     return Marked(
         problem=replace(problem, num_rows=len(joined)),

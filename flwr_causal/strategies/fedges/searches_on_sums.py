@@ -170,7 +170,14 @@ def search_on_likelihoods(
     """Search by sums of the parties' log-likelihoods, with one penalty; then on counts.
 
     The search on counts refines the graph by several scores, without further adjacencies.
-    Parameters are those of :func:`search_on_scores`.
+
+    Parameters
+    ----------
+    problem : Problem
+    most : int
+        The most exchanges.
+    standing : callable
+        Returns what stands if the run ends with a graph so far.
     """
     source = SummedGains(
         problem.cardinalities,
@@ -194,13 +201,7 @@ def search_on_scores(
 ) -> Generator[Step, Any, Searched]:
     """Search by the sum of the parties' own scores.
 
-    Parameters
-    ----------
-    problem : Problem
-    most : int
-        The most exchanges.
-    standing : callable
-        Returns what stands if the run ends with a graph so far.
+    Parameters are those of :func:`search_on_likelihoods`.
     """
     rows, num_parties = problem.num_rows, problem.num_parties
     # The sum has a penalty for every party, which depends on the party's number of rows.
@@ -227,7 +228,7 @@ def _by_gains(
     Parameters
     ----------
     problem, most, standing
-        As of :func:`search_on_scores`.
+        As of :func:`search_on_likelihoods`.
     source : SpeculativeGains
     exchange : Exchange
         Asks the parties for gains.
@@ -260,7 +261,7 @@ def refined(
 ) -> Generator[Step, Any, Searched]:
     """Search on counts from a graph, by several scores, without further adjacencies.
 
-    Further parameters are those of :func:`search_on_scores`.
+    Further parameters are those of :func:`search_on_likelihoods`.
     """
     edge_cost = EDGE_COST * float(np.log(len(problem.names)))
     sources = {score: problem.counted(score, edge_cost) for score in problem.options.refined_by}
@@ -273,7 +274,7 @@ def search_on_counts(
 ) -> Generator[Step, Any, Searched]:
     """Search by a score of the pooled rows, from their contingency tables.
 
-    Parameters are those of :func:`search_on_scores`.
+    Parameters are those of :func:`search_on_likelihoods`.
     """
     sources = {problem.options.chosen_score: problem.counted(problem.options.chosen_score)}
     return (yield from _counted(problem, sources, most, standing))
@@ -405,7 +406,7 @@ def search_on_moments(
 ) -> Generator[Step, Any, tuple[Found, SummedMixedGains]]:
     """Search over numbers (of cardinality 0) and categories, from moments by configuration.
 
-    Parameters are those of :func:`search_on_scores`.
+    Parameters are those of :func:`search_on_likelihoods`.
 
     Returns
     -------

@@ -23,9 +23,9 @@ from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
 from flwr_causal.strategies.fedges.fedges import DRIVEN
 from flwr_causal.strategies.fedges.paper import Candidate, Fuser
-from flwr_causal.strategies.fedges.results import Found
+from flwr_causal.strategies.fedges.results import Found, small_cells
 from flwr_causal.strategies.fedges.scored_rounds import Best, shares_for
-from flwr_causal.strategies.fedges.searches_on_sums import Problem, chosen, small_cells
+from flwr_causal.strategies.fedges.searches_on_sums import Problem, chosen
 
 SEEDS = range(2)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in range(4)]

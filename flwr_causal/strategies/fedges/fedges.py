@@ -72,6 +72,7 @@ from flwr_causal.strategies.fedges.results import (
     NO_NETWORK,
     network_of,
     small_cell_warning,
+    small_cells,
     two_party_warning,
 )
 from flwr_causal.strategies.fedges.scored_rounds import best_of_rounds, driven_rounds
@@ -84,7 +85,6 @@ from flwr_causal.strategies.fedges.searches_on_sums import (
     search_on_likelihoods,
     search_on_moments,
     search_on_scores,
-    small_cells,
 )
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
@@ -330,9 +330,10 @@ class FedGES(PaperVariant, JoiningStrategy):
 
         The last exchange is kept for the tables. If there is only one, the search has it.
         """
-        options, problem = self.options, self._problem(agreement)
+        options = self.options
         result = partial(self._result, agreement, cuts, small)
         if options.score == MIXED:
+            problem = self._problem(agreement)
             most = max(0, max(1, options.max_rounds) - taken)
             found, source = yield from search_on_moments(problem, most, result)
             network = None
@@ -343,16 +344,17 @@ class FedGES(PaperVariant, JoiningStrategy):
         if options.chosen_mode == "fusion":
             found, used = yield from self._fused(agreement, most, result)
             graphs: tuple[Found, ...] = (found,)
-        elif options.chosen_mode == "exact":
-            graphs, used = yield from search_on_counts(problem, most, result)
-        elif options.chosen_score == "bdeu":
-            graphs, used = yield from search_on_scores(problem, most, result)
         else:
-            graphs, used = yield from search_on_likelihoods(problem, most, result)
+            search = search_on_likelihoods
+            if options.chosen_mode == "exact":
+                search = search_on_counts
+            elif options.chosen_score == "bdeu":
+                search = search_on_scores
+            graphs, used = yield from search(self._problem(agreement), most, result)
         taken += used
         fitted = None
         if options.asks_for_tables and taken < options.max_rounds:
-            fitted = yield from fit(problem, graphs, result)
+            fitted = yield from fit(self._problem(agreement), graphs, result)
             taken += fitted is not None
         # One exchange at least is kept for the tables of the graph of the rounds.
         if options.continues and fitted is not None and taken < options.max_rounds - 1:
@@ -366,7 +368,7 @@ class FedGES(PaperVariant, JoiningStrategy):
                 graphs = (found._replace(support=None, score=DRIVEN), searched)
                 fitted = None
                 if taken + used < options.max_rounds:
-                    fitted = yield from fit(problem, graphs, result)
+                    fitted = yield from fit(self._problem(agreement), graphs, result)
         return result(fitted.found if fitted else graphs[0], fitted, over=True)
 
     def _fused(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedges.options import FedGESOptions
 
 #: Largest number of entries of a variable's table of probabilities.
@@ -117,6 +118,11 @@ def network_of(
         marks=fitted.found.marks[np.ix_(place_of, place_of)],
         cuts=cuts,
     )
+
+
+def small_cells(replies: Replies) -> dict[str, int]:
+    """Return by party how many cells with few rows it has sent."""
+    return {party: int(count) for party, count in replies.of("small").items()}
 
 
 def small_cell_warning(

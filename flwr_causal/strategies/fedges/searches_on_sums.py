@@ -501,8 +501,3 @@ def summed_counts(replies: Replies, sets: Sets, cardinalities: IntArray) -> Cont
     sparse = ("cells", "values", "lengths")
     parties = [[arrays[name] for name in sparse] for arrays in replies.by_party.values()]
     return ContingencyCounts.summed(replies["dense"], parties)
-
-
-def small_cells(replies: Replies) -> dict[str, int]:
-    """Return by party how many cells with few rows it has sent."""
-    return {party: int(count) for party, count in replies.of("small").items()}

@@ -347,58 +347,72 @@ class FedPC(PaperVariant):
         return plan, model, COMPLETE
 
     def _trained(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
-        """Train by sums, by counts or in one pass."""
+        """Train by the plan, which what common rows show may change."""
         plan = yield from self._with_cut_points(plan)
+        common: dict[str, IntArray] | None = None
+        dependence: Dependence | None = None
+        if self._matches_rows(plan):
+            common = yield from self._common_rows(plan, remarks)
+        if common is not None and self._measures(plan):
+            dependence = yield from self._sending(plan, measured_dependence(plan, common))
+            plan = self._replanned(plan, remarks, dependence)
+            if plan.training == "triples":
+                plan = yield from self._with_cut_points(plan)
         if plan.training == "triples":
-            return (yield from self._counted(plan, remarks))
-        holdings = plan.holdings
+            model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
+            return plan, model, COMPLETE
+        if plan.training == "sums":
+            return (yield from self._sending(plan, self._summed(plan, remarks, dependence)))
+        return (yield from self._in_one_pass(plan, remarks, common, dependence))
+
+    def _matches_rows(self, plan: CircuitPlan) -> bool:
+        """Whether common rows are needed for the weights, or to measure a dependence."""
+        if plan.training == "triples":
+            return False
         asked = self.options.weights != "auto" and plan.training == "one-pass"
-        aligned = plan.weights in ALIGNED_WEIGHTS
-        if not aligned and (asked or not holdings.apart.any()):
-            return (yield from self._as_planned(plan, remarks))
-        if not holdings.ids:
+        return plan.weights in ALIGNED_WEIGHTS or bool(not asked and plan.holdings.apart.any())
+
+    def _measures(self, plan: CircuitPlan) -> bool:
+        """Whether the dependence between columns apart is measured: not where "em" keeps it."""
+        asked = self.options.weights != "auto"
+        return plan.weights != "em" and not (plan.weights == "aligned" and asked)
+
+    def _common_rows(
+        self, plan: CircuitPlan, remarks: Remarks
+    ) -> Generator[Step, Any, dict[str, IntArray] | None]:
+        """Match rows by ids; None with a warning where that is not possible, and not needed."""
+        if not plan.holdings.ids:
             remarks.warnings.append(lost(plan, NO_IDS))
-            return (yield from self._as_planned(plan, remarks))
-        return (yield from self._aligned(plan, remarks))
-
-    def _aligned(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
-        """Match rows by ids; measure how columns depend that no party holds together; train."""
-        holdings, aligned = plan.holdings, plan.weights in ALIGNED_WEIGHTS
-        matched = yield from aligned_rows(holdings)
-        common, remarks.num_rows, problem = matched
-        if problem and (aligned or plan.lacking):
+            return None
+        common, remarks.num_rows, problem = yield from aligned_rows(plan.holdings)
+        if not problem:
+            return common
+        if plan.weights in ALIGNED_WEIGHTS or plan.lacking:
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
-        if problem:
-            remarks.warnings.append(lost(plan, problem))
-            return (yield from self._as_planned(plan, remarks))
-        if plan.weights == "em" or (plan.weights == "aligned" and self.options.weights != "auto"):
-            return (yield from self._as_planned(plan, remarks, common))
-        return (yield from self._measured(plan, remarks, common))
+        remarks.warnings.append(lost(plan, problem))
+        return None
 
-    def _measured(
-        self, plan: CircuitPlan, remarks: Remarks, common: dict[str, IntArray]
-    ) -> Generator[Step, Any, Circuit]:
-        """Measure dependence between columns apart; train by what can express it."""
-        found = yield from self._sending(plan, measured_dependence(plan, common))
-        if found.least_alike.correlation < ALIKE:
-            remarks.warnings.append(not_alike(plan.holdings, found.least_alike))
+    def _replanned(
+        self, plan: CircuitPlan, remarks: Remarks, dependence: Dependence
+    ) -> CircuitPlan:
+        """Return the plan of a training that can express the dependence between columns apart."""
+        if dependence.least_alike.correlation < ALIKE:
+            remarks.warnings.append(not_alike(plan.holdings, dependence.least_alike))
         # How much of it the parties' clusters keep is known once they are there.
         if plan.weights == "aligned":
-            return (yield from self._as_planned(plan, remarks, common, found))
-        if not found.enough and not plan.lacking:
+            return plan
+        if not dependence.enough and not plan.lacking:
             problem = "the parties have too few rows in common to measure how their columns depend"
             remarks.warnings.append(lost(plan, problem))
-            return (yield from self._as_planned(plan, remarks, common, found))
+            return plan
         by_default = plan.training == "sums" and self.options.training == "auto"
-        if found.mostly_nonlinear and by_default:
+        if dependence.mostly_nonlinear and by_default:
             if not plan.target:
-                em = replace(plan, training="one-pass", weights="em")
-                return (yield from self._as_planned(em, remarks, common, found))
+                return replace(plan, training="one-pass", weights="em")
             if plan.countable:
-                plan = yield from self._with_cut_points(self._by_counts(plan))
-                return (yield from self._counted(plan, remarks))
-        remarks.warnings += lost_by_training(plan, found)
-        return (yield from self._as_planned(plan, remarks, common, found))
+                return self._by_counts(plan)
+        remarks.warnings += lost_by_training(plan, dependence)
+        return plan
 
     def _with_cut_points(self, plan: CircuitPlan) -> Generator[Step, Any, CircuitPlan]:
         """Agree on the cut points of numbers, where trees are learned."""
@@ -426,21 +440,43 @@ class FedPC(PaperVariant):
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),
         )
 
-    def _counted(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
-        """Count triples of states."""
-        model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
-        return plan, model, COMPLETE
+    def _summed(
+        self, plan: CircuitPlan, remarks: Remarks, dependence: Dependence | None
+    ) -> Generator[Step, Any, Circuit]:
+        """Train by sums over the parties' rows."""
+        training = training_of(plan.learner, plan.class_of_all, self.options)
+        settings = training.plan(
+            plan.domain, seed=self.options.seed, min_rows=self.options.minimum_count
+        )
+        step: State = training.start(settings, plan.holdings.presence)
+        while not isinstance(step, Trained):
+            if isinstance(step, PatternMoments) and plan.lacking:
+                coordinates = coordinates_of(step.arrays())
+                model = yield from counted_classes(self.options, plan, remarks, coordinates)
+                return plan, model, COMPLETE
+            replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
+            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
+            step = step.after(replies.combined)
+        if dependence is not None:
+            assert isinstance(step, ClassConditionalTrained)
+            step = with_dependence(step, dependence)
+        model = step.model(plan.domain)
+        remarks.warnings += step.warnings(model)
+        reason = COMPLETE
+        if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
+            chosen = step.choice_of_head
+            yield Note(asdict(chosen) | {"pays": int(chosen.pays)})
+            reason = f"{reason}; {chosen}"
+        return plan, model, reason
 
-    def _as_planned(
+    def _in_one_pass(
         self,
         plan: CircuitPlan,
         remarks: Remarks,
-        common: dict[str, IntArray] | None = None,
-        found: Dependence | None = None,
+        common: dict[str, IntArray] | None,
+        dependence: Dependence | None,
     ) -> Generator[Step, Any, Circuit]:
-        """Train by sums or in one pass, with what is known of rows in common."""
-        if plan.training == "sums":
-            return (yield from self._sending(plan, self._summed(plan, remarks, found)))
+        """Train by Algorithm 1, with the paper's weights or ours, or components together."""
         central, seed = self.options.queries == "central", self.options.seed
         together = plan.weights == "em" and plan.learner in TRAINED_TOGETHER
         if plan.weights == "counts":
@@ -462,38 +498,9 @@ class FedPC(PaperVariant):
             weighted = weighted_clusters(plan, rows, central=central, seed=seed)
             model, replies = yield from self._sending(plan, weighted)
             if plan.weights == "aligned":
-                remarks.warnings += lost_by_clusters(plan, found, replies)
+                remarks.warnings += lost_by_clusters(plan, dependence, replies)
             return plan, model, COMPLETE
         return plan, (yield from self._sending(plan, steps)), COMPLETE
-
-    def _summed(
-        self, plan: CircuitPlan, remarks: Remarks, found: Dependence | None
-    ) -> Generator[Step, Any, Circuit]:
-        """Train by sums over the parties' rows."""
-        training = training_of(plan.learner, plan.class_of_all, self.options)
-        settings = training.plan(
-            plan.domain, seed=self.options.seed, min_rows=self.options.minimum_count
-        )
-        step: State = training.start(settings, plan.holdings.presence)
-        while not isinstance(step, Trained):
-            if isinstance(step, PatternMoments) and plan.lacking:
-                coordinates = coordinates_of(step.arrays())
-                model = yield from counted_classes(self.options, plan, remarks, coordinates)
-                return plan, model, COMPLETE
-            replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
-            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
-            step = step.after(replies.combined)
-        if found is not None:
-            assert isinstance(step, ClassConditionalTrained)
-            step = with_dependence(step, found)
-        model = step.model(plan.domain)
-        remarks.warnings += step.warnings(model)
-        reason = COMPLETE
-        if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
-            chosen = step.choice_of_head
-            yield Note(asdict(chosen) | {"pays": int(chosen.pays)})
-            reason = f"{reason}; {chosen}"
-        return plan, model, reason
 
     def _sending(
         self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]

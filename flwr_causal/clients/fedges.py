@@ -24,9 +24,10 @@ from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
+from flwr_causal.core.words import by_name
 from flwr_causal.data.check.party_table import describe, prepare, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
@@ -44,7 +45,7 @@ from flwr_causal.protocol.fedges import (
     POOLED_FIT,
     POOLED_MOMENTS,
     SCORES,
-    columns_of,
+    columns_of_marks,
 )
 
 if TYPE_CHECKING:
@@ -110,26 +111,6 @@ class FedGESClient(ColumnsClient):
         report = describe(self.table(), policy=policy, sums=numbers, states=True, relations=numbers)
         return self.with_ids(report)
 
-    def _cached(self, asked: Asked) -> Cache:
-        """Return the party's rows and what was computed from them."""
-        return self.once("rows and gains", lambda: self._new_cache(asked))
-
-    def _new_cache(self, asked: Asked) -> Cache:
-        setup = self.setup
-        cuts = self._cuts(asked)
-        table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
-        table = table.reordered(sorted(range(len(setup.names)), key=setup.names.__getitem__))
-        options = self.options
-        source = TableGains(table, options.score, options.equivalent_sample_size)
-        return Cache(table, source, empty_families(len(table.names)))
-
-    def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
-        """Return the cut points of the columns that are discretised; none before they are known."""
-        if "cuts" not in asked:
-            return {}
-        parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
-        return dict(zip(self.setup.continuous, parts, strict=True))
-
     @answers(CUTS)
     def cut(self, asked: Asked) -> Arrays:
         """Count the rows up to each threshold; none of a column that the party does not hold."""
@@ -151,16 +132,6 @@ class FedGESClient(ColumnsClient):
         if asked.exchange is JUDGED_GRAPH:
             reply["score"] = np.array(self._score(cache, received))
         return reply
-
-    @answers(GRAPHS)
-    def graphs(self, asked: Asked) -> Arrays:
-        """Search from the fused graph, and from the fused graph fused with the party's own."""
-        received, own, cache = asked["received"], asked["own"], self._cached(asked)
-        alone = self._searched(cache, received)
-        # In the first round both starts are the graph without edges.
-        both = len(received) or len(own)
-        fused = self._searched(cache, self.fuse(received, own)) if both else alone
-        return {"overwritten": alone, "fused": fused}
 
     def fuse(self, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
         """Fuse the server's DAG and the party's own: a step that a subclass may replace.
@@ -216,23 +187,6 @@ class FedGESClient(ColumnsClient):
             marks = marks & masks.allowed | masks.required
         return edges_of(self.search(cache, marks))
 
-    def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
-        """Return the party's own score of a DAG."""
-        families = enumerate(parents_of(edges, len(cache.table.names)))
-        return sum(cache.score(y, parents) for y, parents in families)
-
-    @answers(JUDGE)
-    def judge(self, asked: Asked) -> Arrays:
-        """Score proposed graphs."""
-        cache = self._cached(asked)
-        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
-        return {"scores": np.array([self._score(cache, graph) for graph in graphs])}
-
-    @answers(SCORES)
-    def gains(self, asked: Asked) -> Arrays:
-        """Return the gains of the party's own score."""
-        return {"gains": self._answer(asked, self._cached(asked).source)}
-
     @answers(LIKELIHOODS)
     def likelihoods(self, asked: Asked) -> Arrays:
         """Return the gains of the log-likelihood, and their means under independence."""
@@ -240,6 +194,11 @@ class FedGESClient(ColumnsClient):
         # A gain that is 0 may be computed as a tiny negative number.
         gains = np.maximum(self._answer(asked, source.likelihoods()), 0.0)
         return {"gains": gains, "means": self._answer(asked, ExpectedGains(source))}
+
+    @answers(SCORES)
+    def gains(self, asked: Asked) -> Arrays:
+        """Return the gains of the party's own score."""
+        return {"gains": self._answer(asked, self._cached(asked).source)}
 
     def _answer(self, asked: Asked, source: GainSource) -> FloatArray:
         questions = speculative_search.Questions(
@@ -252,34 +211,15 @@ class FedGESClient(ColumnsClient):
         """Return contingency tables of the party's rows."""
         return self._tables(self._cached(asked), asked)
 
-    @answers(MOMENTS, POOLED_MOMENTS)
-    def moments(self, asked: Asked) -> Arrays:
-        """Return counts and moments of the party's rows."""
-        table = self.once("rows of numbers and categories", self._mixed_table)
-        lists = [members.tolist() for members in Sets(asked["sizes"], asked["members"]).lists()]
-        parts, small = sums_of_sets(table, lists), self.setup.small
-        if asked.exchange is POOLED_MOMENTS:
-            return flattened(parts)._asdict()
-        few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)
+    def _tables(self, cache: Cache, asked: Asked) -> Arrays:
+        sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
+        counts = tabulate(cache.table, sets)
+        if asked.exchange in (POOLED_COUNTS, POOLED_FIT):
+            return {"counts": counts.whole(sets, cache.table.cardinalities)}
+        few = counts.num_small(small.minimum)
         if small.withheld:
-            parts = [without_small(part, small.withheld) for part in parts]
-        return {**flattened(parts)._asdict(), "small": np.array(few, dtype=np.int64)}
-
-    def _mixed_table(self) -> MixedTable:
-        setup = self.setup
-        order = sorted(range(len(setup.names)), key=setup.names.__getitem__)
-        cards = np.array([len(setup.states[k]) for k in order], dtype=np.int64)
-        names = [setup.names[k] for k in order]
-        shape = (len(order), self.count_rows())
-        codes, values = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
-        category, number = np.flatnonzero(cards > 0), np.flatnonzero(cards == 0)
-        kept, states = [names[k] for k in category], [setup.states[order[k]] for k in category]
-        codes[category] = prepare_states(self.frame(), kept, states, setup.policy).codes
-        rows = prepare(self.frame(), [names[k] for k in number], setup.policy).T
-        chosen = [order[k] for k in number]
-        means, deviations = setup.mean[chosen], np.sqrt(setup.variance[chosen])
-        values[number] = (rows - means[:, None]) / deviations[:, None]
-        return MixedTable(cards, codes, values)
+            counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
+        return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
 
     @answers(FIT, POOLED_FIT)
     def fit_tables(self, asked: Asked) -> Arrays:
@@ -297,15 +237,76 @@ class FedGESClient(ColumnsClient):
             for k in range(len(parents))
         ]
 
-    def _tables(self, cache: Cache, asked: Asked) -> Arrays:
-        sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
-        counts = tabulate(cache.table, sets)
-        if asked.exchange in (POOLED_COUNTS, POOLED_FIT):
-            return {"counts": counts.whole(sets, cache.table.cardinalities)}
-        few = counts.num_small(small.minimum)
+    @answers(GRAPHS)
+    def graphs(self, asked: Asked) -> Arrays:
+        """Search from the fused graph, and from the fused graph fused with the party's own."""
+        received, own, cache = asked["received"], asked["own"], self._cached(asked)
+        alone = self._searched(cache, received)
+        # In the first round both starts are the graph without edges.
+        both = len(received) or len(own)
+        fused = self._searched(cache, self.fuse(received, own)) if both else alone
+        return {"overwritten": alone, "fused": fused}
+
+    @answers(JUDGE)
+    def judge(self, asked: Asked) -> Arrays:
+        """Score proposed graphs."""
+        cache = self._cached(asked)
+        graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
+        return {"scores": np.array([self._score(cache, graph) for graph in graphs])}
+
+    def _score(self, cache: Cache, edges: NDArray[Any]) -> float:
+        """Return the party's own score of a DAG."""
+        families = enumerate(parents_of(edges, len(cache.table.names)))
+        return sum(cache.score(y, parents) for y, parents in families)
+
+    @answers(MOMENTS, POOLED_MOMENTS)
+    def moments(self, asked: Asked) -> Arrays:
+        """Return counts and moments of the party's rows."""
+        table = self.once("rows of numbers and categories", self._mixed_table)
+        lists = [members.tolist() for members in Sets(asked["sizes"], asked["members"]).lists()]
+        parts, small = sums_of_sets(table, lists), self.setup.small
+        if asked.exchange is POOLED_MOMENTS:
+            return flattened(parts)._asdict()
+        few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)
         if small.withheld:
-            counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
-        return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
+            parts = [without_small(part, small.withheld) for part in parts]
+        return {**flattened(parts)._asdict(), "small": np.array(few, dtype=np.int64)}
+
+    def _mixed_table(self) -> MixedTable:
+        setup = self.setup
+        column_of = by_name(setup.names)
+        cards = np.array([len(setup.states[k]) for k in column_of], dtype=np.int64)
+        names = [setup.names[k] for k in column_of]
+        shape = (len(column_of), self.count_rows())
+        codes, values = np.zeros(shape, dtype=np.uint8), np.zeros(shape)
+        category, number = np.flatnonzero(cards > 0), np.flatnonzero(cards == 0)
+        kept, states = [names[k] for k in category], [setup.states[column_of[k]] for k in category]
+        codes[category] = prepare_states(self.frame(), kept, states, setup.policy).codes
+        rows = prepare(self.frame(), [names[k] for k in number], setup.policy).T
+        chosen = [column_of[k] for k in number]
+        means, deviations = setup.mean[chosen], np.sqrt(setup.variance[chosen])
+        values[number] = (rows - means[:, None]) / deviations[:, None]
+        return MixedTable(cards, codes, values)
+
+    def _cached(self, asked: Asked) -> Cache:
+        """Return the party's rows and what was computed from them."""
+        return self.once("rows and gains", lambda: self._new_cache(asked))
+
+    def _new_cache(self, asked: Asked) -> Cache:
+        setup = self.setup
+        cuts = self._cuts(asked)
+        table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
+        table = table.reordered(by_name(setup.names))
+        options = self.options
+        source = TableGains(table, options.score, options.equivalent_sample_size)
+        return Cache(table, source, empty_families(len(table.names)))
+
+    def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
+        """Return the cut points of the columns that are discretised; none before they are known."""
+        if "cuts" not in asked:
+            return {}
+        parts = np.split(asked["cuts"], np.cumsum(asked["num-cuts"])[:-1])
+        return dict(zip(self.setup.continuous, parts, strict=True))
 
     def _plan(self, asked: Asked) -> ProductPlan:
         """Return the plan of marks.
@@ -318,7 +319,9 @@ class FedGESClient(ColumnsClient):
         parts, most = _parts(asked), self.options.max_parents or 0
         if parts.sets.sizes.max(initial=0) > most:
             raise FederationError(f"The plan has joint states of more than {most} columns.")
-        columns = columns_of(parts, self._variables, self._cardinalities(asked), self._cuts(asked))
+        columns = columns_of_marks(
+            parts, self._variables, self._cardinalities(asked), self._cuts(asked)
+        )
         return replace(super()._plan(asked), columns=columns)
 
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:

@@ -42,12 +42,12 @@ from flwr_causal.protocol.fedpc import (
     RECALL,
     SUMS,
     class_columns,
-    columns_of,
+    columns_of_marks,
     columns_with_classes,
-    domain_of,
+    joint_domain,
     marked,
     own_domain,
-    plan_of,
+    training_plan,
 )
 from flwr_causal.secure.party import peers_of
 
@@ -112,7 +112,7 @@ class FedPCClient(ColumnsClient):
         learner, name = next(key for key, one in SUMS.items() if one is asked.exchange)
         step = learner_class(learner).steps[name]
         sent = {one.name: asked[one.name] for one in step.sent}
-        plan = plan_of(learner, self.setup, asked.values)
+        plan = training_plan(learner, self.setup, asked.values)
         sums: Arrays = step.sums(self._values(self._domain(asked), asked), plan, sent)
         return sums
 
@@ -238,7 +238,7 @@ class FedPCClient(ColumnsClient):
                 self._domain(asked), class_columns(self.setup, asked.values)
             )
             return replace(super()._plan(asked), columns=columns)
-        columns = columns_of(self._domain(asked), *marked(self.setup, asked.values))
+        columns = columns_of_marks(self._domain(asked), *marked(self.setup, asked.values))
         return replace(super()._plan(asked), columns=columns)
 
     def _product_columns(self, asked: Asked) -> tuple[list[str], BoolArray]:
@@ -275,7 +275,7 @@ class FedPCClient(ColumnsClient):
 
     def _domain(self, asked: Asked) -> Domain:
         """Return the joint domain."""
-        return domain_of(self.setup, asked.values)
+        return joint_domain(self.setup, asked.values)
 
     def _own_domain(self, asked: Asked) -> Domain:
         """Return the variables of the joint domain that the party holds."""

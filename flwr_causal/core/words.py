@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 #: How many entries a message lists, where nothing else is said.
 LISTED = 5
@@ -43,3 +43,8 @@ def as_seen(name: str) -> str:
 def is_invisible(character: str) -> bool:
     """Return whether a character controls or formats text, or is half of one."""
     return category(character) in ("Cc", "Cf", "Cs")
+
+
+def by_name(names: Sequence[str]) -> list[int]:
+    """Return the positions of the names, in the order of the sorted names."""
+    return sorted(range(len(names)), key=names.__getitem__)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
 
 
-def columns_of(
+def columns_of_marks(
     parts: Parts, names: Sequence[str], cardinalities: IntArray, cuts: Mapping[str, FloatArray]
 ) -> PlanColumns:
     """Return the columns of marks; masks are bound to variables, states and cut points.

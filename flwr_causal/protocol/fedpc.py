@@ -104,7 +104,7 @@ class FedPCPartyOptions(PartyOptions):
     )
 
 
-def domain_of(setup: Setup, sent: Mapping[str, Any]) -> Domain:
+def joint_domain(setup: Setup, sent: Mapping[str, Any]) -> Domain:
     """Return the joint domain: of the message if it has one, else of the agreement."""
     options: FedPCPartyOptions = setup.options
     return _domain(str(sent["domain"])) if "domain" in sent else options.domain
@@ -121,12 +121,12 @@ def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
     return Domain(tuple(one for one in joint.variables if one.name in held))
 
 
-def plan_of(learner: str, setup: Setup, sent: Mapping[str, Any]) -> TrainingPlan:
+def training_plan(learner: str, setup: Setup, sent: Mapping[str, Any]) -> TrainingPlan:
     """Return the settings of a training by sums, the same at the server and at the parties.
 
     The class of the plan is one that all parties know.
     """
-    return _plan(learner, setup.options.within, setup, domain_of(setup, sent))
+    return _plan(learner, setup.options.within, setup, joint_domain(setup, sent))
 
 
 def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]:
@@ -135,7 +135,7 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]
     The class of the plan is one that all parties know.
     """
     options: FedPCPartyOptions = setup.options
-    domain = domain_of(setup, sent)
+    domain = joint_domain(setup, sent)
     plan = _plan("trees", options.within, setup, domain)
     return plan, Joints.of(domain, plan, options.holders, options.pair_marks)
 
@@ -143,7 +143,7 @@ def marked(setup: Setup, sent: Mapping[str, Any]) -> tuple[TrainingPlan, Joints]
 def class_columns(setup: Setup, sent: Mapping[str, Any]) -> ClassColumns:
     """Return the columns of products where only some parties know the class."""
     options: FedPCPartyOptions = setup.options
-    plan = _plan("class-conditional", options.target, setup, domain_of(setup, sent))
+    plan = _plan("class-conditional", options.target, setup, joint_domain(setup, sent))
     coordinates = Coordinates(*np.asarray(sent["coordinates"], dtype=np.float64))
     return ClassColumns(plan, coordinates, options.labelled)
 
@@ -155,7 +155,7 @@ def columns_with_classes(domain: Domain, columns: ClassColumns) -> PlanColumns:
     return PlanColumns(json.dumps(meaning), columns.wanted)
 
 
-def columns_of(domain: Domain, plan: TrainingPlan, joints: Joints) -> PlanColumns:
+def columns_of_marks(domain: Domain, plan: TrainingPlan, joints: Joints) -> PlanColumns:
     """Return what the marks are: masks are bound to states and intervals."""
     return PlanColumns(json.dumps(domain.to_plain()), wanted(plan, joints))
 
@@ -177,7 +177,7 @@ def _made(
 
 def _other_projections(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if projections are of other classes, rows or columns, else ""."""
-    joint, target = domain_of(known.setup, known.sent), str(known.sent["within"])
+    joint, target = joint_domain(known.setup, known.sent), str(known.sent["within"])
     classes = int(joint.num_states[joint.index(target)]) if target else 1
     scores = len(score_columns(own_domain(joint, known.report.names), target or None))
     if arrays["linear"].shape[::2] != (classes, scores):
@@ -219,7 +219,7 @@ def _other_clusters(arrays: Arrays, known: ReplyContext) -> str:
 def _other_parts(arrays: Arrays, known: ReplyContext) -> str:
     """Return a complaint if the circuits are not the party's parts of the components, else ""."""
     held = set(known.report.names)
-    names = domain_of(known.setup, known.sent).names
+    names = joint_domain(known.setup, known.sent).names
     columns = [j for j, name in enumerate(names) if name in held]
     return _other_circuits(arrays, known, [columns] * known.sizes["components"])
 
@@ -227,7 +227,7 @@ def _other_parts(arrays: Arrays, known: ReplyContext) -> str:
 def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]]) -> str:
     """Return a complaint if circuits cannot be read, or are not over these columns, else ""."""
     try:
-        joint, circuits = domain_of(known.setup, known.sent), unpacked(arrays["circuits"])
+        joint, circuits = joint_domain(known.setup, known.sent), unpacked(arrays["circuits"])
         found = [list(circuit.root_in(joint).scope) for circuit in circuits]
     except CausalError as error:
         return f"'circuits' cannot be read: {error}"
@@ -244,13 +244,13 @@ def _sums(learner: str, step: type[SummingStep]) -> Exchange:
         return {one.name: sent[one.name] for one in step.sent}
 
     def contradiction(arrays: Arrays, known: ReplyContext) -> str:
-        plan, setup = plan_of(learner, known.setup, known.sent), known.setup
+        plan, setup = training_plan(learner, known.setup, known.sent), known.setup
         if setup.masked:  # each party of the sum may have left out rows
             plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)
         return step.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
 
     def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
-        return step.sizes(plan_of(learner, setup, sent), asked(sent))
+        return step.sizes(training_plan(learner, setup, sent), asked(sent))
 
     return replace(
         declared,

@@ -12,7 +12,7 @@ from flwr_causal.core.discrete.cut_points import count_up_to
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.speculative_search import Questions, answer
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.knowledge import Knowledge

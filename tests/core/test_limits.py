@@ -22,9 +22,9 @@ from flwr_causal.core.fedcausal import evidence_search
 from flwr_causal.core.fedcausal import linear as fedcausal
 from flwr_causal.core.fedcausal import perceptrons as fedcausal_perceptrons
 from flwr_causal.core.fedcausal.evidence import EvidenceTables
-from flwr_causal.core.ges.counted_gains import CountedGains
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.ges.speculative_search import CountedGains
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.graphs.knowledge import Knowledge

@@ -9,7 +9,8 @@ from reference_search import log_regret
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.ges.ges import ges, prepared_search
+from flwr_causal.core.ges.ges import ges
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.synthetic.discrete import federated_discrete
 

@@ -298,29 +298,29 @@ def test_noise_is_refused():
 )
 def test_the_mode_that_is_chosen(options, mode):
     strategy = FedGES(**options)
-    assert strategy.chosen_mode == mode
-    assert strategy.fits == (mode != "fusion")
-    assert FedGES(**options, parameters=True).fits
-    assert not FedGES(**options, parameters=False).fits
+    assert strategy.options.chosen_mode == mode
+    assert strategy.options.asks_for_tables == (mode != "fusion")
+    assert FedGES(**options, parameters=True).options.asks_for_tables
+    assert not FedGES(**options, parameters=False).options.asks_for_tables
 
 
 def test_the_scores_that_are_searched_by():
-    assert FedGES().chosen_score == "qnml"
-    assert FedGES().refined_by == ("qnml", "bic", "bdeu")
-    assert FedGES(parameters=False).refined_by == ()
-    assert FedGES(score="bic").refined_by == ("bic",)
-    assert FedGES(mode="exact").chosen_score == "bic"
-    assert FedGES(mode="fusion").chosen_score == "bdeu"
+    assert FedGES().options.chosen_score == "qnml"
+    assert FedGES().options.refined_by == ("qnml", "bic", "bdeu")
+    assert FedGES(parameters=False).options.refined_by == ()
+    assert FedGES(score="bic").options.refined_by == ("bic",)
+    assert FedGES(mode="exact").options.chosen_score == "bic"
+    assert FedGES(mode="fusion").options.chosen_score == "bdeu"
     for mode in ("scores", "exact", "fusion"):
-        assert FedGES(mode=mode, score="bdeu").chosen_score == "bdeu"
-        assert FedGES(mode=mode, score="bdeu").refined_by == ()
+        assert FedGES(mode=mode, score="bdeu").options.chosen_score == "bdeu"
+        assert FedGES(mode=mode, score="bdeu").options.refined_by == ()
 
 
 def test_without_scores_it_is_the_papers_loop():
-    assert FedGES(mode="fusion").chosen_start == "driven"
-    assert FedGES(keep="last").chosen_start == "fuse"
-    assert FedGES(keep="last", start="overwrite").chosen_start == "overwrite"
-    assert FedGES(keep="best").chosen_start == "driven"
+    assert FedGES(mode="fusion").options.chosen_start == "driven"
+    assert FedGES(keep="last").options.chosen_start == "fuse"
+    assert FedGES(keep="last", start="overwrite").options.chosen_start == "overwrite"
+    assert FedGES(keep="best").options.chosen_start == "driven"
     paper, last = (run(FedGES(keep="last", **o), spy(TABLES)) for o in ({"start": "fuse"}, {}))
     assert last.graph.equals(paper.graph)
 

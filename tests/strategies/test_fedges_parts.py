@@ -13,7 +13,7 @@ from flwr_causal.clients.fedges import FedGESClient
 from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse, needed
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import records
@@ -22,10 +22,10 @@ from flwr_causal.protocol.replies import Fold
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import FedGES
 from flwr_causal.strategies.fedges.fedges import DRIVEN
-from flwr_causal.strategies.fedges.fit import chosen
-from flwr_causal.strategies.fedges.fusion import Best, Candidate, Fuser, shares_for
-from flwr_causal.strategies.fedges.problem import Found, Problem
-from flwr_causal.strategies.fedges.searches import small_cells
+from flwr_causal.strategies.fedges.paper import Candidate, Fuser
+from flwr_causal.strategies.fedges.results import Found, small_cells
+from flwr_causal.strategies.fedges.scored_rounds import Best, shares_for
+from flwr_causal.strategies.fedges.searches_on_sums import Problem, chosen
 
 SEEDS = range(2)
 FEDERATIONS = [make_tables(d=7, n=500, parties=4, seed=seed)[0] for seed in range(4)]
@@ -139,7 +139,10 @@ def test_a_fused_graph_keeps_the_edges_that_most_parties_have(most):
     nothing = np.zeros((0, 2), dtype=np.uint16)
     own = {str(k): plain.search(k, nothing, 10) for k in range(len(plain.sources))}
     step = partial(FedGES().fuse, names=plain.names)
-    free, capped = Fuser(plain.names, None, step), Fuser(plain.names, None, step, most)
+    free, capped = (
+        Fuser(plain.names, len(own), FedGES(mode="fusion", max_fused_edges=limit).options, step)
+        for limit in (None, most)
+    )
     fusion = free.fuse(own)
     for share in ("union", "c50"):
         whole, part = (fuser.candidate(fusion, share, own) for fuser in (free, capped))
@@ -468,7 +471,7 @@ def test_the_last_exchange_chooses_and_adds_tables_and_votes():
         votes = np.array(votes, dtype=np.uint8)
         fold.add(name, {**counts, "votes": votes, "small": np.array(small)})
     replies = fold.close()
-    problem = Problem(("x", "y", "z"), np.array([2, 2, 2]), 56, 2, "bic", (), 1.0)
+    problem = Problem(("x", "y", "z"), np.array([2, 2, 2]), 56, 2, FedGES().options)
     fitted = chosen(problem, graphs, sets, replies)
     assert fitted.found is graphs[1]
     assert fitted.held_out[1] > fitted.held_out[0]

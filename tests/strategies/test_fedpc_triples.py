@@ -291,7 +291,7 @@ def test_the_default_marks_as_many_pairs_of_states_as_its_tables_have_room_for(t
     # Both sides take the number of groups that fits; with other marks the run would be over.
     for room, expected in ((3 * 8, 8), (3 * 8 - 1, 6), (3 * 2, 2), (3 * 2 - 1, 0), (-9, 0)):
         most = 8 * len(table) * (3 + 16 + 3 + room)
-        monkeypatch.setattr("flwr_causal.strategies.fedpc.choices.MOST_BYTES", most)
+        monkeypatch.setattr("flwr_causal.strategies.fedpc.plan.MOST_BYTES", most)
         groups.clear()
         found = counted(tables, "auto")
         assert "by counts of triples, chosen because not all" in found.stop_reason

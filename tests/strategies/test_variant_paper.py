@@ -187,7 +187,7 @@ class TestTorrijos:
         method = of("fedges")
         assert values(method, "mode", "score", "keep") == ("fusion", "bdeu", "last")
         assert values(method, "turn", "max_parents", "max_fused_edges") == (False, None, None)
-        assert not method.fits
+        assert not method.options.asks_for_tables
         sent = {item.name for item in method.exchanges[0].returns}
         assert sent == {"edges"}
 
@@ -201,8 +201,8 @@ class TestTorrijos:
             of("fedges", fusion=0.5)
 
     def test_section_3_the_start_is_fused_or_overwritten(self):
-        assert of("fedges").chosen_start == "fuse"
-        assert of("fedges", start="overwrite").chosen_start == "overwrite"
+        assert of("fedges").options.chosen_start == "fuse"
+        assert of("fedges", start="overwrite").options.chosen_start == "overwrite"
         with pytest.raises(ConfigError, match=r"'start' is 'driven'.*'fuse' or 'overwrite'"):
             of("fedges", start="driven")
 

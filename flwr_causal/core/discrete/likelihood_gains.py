@@ -8,7 +8,7 @@ has a hypergeometric distribution (Vinh, Epps & Bailey 2010). Where all counts a
 is half the number of parameters that x adds; where tables are nearly empty it is not.
 
 Parties that each count their own rows have sums of such gains, in which every party contributes its
-own mean; :mod:`flwr_causal.core.ges.summed_gains` corrects the sum.
+own mean; :mod:`flwr_causal.core.ges.speculative_search` corrects the sum.
 
 References
 ----------

@@ -16,18 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
-from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.mixed_moments import as_mixed
 from flwr_causal.core.discrete.scores import TableGains
-from flwr_causal.core.ges.cpdag import NO_PAIRS, graph_of, member_of
-from flwr_causal.core.ges.greedy_search import GainSource, Search, knowing_member
+from flwr_causal.core.ges.cpdag import member_of
+from flwr_causal.core.ges.greedy_search import GainSource, check_limit, prepared_search
 from flwr_causal.core.ges.mixed_gains import MixedTableGains
 from flwr_causal.core.ges.moment_gains import MomentGains
-from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.linear.moments import as_moments
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.core.words import by_name
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.graphs.knowledge import Knowledge
 
 Score = Literal["bdeu", "bic", "qnml", "gaussian-bic", "conditional-gaussian"]
 
@@ -95,107 +94,29 @@ def ges(
         moments = as_moments(table)
         moments.require_complete()
         names = moments.names
-        order = _by_name(names)
-        source: GainSource = MomentGains(moments.subset(order))
+        column_of = by_name(names)
+        source: GainSource = MomentGains(moments.subset(column_of))
     elif score == "conditional-gaussian":
         names, mixed = as_mixed(table)
-        order = _by_name(names)
-        source = MixedTableGains(mixed.reordered(order))
+        column_of = by_name(names)
+        source = MixedTableGains(mixed.reordered(column_of))
     else:
         discrete = as_discrete(table)
         check_rows(discrete)
         names = discrete.names
-        order = _by_name(names)
-        source = TableGains(discrete.reordered(order), score, equivalent_sample_size)
+        column_of = by_name(names)
+        source = TableGains(discrete.reordered(column_of), score, equivalent_sample_size)
     search = prepared_search(
         source,
-        [names[k] for k in order],
-        start=start_marks(start, names)[np.ix_(order, order)],
+        [names[k] for k in column_of],
+        start=start_marks(start, names)[np.ix_(column_of, column_of)],
         knowledge=knowledge,
         max_parents=max_parents,
     )
     check_limit("max_edges", max_edges)
     search.run(max_edges, turn=turn)
-    back = np.argsort(order)
-    return CausalGraph.from_array(search.marks[np.ix_(back, back)], names, kind="cpdag")
-
-
-def prepared_search(
-    source: GainSource,
-    names: Sequence[str],
-    *,
-    start: BoolArray,
-    knowledge: Knowledge | EdgeMasks | None = None,
-    max_parents: int | None = None,
-    distinguished: BoolArray = NO_PAIRS,
-    pairs: BoolArray | None = None,
-) -> Search:
-    """Return a search that is ready to run.
-
-    Parameters
-    ----------
-    source : GainSource
-    names : sequence of str
-        The d variables in the order in which they are numbered. Sorted, they make the result
-        independent of the order of columns.
-    start : ndarray of bool, shape (d, d)
-        Marks of a DAG or CPDAG.
-    knowledge : Knowledge or EdgeMasks, optional
-        Masks are over the variables in the order of ``names``.
-    max_parents : int, optional
-    distinguished : ndarray of bool, shape (d, d), optional
-        Pairs whose edge has a direction in every class, see :mod:`flwr_causal.core.ges.cpdag`.
-    pairs : ndarray of bool, shape (d, d), optional
-        The pairs that an edge may join, symmetric. Default: all.
-
-    Raises
-    ------
-    DataError
-        If ``start`` is no DAG and no CPDAG, or no DAG of its class respects the knowledge.
-    ConfigError
-        For an impossible ``max_parents``, or knowledge of unknown variables.
-    """
-    check_limit("max_parents", max_parents)
-    masks = knowledge or None
-    if isinstance(masks, Knowledge):
-        masks = masks.masks(names)
-    graph = graph_of(start, distinguished)
-    if graph is not None and masks is not None:
-        # Where a DAG contradicts the knowledge, another DAG of its class may respect it.
-        graph = graph_of(informed_start(graph.marks, masks, distinguished), distinguished)
-    if graph is None:
-        raise DataError(
-            "the start graph has a cycle, or no DAG has its edges and no further v-structure: "
-            "give a DAG or a CPDAG"
-        )
-    return Search(graph, source, empty_families(len(names)), max_parents, masks, pairs)
-
-
-def informed_start(
-    start: BoolArray, masks: EdgeMasks, distinguished: BoolArray = NO_PAIRS
-) -> BoolArray:
-    """Return a DAG of the start's class with the required edges added.
-
-    Raises
-    ------
-    DataError
-        If the start contradicts the knowledge, or closes a cycle with the required edges.
-    """
-    adjacent = start | start.T
-    missing = masks.required & ~adjacent
-    own = EdgeMasks(masks.allowed, masks.required & adjacent)
-    member = knowing_member(start, own, distinguished)
-    if member is None:
-        raise DataError(
-            "the start graph contradicts the background knowledge (a forbidden edge, an edge "
-            "against the tiers, or a required edge reversed): remove those edges from it"
-        )
-    informed: BoolArray = member | missing
-    if not is_acyclic(informed):
-        raise DataError(
-            "the start graph and the required edges close a cycle: remove edges from the start"
-        )
-    return informed
+    place_of = np.argsort(column_of)
+    return CausalGraph.from_array(search.marks[np.ix_(place_of, place_of)], names, kind="cpdag")
 
 
 def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> BoolArray:
@@ -220,8 +141,8 @@ def start_marks(start: CausalGraph | ArrayLike | None, names: Sequence[str]) -> 
         raise DataError("start has other variables than the table: give a graph over the same ones")
     if not start.is_acyclic():
         raise DataError("the start graph has a cycle: give a DAG or a CPDAG")
-    order = [start.names.index(name) for name in names]
-    marks: BoolArray = start.adjacency[np.ix_(order, order)]
+    places = [start.names.index(name) for name in names]
+    marks: BoolArray = start.adjacency[np.ix_(places, places)]
     if member_of(marks) is None:
         raise DataError("the start graph has no DAG: give a DAG or a CPDAG")
     return marks
@@ -237,14 +158,3 @@ def check_rows(table: DiscreteTable) -> None:
                 f"column {name!r} has {len(states)} states but there are {table.num_rows} rows: "
                 "join states, or leave the column out"
             )
-
-
-def check_limit(name: str, value: int | None) -> None:
-    """Raise a ConfigError for a limit that is no whole number from 1 up."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if value is not None and not (whole and value >= 1):
-        raise ConfigError(f"{name} is {value!r}: give a whole number from 1 up, or None")
-
-
-def _by_name(names: Sequence[str]) -> list[int]:
-    return sorted(range(len(names)), key=names.__getitem__)

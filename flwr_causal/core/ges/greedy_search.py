@@ -18,16 +18,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from flwr_causal.core.discrete.families import FULL, Families, enlarged
+from flwr_causal.core.discrete.families import FULL, Families, empty_families, enlarged
 from flwr_causal.core.ges import operators
-from flwr_causal.core.ges.cpdag import NO_PAIRS, Graph, affected, class_of, member_of
+from flwr_causal.core.ges.cpdag import NO_PAIRS, Graph, affected, class_of, graph_of, member_of
 from flwr_causal.core.graphs import equivalence
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.errors import DataError
+from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import BoolArray, IntArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
 class GainSource(Protocol):
@@ -38,6 +41,57 @@ class GainSource(Protocol):
 
     def enough(self) -> bool:
         """Return whether the search is to stop before its next operator."""
+
+
+def prepared_search(
+    source: GainSource,
+    names: Sequence[str],
+    *,
+    start: BoolArray,
+    knowledge: Knowledge | EdgeMasks | None = None,
+    max_parents: int | None = None,
+    distinguished: BoolArray = NO_PAIRS,
+    pairs: BoolArray | None = None,
+) -> Search:
+    """Return a search that is ready to run.
+
+    Parameters
+    ----------
+    source : GainSource
+    names : sequence of str
+        The d variables in the order in which they are numbered. Sorted, they make the result
+        independent of the order of columns.
+    start : ndarray of bool, shape (d, d)
+        Marks of a DAG or CPDAG.
+    knowledge : Knowledge or EdgeMasks, optional
+        Masks are over the variables in the order of ``names``.
+    max_parents : int, optional
+    distinguished : ndarray of bool, shape (d, d), optional
+        Pairs whose edge has a direction in every class, see :mod:`flwr_causal.core.ges.cpdag`.
+    pairs : ndarray of bool, shape (d, d), optional
+        The pairs that an edge may join, symmetric. Default: all.
+
+    Raises
+    ------
+    DataError
+        If ``start`` is no DAG and no CPDAG, or no DAG of its class respects the knowledge.
+    ConfigError
+        For an impossible ``max_parents``, or knowledge of unknown variables.
+    """
+    check_limit("max_parents", max_parents)
+    masks = knowledge or None
+    if isinstance(masks, Knowledge):
+        masks = masks.masks(names)
+    graph = graph_of(start, distinguished)
+    if graph is not None and masks is not None:
+        # Where a DAG contradicts the knowledge, another DAG of its class may respect it.
+        graph = graph_of(informed_start(graph.marks, masks, distinguished), distinguished)
+    if graph is None:
+        raise DataError(
+            "the start graph has a cycle, or no DAG has its edges and no further v-structure: "
+            "give a DAG or a CPDAG"
+        )
+    return Search(graph, source, empty_families(len(names)), max_parents, masks, pairs)
 
 
 @dataclass
@@ -258,6 +312,33 @@ class Search:
         return knowing_member(graph.marks, self.masks, graph.distinguished)
 
 
+def informed_start(
+    start: BoolArray, masks: EdgeMasks, distinguished: BoolArray = NO_PAIRS
+) -> BoolArray:
+    """Return a DAG of the start's class with the required edges added.
+
+    Raises
+    ------
+    DataError
+        If the start contradicts the knowledge, or closes a cycle with the required edges.
+    """
+    adjacent = start | start.T
+    missing = masks.required & ~adjacent
+    own = EdgeMasks(masks.allowed, masks.required & adjacent)
+    member = knowing_member(start, own, distinguished)
+    if member is None:
+        raise DataError(
+            "the start graph contradicts the background knowledge (a forbidden edge, an edge "
+            "against the tiers, or a required edge reversed): remove those edges from it"
+        )
+    informed: BoolArray = member | missing
+    if not is_acyclic(informed):
+        raise DataError(
+            "the start graph and the required edges close a cycle: remove edges from the start"
+        )
+    return informed
+
+
 def knowing_member(
     marks: BoolArray, masks: EdgeMasks, distinguished: BoolArray = NO_PAIRS
 ) -> BoolArray | None:
@@ -283,6 +364,13 @@ def orient(marks: BoolArray, masks: EdgeMasks) -> BoolArray | None:
     if (one_way & one_way.T).any() or (one_way & ~masks.allowed).any():
         return None
     return marks & ~one_way.T
+
+
+def check_limit(name: str, value: int | None) -> None:
+    """Raise a ConfigError for a limit that is no whole number from 1 up."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if value is not None and not (whole and value >= 1):
+        raise ConfigError(f"{name} is {value!r}: give a whole number from 1 up, or None")
 
 
 def _nothing_banned() -> IntArray:

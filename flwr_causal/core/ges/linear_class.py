@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.acyclicity import topological_order

@@ -1,11 +1,35 @@
-"""FedGES (Torrijos, Gamez & Puerta 2024): the strategy, with the modes on scores and on counts."""
+"""FedGES (Torrijos, Gamez & Puerta 2024): the strategy.
+
+The paper's algorithm is in `paper`, everything else is ours. `FedGES.train` takes these steps, with
+the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
+
+1. Where columns are numbers and are to be cut into intervals: their cut points (``CUTS``).
+2. The search of the mode:
+
+   - ``variant="paper"``: Algorithm 1. In each round every party fuses the server's graph with its
+     own, searches by GES with a limited number of insertions, and sends its DAG; the server fuses
+     the DAGs (``GRAPH``; `paper.algorithm_1`).
+   - "scores", the default: GES at the server, on sums of the parties' gains in log-likelihood
+     (``LIKELIHOODS``, until no gain is unknown), then on contingency tables of the columns that the
+     found graph joins (``COUNTS``; `searches_on_sums.search_on_likelihoods`).
+   - "exact": GES at the server on contingency tables (``COUNTS``;
+     `searches_on_sums.search_on_counts`), of numbers beside categories on moments (``MOMENTS``).
+   - "fusion": Algorithm 1, in which the sum of the parties' scores chooses among graphs
+     (``GRAPHS`` and ``JUDGE``, or ``JUDGED_GRAPH``; `scored_rounds`).
+   - Where parties hold different columns of the same rows: tables of the joined rows (``ALIGN``,
+     ``MASKED_TABLES``, ``PRODUCTS``; `joined.joined_counts`).
+
+3. Tables of the graphs that were found, by which the one with the highest held-out likelihood is
+   chosen (``FIT``; `searches_on_sums.fit`).
+4. With ``mode="scores", start="driven"``: rounds of fusion from that graph, and its tables.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +38,9 @@ from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import require
+from flwr_causal.core.words import by_name
 from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
@@ -41,21 +65,27 @@ from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
-from flwr_causal.strategies.fedges.fit import Fitted, fit, network_of
-from flwr_causal.strategies.fedges.fusion import Fuser, best_of_rounds, driven_rounds, shares_for
-from flwr_causal.strategies.fedges.joined import MOST_PARENTS, joined_counts
-from flwr_causal.strategies.fedges.options import OF_FUSION, FedGESOptions
-from flwr_causal.strategies.fedges.paper import algorithm_1
-from flwr_causal.strategies.fedges.problem import Found, Problem, by_name, cardinalities_of
-from flwr_causal.strategies.fedges.searches import (
+from flwr_causal.strategies.fedges.joined import MOST_PARENTS, check_required, joined_counts
+from flwr_causal.strategies.fedges.options import FedGESOptions
+from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
+from flwr_causal.strategies.fedges.results import (
+    NO_NETWORK,
+    network_of,
+    small_cell_warning,
+    small_cells,
+    two_party_warning,
+)
+from flwr_causal.strategies.fedges.scored_rounds import best_of_rounds, driven_rounds
+from flwr_causal.strategies.fedges.searches_on_sums import (
+    Problem,
+    cardinalities_of,
+    fit,
     mixed_network,
     search_on_counts,
     search_on_likelihoods,
     search_on_moments,
     search_on_scores,
-    small_cells,
 )
-from flwr_causal.strategies.fedges.warnings import NO_NETWORK, small_cell_warning, two_party_warning
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -74,14 +104,11 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
-    from flwr_causal.strategies.fedges.problem import Standing
+    from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
 
     Cuts = Mapping[str, FloatArray]
 
 
-#: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
-#: of graphs of the same likelihood the first.
-CANDIDATES = ("qnml", "bic", "bdeu")
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
 DRIVEN = "driven rounds"
 #: The settings of Torrijos, Gamez & Puerta (2024). The paper names neither BDeu's sample size nor a
@@ -147,18 +174,20 @@ class FedGES(PaperVariant, JoiningStrategy):
         """Check that the options fit each other."""
         super().validate()
         require(
-            not self.continues or self.fits,
+            not self.options.continues or self.options.asks_for_tables,
             "parameters",
             self.options.parameters,
             "True for start='driven' in mode 'scores', where the last exchange chooses the graph",
         )
         if self.options.score == MIXED:
-            require(self.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'")
+            require(
+                self.options.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'"
+            )
         if self.options.fusion is not None:
             needed(self.options.fusion, 1)
-        last = self.drives and self.options.keep == "last"
+        last = self.options.drives and self.options.keep == "last"
         require(not last, "keep", self.options.keep, "'best' for start='driven'")
-        sampled = self.options.fraction_train < 1 and self.chosen_mode != "fusion"
+        sampled = self.options.fraction_train < 1 and self.options.chosen_mode != "fusion"
         require(
             not sampled,
             "fraction_train",
@@ -173,34 +202,9 @@ class FedGES(PaperVariant, JoiningStrategy):
         return OF_PAPER
 
     @property
-    def chosen_mode(self) -> str:
-        """The mode that runs."""
-        if self.options.mode != "auto":
-            return self.options.mode
-        if self.options.score == MIXED:
-            return "exact"
-        given = any(getattr(self.options, name) is not None for name in OF_FUSION)
-        return "fusion" if given else "scores"
-
-    @property
-    def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
-        """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
-        return self.options.start or ("fuse" if self.options.keep == "last" else "driven")
-
-    @property
-    def continues(self) -> bool:
-        """Whether driven rounds follow the search of mode "scores"."""
-        return self.options.mode == "scores" and self.options.start == "driven"
-
-    @property
-    def drives(self) -> bool:
-        """Whether the sum of the parties' scores chooses among starts, round by round."""
-        return self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
-
-    @property
     def pools_rows(self) -> bool:
         """Whether the search sees the contingency tables of the pooled rows."""
-        return self.chosen_mode == "exact"
+        return self.options.chosen_mode == "exact"
 
     @property
     def exchanges_beyond(self) -> int:
@@ -218,28 +222,28 @@ class FedGES(PaperVariant, JoiningStrategy):
             return (POOLED_MOMENTS if pooled else MOMENTS,)
         counts, fit = (POOLED_COUNTS, POOLED_FIT) if pooled else (COUNTS, FIT)
         found = [CUTS] if self.options.discretize else []
-        if self.chosen_mode == "exact":
+        if self.options.chosen_mode == "exact":
             found.append(counts)
-        elif self.chosen_mode == "scores":
-            found.append(SCORES if self.chosen_score == "bdeu" else LIKELIHOODS)
-            found += [counts] if self.refined_by else []
-        if self.continues or self.chosen_mode == "fusion":
+        elif self.options.chosen_mode == "scores":
+            found.append(SCORES if self.options.chosen_score == "bdeu" else LIKELIHOODS)
+            found += [counts] if self.options.refined_by else []
+        if self.options.continues or self.options.chosen_mode == "fusion":
             found += [GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE]
-        return (*found, *((fit,) if self.fits else ()))
+        return (*found, *((fit,) if self.options.asks_for_tables else ()))
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums: graphs are no sums."""
         return {
             **super().with_secure_aggregation,
-            "mode": (self.chosen_mode != "fusion", "'scores' or 'exact'"),
-            "start": (not self.continues, "left out"),
+            "mode": (self.options.chosen_mode != "fusion", "'scores' or 'exact'"),
+            "start": (not self.options.continues, "left out"),
         }
 
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
-        return self.chosen_mode == "exact"
+        return self.options.chosen_mode == "exact"
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
@@ -254,29 +258,6 @@ class FedGES(PaperVariant, JoiningStrategy):
         }
 
     @property
-    def fits(self) -> bool:
-        """Whether a last exchange fits the tables of probabilities."""
-        return (
-            self.chosen_mode != "fusion"
-            if self.options.parameters is None
-            else self.options.parameters
-        )
-
-    @property
-    def chosen_score(self) -> str:
-        """The score of the search, and of the parties' votes."""
-        if self.options.score != "auto":
-            return self.options.score
-        return {"scores": "qnml", "exact": "bic", "fusion": "bdeu"}[self.chosen_mode]
-
-    @property
-    def refined_by(self) -> tuple[str, ...]:
-        """The scores of the search on counts that follows a search on likelihoods."""
-        if self.chosen_mode != "scores" or not self.fits or self.options.score == "bdeu":
-            return ()
-        return CANDIDATES if self.options.score == "auto" else (self.options.score,)
-
-    @property
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
         return replace(super().policy, min_rows=1)
@@ -289,7 +270,7 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge."""
-        return as_knowledge(self.options.knowledge)
+        return self.options.known
 
     @property
     def _takes_numbers(self) -> bool:
@@ -299,14 +280,12 @@ class FedGES(PaperVariant, JoiningStrategy):
     @property
     def client_options(self) -> FedGESPartyOptions:
         """What the parties need for their own searches and scores."""
-        return self.sent(
-            FedGESPartyOptions,
-            score="bdeu" if self.continues and self.options.score == "auto" else self.chosen_score,
-            max_edges=self.options.max_edges or 10,
-        )
+        options = self.options
+        score = "bdeu" if options.continues and options.score == "auto" else options.chosen_score
+        return self.sent(FedGESPartyOptions, score=score, max_edges=options.max_edges or 10)
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
-        """Search for the graph; where columns are numbers, first for their cut points.
+        """Search for the graph, by the exchanges that the module's docstring lists in their order.
 
         Yields
         ------
@@ -317,9 +296,8 @@ class FedGES(PaperVariant, JoiningStrategy):
         -------
         Result
         """
-        if self.columns_differ and self.knowledge_or_none:
-            required = self.knowledge_or_none.masks(agreement.names).required
-            self._check_required(required, agreement.names)
+        if self.columns_differ:
+            check_required(self._problem(agreement))
         cuts: Cuts = {}
         taken = 0
         if agreement.continuous and self.options.score != MIXED:
@@ -352,79 +330,78 @@ class FedGES(PaperVariant, JoiningStrategy):
 
         The last exchange is kept for the tables. If there is only one, the search has it.
         """
-        problem = self._problem(agreement)
+        options = self.options
         result = partial(self._result, agreement, cuts, small)
-        fits = self.fits and self.options.score != MIXED
-        most = max(0, max(1, self.options.max_rounds - fits) - taken)
-        if self.options.score == MIXED:
+        if options.score == MIXED:
+            problem = self._problem(agreement)
+            most = max(0, max(1, options.max_rounds) - taken)
             found, source = yield from search_on_moments(problem, most, result)
-            network = mixed_network(problem, source, agreement, found.dag) if self.fits else None
+            network = None
+            if options.asks_for_tables:
+                network = mixed_network(problem, source, agreement, found.dag)
             return result(found, network=network, over=True)
-        if self.chosen_mode == "fusion":
-            found, used = yield from self._fused(problem, agreement, None, most, result)
+        most = max(0, max(1, options.max_rounds - options.asks_for_tables) - taken)
+        if options.chosen_mode == "fusion":
+            found, used = yield from self._fused(agreement, most, result)
             graphs: tuple[Found, ...] = (found,)
-        elif self.chosen_mode == "exact":
-            graphs, used = yield from search_on_counts(problem, most, result)
-        elif self.chosen_score == "bdeu":
-            graphs, used = yield from search_on_scores(problem, most, result)
         else:
-            graphs, used = yield from search_on_likelihoods(problem, most, result)
+            search = search_on_likelihoods
+            if options.chosen_mode == "exact":
+                search = search_on_counts
+            elif options.chosen_score == "bdeu":
+                search = search_on_scores
+            graphs, used = yield from search(self._problem(agreement), most, result)
         taken += used
         fitted = None
-        if fits and taken < self.options.max_rounds:
-            fitted = yield from fit(problem, graphs, result)
+        if options.asks_for_tables and taken < options.max_rounds:
+            fitted = yield from fit(self._problem(agreement), graphs, result)
             taken += fitted is not None
         # One exchange at least is kept for the tables of the graph of the rounds.
-        if self.continues and fitted is not None and taken < self.options.max_rounds - 1:
-            most = max(1, self.options.max_rounds - 1) - taken
+        if options.continues and fitted is not None and taken < options.max_rounds - 1:
+            most = max(1, options.max_rounds - 1) - taken
             searched = fitted.found
             found, used = yield from self._fused(
-                problem, agreement, searched.dag, most, lambda _: result(searched, fitted)
+                agreement, most, lambda _: result(searched, fitted), searched.dag
             )
             if not np.array_equal(found.marks, searched.marks):
                 # Votes replace the shares of the fused graphs, which the other graph has not.
                 graphs = (found._replace(support=None, score=DRIVEN), searched)
                 fitted = None
-                if taken + used < self.options.max_rounds:
-                    fitted = yield from fit(problem, graphs, result)
+                if taken + used < options.max_rounds:
+                    fitted = yield from fit(self._problem(agreement), graphs, result)
         return result(fitted.found if fitted else graphs[0], fitted, over=True)
 
     def _fused(
-        self,
-        problem: Problem,
-        agreement: Agreement,
-        begin: BoolArray | None,
-        most: int,
-        standing: Standing,
+        self, agreement: Agreement, most: int, standing: Standing, begin: BoolArray | None = None
     ) -> Generator[Step, Any, tuple[Found, int]]:
-        """Fuse graphs, from a DAG or from no edges; return also how many exchanges it took."""
-        fusion = partial(self.fuse, names=problem.names)
-        most_edges = self.options.max_fused_edges
-        fuser = Fuser(problem.names, self.knowledge_or_none, fusion, most_edges)
-        start = self.chosen_start
-        if start == "driven":
-            shares = (
-                shares_for(len(agreement.rows))
-                if self.options.fusion is None
-                else (self.options.fusion,)
-            )
-            rounds = driven_rounds(
-                fuser, shares, begin, patience=self.options.patience, most=most, standing=standing
-            )
+        """Fuse the parties' graphs round by round, as the options ``start`` and ``keep`` say.
+
+        Parameters
+        ----------
+        agreement : Agreement
+        most : int
+            The most exchanges.
+        standing : callable
+            Returns what stands if the run ends with a graph so far.
+        begin : ndarray of bool, shape (d, d), optional
+            The DAG before the first round. Default: no edges but required ones.
+
+        Returns
+        -------
+        found : Found
+        used : int
+            How many exchanges it has taken.
+        """
+        options, names = self.options, tuple(sorted(agreement.names))
+        fusion = partial(self.fuse, names=names)
+        fuser = Fuser(names, len(agreement.rows), options, fusion, begin)
+        if options.chosen_start == "driven":
+            rounds = driven_rounds
         else:
-            share = "c50" if self.options.fusion is None else self.options.fusion
-            if self.options.keep == "last":
-                limited = not self.papers
-                rounds = algorithm_1(
-                    fuser, start, share, limited=limited, most=most, standing=standing
-                )
-            else:
-                rounds = best_of_rounds(fuser, start, share, most=most, standing=standing)
-        found, used = yield from rounds
+            rounds = algorithm_1 if options.keep == "last" else best_of_rounds
+        found, used = yield from rounds(fuser, most, standing)
         if not found.reason:
-            found = found._replace(
-                reason=f"all of the {self.options.max_rounds} exchanges were used"
-            )
+            found = found._replace(reason=f"all of the {options.max_rounds} exchanges were used")
         return found, used
 
     def fuse(self, graphs: Mapping[str, IntArray], names: tuple[str, ...]) -> Fusion:
@@ -455,7 +432,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         joined = yield from joined_counts(problem, holders, cuts)
         joined = replace(joined, number=replicate)
         found = joined.search()
-        fitted = joined.fitted(found) if self.fits and not replicate else None
+        fitted = joined.fitted(found) if self.options.asks_for_tables and not replicate else None
         yield Note({"num_edges": int(found.dag.sum()), **joined.info})
         result = self._result(agreement, cuts, {}, found, fitted)
         network = result.model
@@ -500,20 +477,19 @@ class FedGES(PaperVariant, JoiningStrategy):
         model: BayesianNetwork | MixedNetwork | None = network
         if fitted is not None:
             model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)
-        warnings = small_cell_warning(
-            small, agreement, self.options, mode=self.chosen_mode, continues=self.continues
-        )
-        if self.chosen_mode != "fusion" or self.fits:
+        warnings = small_cell_warning(small, agreement, self.options)
+        if self.options.chosen_mode != "fusion" or self.options.asks_for_tables:
             warnings += two_party_warning(agreement)
-        if over and self.fits and model is None:
+        if over and self.options.asks_for_tables and model is None:
             warnings += [NO_NETWORK]
-        order = np.argsort(by_name(agreement.names))
-        back = np.ix_(order, order)
-        marks = found.marks[back]
-        scores = None if found.support is None else found.support[back]
+        # Where each agreed column is among the sorted ones, by which arrays are made so far.
+        place_of = np.argsort(by_name(agreement.names))
+        agreed = np.ix_(place_of, place_of)
+        marks = found.marks[agreed]
+        scores = None if found.support is None else found.support[agreed]
         support = scores
         if support is None and fitted is not None and fitted.support is not None:
-            support = fitted.support[back]
+            support = fitted.support[agreed]
         shares = None
         if support is not None:
             # Parties agree on an edge, not on a direction that the class leaves open.
@@ -537,18 +513,6 @@ class FedGES(PaperVariant, JoiningStrategy):
         rows = agreement.rows.items()
         return {name: n * own for (name, n), own in zip(rows, presence, strict=True)}
 
-    def _check_required(self, required: BoolArray, names: Sequence[str]) -> None:
-        """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
-        most = self.options.max_parents or 0
-        for name, causes in zip(names, required.T, strict=True):
-            if causes.sum() > most:
-                listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes).tolist())
-                raise ConfigError(
-                    f"the background knowledge requires {causes.sum()} causes of {name!r} "
-                    f"({listed}), and over different columns there are at most max_parents={most}: "
-                    "require fewer edges"
-                )
-
     def _problem(self, agreement: Agreement) -> Problem:
         """Return the variables and options of a search on sums."""
         return Problem(
@@ -556,14 +520,7 @@ class FedGES(PaperVariant, JoiningStrategy):
             cardinalities=cardinalities_of(agreement),
             num_rows=agreement.n,
             num_parties=agreement.num_parties,
-            score=self.chosen_score,
-            refined_by=self.refined_by,
-            equivalent_sample_size=self.options.equivalent_sample_size,
-            knowledge=self.knowledge_or_none,
-            max_parents=self.options.max_parents,
-            turn=self.options.turn,
-            pooled=self.options.secure_aggregation,
-            withheld=self.options.small_counts == "suppress",
+            options=self.options,
         )
 
     def baselines(

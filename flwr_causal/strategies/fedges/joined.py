@@ -18,14 +18,14 @@ import numpy as np
 from flwr_causal.core.discrete.contingency_tables import sets_of
 from flwr_causal.core.discrete.joint_states import Parts, counts_of, split
 from flwr_causal.core.discrete.small_counts import are_small
-from flwr_causal.errors import DataError
-from flwr_causal.protocol.fedges import columns_of
+from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.protocol.fedges import columns_of_marks
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.columns import MatchedRows, matched_rows, summed_products
-from flwr_causal.strategies.fedges.fit import Fitted
-from flwr_causal.strategies.fedges.searches import family_sets
+from flwr_causal.strategies.fedges.results import Fitted
+from flwr_causal.strategies.fedges.searches_on_sums import family_sets
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import Holders, JoinedMoments
-    from flwr_causal.strategies.fedges.problem import Found, Problem
+    from flwr_causal.strategies.fedges.results import Found
+    from flwr_causal.strategies.fedges.searches_on_sums import Problem
 
 #: The most parents of a variable: with more, a table has parts of three columns or more.
 MOST_PARENTS = 2
@@ -65,6 +66,22 @@ class Marked(NamedTuple):
     holders: Holders
     matched: MatchedRows
     total: int
+
+
+def check_required(problem: Problem) -> None:
+    """Raise a ConfigError if required edges ask for tables of more columns than are counted."""
+    if problem.options.known is None:
+        return
+    names, most = problem.names, _most_parents(problem)
+    required = problem.options.known.masks(names).required
+    for name, causes in zip(names, required.T, strict=True):
+        if causes.sum() > most:
+            listed = ", ".join(repr(names[k]) for k in np.flatnonzero(causes).tolist())
+            raise ConfigError(
+                f"the background knowledge requires {causes.sum()} causes of {name!r} "
+                f"({listed}), and over different columns there are at most max_parents={most}: "
+                "require fewer edges"
+            )
 
 
 def joined_counts(
@@ -112,11 +129,11 @@ def _with_marks(
         for place, (party, own) in enumerate(matched.rows.items())
     }
     patterns, cards = plan.patterns[complete], problem.cardinalities
-    parts = _parts(problem, _Held(patterns, variables, problem.max_parents or 1))
+    parts = _parts(problem, _Held(patterns, variables, _most_parents(problem)))
     members, sizes = parts.sets.lists(), [len(own) for own in parts.columns(cards)]
     held = np.array([variables[:, own].all(axis=1) for own in members]).T
     presence = np.repeat(held, sizes, axis=1)
-    columns = columns_of(parts, names, cards, cuts)
+    columns = columns_of_marks(parts, names, cards, cuts)
     labels = [" and ".join(names[k] for k in own) for own in members]
     return Marked(
         problem=replace(problem, num_rows=len(joined)),
@@ -169,10 +186,10 @@ class Joined:
         problem, d = self.problem, len(self.problem.names)
         # Gains of a first parent need tables of pairs, which those of triples contain.
         lists = [own for size in range(2, 1 + self._width) for own in combinations(range(d), size)]
-        sets, source = sets_of(lists), problem.counted(problem.score)
+        sets, source = sets_of(lists), problem.counted(problem.options.chosen_score)
         tables = [self.table(own) for own in lists]
         source.learn_counts(sets, counts_of(tables, sets, problem.cardinalities))
-        return problem.search(source, problem.score)
+        return problem.search(source, problem.options.chosen_score)
 
     def fitted(self, found: Found) -> Fitted:
         """Return the tables of a graph's families."""
@@ -184,8 +201,8 @@ class Joined:
         place = [names.index(name) for name in self.problem.names]
         found = {}
         for members, table in self.tables.items():
-            order = np.argsort([place[k] for k in members])
-            found[tuple(place[members[k]] for k in order)] = table.transpose(order)
+            axes = np.argsort([place[k] for k in members])
+            found[tuple(place[members[k]] for k in axes)] = table.transpose(axes)
         return found
 
     def table(self, members: Members) -> IntArray:
@@ -223,9 +240,15 @@ class Joined:
             found.append(
                 f"The server has learned {self.small} counts of fewer joined rows than "
                 "minimum_count. Counts of few rows disclose values of single rows: join rare "
-                "states" + (", or take max_parents=1" if self.problem.max_parents != 1 else "")
+                "states" + (", or take max_parents=1" if self._width > 2 else "")
             )
         return found
+
+
+def _most_parents(problem: Problem) -> int:
+    most = problem.options.max_parents
+    assert most is not None  # parties with different columns must say it
+    return most
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,9 +275,8 @@ def _parts(problem: Problem, held: _Held) -> Parts:
         If there are no two parts, or too many marks.
     """
     names, cards = problem.names, problem.cardinalities
-    assert problem.max_parents is not None
     splits = []
-    for members in combinations(range(len(names)), min(1 + problem.max_parents, len(names))):
+    for members in combinations(range(len(names)), min(1 + held.most, len(names))):
         found = split(members, cards, held)
         if found is None:
             raise DataError(
@@ -267,7 +289,7 @@ def _parts(problem: Problem, held: _Held) -> Parts:
     marks = sum(len(own) for own in parts.columns(cards))
     if marks > MOST_MARKS:
         remedy = "join rare states or leave columns out"
-        if problem.max_parents > 1:
+        if held.most > 1:
             remedy = f"set max_parents=1, {remedy}"
         raise DataError(
             f"the columns have {marks} states and pairs of states, more than {MOST_MARKS}: {remedy}"

@@ -1,28 +1,35 @@
-"""The options of FedGES, and the settings in which each has an effect."""
+"""The options of FedGES, the settings in which each has an effect, and what follows from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from flwr_causal.core.graphs.knowledge import Knowledge  # noqa: TC001 (options are checked by type)
+from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import Mode, bounded, only
 from flwr_causal.protocol.fedges import MIXED
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.variant import VariantOptions
 
+#: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
+#: of graphs of the same likelihood the first.
+CANDIDATES = ("qnml", "bic", "bdeu")
 #: The options that select mode "fusion".
 OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
 
 
 OF_FUSED_GRAPHS = Mode(
     "mode='fusion', or mode='scores' with start='driven'",
-    lambda method: method.continues or method.chosen_mode == "fusion",
+    lambda method: method.options.continues or method.options.chosen_mode == "fusion",
 )
-OF_DRIVEN = Mode("start='driven'", lambda method: method.drives)
+OF_DRIVEN = Mode("start='driven'", lambda method: method.options.drives)
 OF_PRIOR = Mode(
     "score='bdeu' or parameters=True",
-    lambda method: method.fits or method.continues or method.chosen_score == "bdeu",
+    lambda method: (
+        method.options.asks_for_tables
+        or method.options.continues
+        or method.options.chosen_score == "bdeu"
+    ),
 )
 NOT_MIXED = Mode(
     "other scores than 'conditional-gaussian'", lambda method: method.options.score != MIXED
@@ -135,3 +142,57 @@ class FedGESOptions(VariantOptions, CausalOptions):
     numbers: str = ""
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+
+    @property
+    def chosen_mode(self) -> str:
+        """The mode that runs."""
+        if self.mode != "auto":
+            return self.mode
+        if self.score == MIXED:
+            return "exact"
+        given = any(getattr(self, name) is not None for name in OF_FUSION)
+        return "fusion" if given else "scores"
+
+    @property
+    def chosen_score(self) -> str:
+        """The score of the search, and of the parties' votes."""
+        if self.score != "auto":
+            return self.score
+        return {"scores": "qnml", "exact": "bic", "fusion": "bdeu"}[self.chosen_mode]
+
+    @property
+    def refined_by(self) -> tuple[str, ...]:
+        """The scores of the search on counts that follows a search on likelihoods; empty: none."""
+        if self.chosen_mode != "scores" or not self.asks_for_tables or self.score == "bdeu":
+            return ()
+        return CANDIDATES if self.score == "auto" else (self.score,)
+
+    @property
+    def asks_for_tables(self) -> bool:
+        """Whether a last exchange is for the tables of probabilities."""
+        return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
+
+    @property
+    def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
+        """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
+        return self.start or ("fuse" if self.keep == "last" else "driven")
+
+    @property
+    def share(self) -> str | float:
+        """The share of the parties that keeps an edge of a fused graph, with a fixed start."""
+        return "c50" if self.fusion is None else self.fusion
+
+    @property
+    def continues(self) -> bool:
+        """Whether driven rounds follow the search of mode "scores"."""
+        return self.mode == "scores" and self.start == "driven"
+
+    @property
+    def drives(self) -> bool:
+        """Whether the sum of the parties' scores chooses among starts, round by round."""
+        return self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
+
+    @property
+    def known(self) -> Knowledge | None:
+        """The background knowledge."""
+        return as_knowledge(self.knowledge)

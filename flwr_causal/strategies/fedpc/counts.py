@@ -17,10 +17,10 @@ from flwr_causal.core.circuits.learners.trees.marks import num_left_out, owners,
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.fedpc import columns_of, columns_with_classes
+from flwr_causal.protocol.fedpc import columns_of_marks, columns_with_classes
 from flwr_causal.runtime.algorithm import Note, relayed
 from flwr_causal.strategies.columns import Holders, joined_sums
-from flwr_causal.strategies.fedpc.choices import plan_of_classes, plan_of_trees
+from flwr_causal.strategies.fedpc.plan import plan_of_classes, plan_of_trees
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import JoinedMoments
-    from flwr_causal.strategies.fedpc.choices import CircuitPlan
     from flwr_causal.strategies.fedpc.losses import Remarks
     from flwr_causal.strategies.fedpc.options import FedPCOptions
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
 
 def counted_states(
@@ -43,7 +43,7 @@ def counted_states(
     # The parties' marks are those of the setup.
     trees = plan_of_trees(options, plan.domain, plan.class_of_all)
     joints = Joints.of(plan.domain, trees, plan.holders, plan.pair_marks)
-    columns = columns_of(plan.domain, trees, joints)
+    columns = columns_of_marks(plan.domain, trees, joints)
     joined = yield from _joined(options, plan, owners(trees, joints), columns)
     products, counts = joined.products[0], joined.counts[0]
     model = _model_of_marks(plan, trees, joints, products)

@@ -1,4 +1,37 @@
-"""FedPC (Seng et al. 2025): federated probabilistic circuits, the server's side."""
+"""FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
+
+The paper's algorithm is in `paper`, everything else is ours. What is trained follows from options
+and tables (`plan.plan_of`). `FedPC.train` takes these steps, with the exchanges
+(:mod:`flwr_causal.protocol.fedpc`) in this order:
+
+1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
+2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and how
+   these columns depend (``DEPENDENCE``; `dependence`).
+3. The training:
+
+   - ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
+   - "sums", the default where parties hold the same columns (``SUMS``, one exchange a step):
+
+     - class-conditional: "scale" (again about the mean if that is far from 0), "powers",
+       "moments", "held-out"; then "head" several times and "choice", or "threshold", by the
+       options ``head`` and ``decision``. The steps are in
+       :mod:`flwr_causal.core.circuits.learners.class_conditional.steps`; where parties hold
+       different columns they are "pattern-scale", "pattern-powers" and so on;
+     - trees: "pairs", "products" and "trees", both repeated by EM; then "fold-pairs", "head", also
+       repeated, and "choice"; then "threshold" (of the head) or "odds" (of the trees);
+     - Einsum networks: "scale", then "counts" for each batch of each epoch.
+
+     Where only some parties know the class, masked products (``ALIGN``, ``MASKED_TABLES``,
+     ``PRODUCTS``) take the place of the moments (`counts.counted_classes`).
+   - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
+     `counts.counted_states`).
+   - "one-pass" with other weights than the paper's: Algorithm 1 with these weights (``LOCAL``), or
+     components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
+     ``JOINT_TREES``; `dependence`).
+
+With the option ``trained`` the parties are asked for the circuits of an earlier run instead
+(``RECALL``; `kept_circuits`).
+"""
 
 from __future__ import annotations
 
@@ -37,22 +70,15 @@ from flwr_causal.runtime.algorithm import (
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.cut_points import agreed_cuts
-from flwr_causal.strategies.fedpc.choices import (
-    ALIGNED_WEIGHTS,
-    FEWEST_NUMBERS,
-    CircuitPlan,
-    labelled,
-    plan_of,
-    why_counts,
-)
 from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
-from flwr_causal.strategies.fedpc.holdings import (
-    Holdings,
-    check_target,
-    domain_of,
-    with_intervals,
+from flwr_causal.strategies.fedpc.dependence import (
+    aligned_rows,
+    joint_components,
+    joint_trees,
+    measured_dependence,
+    weighted_clusters,
 )
-from flwr_causal.strategies.fedpc.joint import joint_components, joint_trees
+from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import (
     Remarks,
     lost,
@@ -62,13 +88,20 @@ from flwr_causal.strategies.fedpc.losses import (
     lost_by_training,
     not_alike,
 )
-from flwr_causal.strategies.fedpc.one_pass import (
-    aligned_rows,
-    local_circuits,
-    measured_dependence,
-    recalled,
-)
 from flwr_causal.strategies.fedpc.options import FedPCOptions
+from flwr_causal.strategies.fedpc.paper import algorithm_1
+from flwr_causal.strategies.fedpc.plan import (
+    ALIGNED_WEIGHTS,
+    FEWEST_NUMBERS,
+    CircuitPlan,
+    Holdings,
+    check_target,
+    domain_of,
+    labelled,
+    plan_of,
+    why_counts,
+    with_intervals,
+)
 from flwr_causal.strategies.options import check_modes
 from flwr_causal.strategies.variant import OfPaper, PaperVariant
 
@@ -303,69 +336,83 @@ class FedPC(PaperVariant):
             For an option that has no effect on what the parties' tables make of ``"auto"``.
         """
         check_modes(self)
-        plan, known = self._start, Remarks()
-        steps = self._recalled(plan) if self.options.trained else self._trained(plan, known)
-        plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, known))
-        return self._result(plan, known, model, f"{reason} ({plan.summary})")
+        plan, remarks = self._start, Remarks()
+        steps = self._recalled(plan) if self.options.trained else self._trained(plan, remarks)
+        plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, remarks))
+        return self._result(plan, remarks, model, f"{reason} ({plan.summary})")
 
     def _recalled(self, plan: CircuitPlan) -> Generator[Step, Any, Circuit]:
         """Ask the parties for the circuits of an earlier run."""
         model = yield from recalled(self.options.trained, plan.domain)
         return plan, model, COMPLETE
 
-    def _trained(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
-        """Train by sums, by counts or in one pass."""
+    def _trained(self, plan: CircuitPlan, remarks: Remarks) -> Generator[Step, Any, Circuit]:
+        """Train by the plan, which what common rows show may change."""
         plan = yield from self._with_cut_points(plan)
+        common: dict[str, IntArray] | None = None
+        dependence: Dependence | None = None
+        if self._matches_rows(plan):
+            common = yield from self._common_rows(plan, remarks)
+        if common is not None and self._measures(plan):
+            dependence = yield from self._sending(plan, measured_dependence(plan, common))
+            plan = self._replanned(plan, remarks, dependence)
+            if plan.training == "triples":
+                plan = yield from self._with_cut_points(plan)
         if plan.training == "triples":
-            return (yield from self._counted(plan, known))
-        holdings = plan.holdings
+            model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
+            return plan, model, COMPLETE
+        if plan.training == "sums":
+            return (yield from self._sending(plan, self._summed(plan, remarks, dependence)))
+        return (yield from self._in_one_pass(plan, remarks, common, dependence))
+
+    def _matches_rows(self, plan: CircuitPlan) -> bool:
+        """Whether common rows are needed for the weights, or to measure a dependence."""
+        if plan.training == "triples":
+            return False
         asked = self.options.weights != "auto" and plan.training == "one-pass"
-        aligned = plan.weights in ALIGNED_WEIGHTS
-        if not aligned and (asked or not holdings.apart.any()):
-            return (yield from self._circuit(plan, known))
-        if not holdings.ids:
-            known.warnings.append(lost(plan, NO_IDS))
-            return (yield from self._circuit(plan, known))
-        return (yield from self._aligned(plan, known))
+        return plan.weights in ALIGNED_WEIGHTS or bool(not asked and plan.holdings.apart.any())
 
-    def _aligned(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
-        """Match rows by ids; measure how columns depend that no party holds together; train."""
-        holdings, aligned = plan.holdings, plan.weights in ALIGNED_WEIGHTS
-        matched = yield from aligned_rows(holdings)
-        common, known.num_rows, problem = matched
-        if problem and (aligned or plan.lacking):
+    def _measures(self, plan: CircuitPlan) -> bool:
+        """Whether the dependence between columns apart is measured: not where "em" keeps it."""
+        asked = self.options.weights != "auto"
+        return plan.weights != "em" and not (plan.weights == "aligned" and asked)
+
+    def _common_rows(
+        self, plan: CircuitPlan, remarks: Remarks
+    ) -> Generator[Step, Any, dict[str, IntArray] | None]:
+        """Match rows by ids; None with a warning where that is not possible, and not needed."""
+        if not plan.holdings.ids:
+            remarks.warnings.append(lost(plan, NO_IDS))
+            return None
+        common, remarks.num_rows, problem = yield from aligned_rows(plan.holdings)
+        if not problem:
+            return common
+        if plan.weights in ALIGNED_WEIGHTS or plan.lacking:
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
-        if problem:
-            known.warnings.append(lost(plan, problem))
-            return (yield from self._circuit(plan, known))
-        if plan.weights == "em" or (plan.weights == "aligned" and self.options.weights != "auto"):
-            return (yield from self._circuit(plan, known, common))
-        return (yield from self._measured(plan, known, common))
+        remarks.warnings.append(lost(plan, problem))
+        return None
 
-    def _measured(
-        self, plan: CircuitPlan, known: Remarks, common: dict[str, IntArray]
-    ) -> Generator[Step, Any, Circuit]:
-        """Measure dependence between columns apart; train by what can express it."""
-        found = yield from self._sending(plan, measured_dependence(plan, common))
-        if found.least_alike.correlation < ALIKE:
-            known.warnings.append(not_alike(plan.holdings, found.least_alike))
+    def _replanned(
+        self, plan: CircuitPlan, remarks: Remarks, dependence: Dependence
+    ) -> CircuitPlan:
+        """Return the plan of a training that can express the dependence between columns apart."""
+        if dependence.least_alike.correlation < ALIKE:
+            remarks.warnings.append(not_alike(plan.holdings, dependence.least_alike))
         # How much of it the parties' clusters keep is known once they are there.
         if plan.weights == "aligned":
-            return (yield from self._circuit(plan, known, common, found))
-        if not found.enough and not plan.lacking:
+            return plan
+        if not dependence.enough and not plan.lacking:
             problem = "the parties have too few rows in common to measure how their columns depend"
-            known.warnings.append(lost(plan, problem))
-            return (yield from self._circuit(plan, known, common, found))
+            remarks.warnings.append(lost(plan, problem))
+            return plan
         by_default = plan.training == "sums" and self.options.training == "auto"
-        if found.mostly_nonlinear and by_default:
+        if dependence.mostly_nonlinear and by_default:
             if not plan.target:
-                em = replace(plan, training="one-pass", weights="em")
-                return (yield from self._circuit(em, known, common, found))
+                return replace(plan, training="one-pass", weights="em")
             if plan.countable:
-                plan = yield from self._with_cut_points(self._by_counts(plan))
-                return (yield from self._counted(plan, known))
-        known.warnings += lost_by_training(plan, found)
-        return (yield from self._circuit(plan, known, common, found))
+                return self._by_counts(plan)
+        remarks.warnings += lost_by_training(plan, dependence)
+        return plan
 
     def _with_cut_points(self, plan: CircuitPlan) -> Generator[Step, Any, CircuitPlan]:
         """Agree on the cut points of numbers, where trees are learned."""
@@ -393,55 +440,8 @@ class FedPC(PaperVariant):
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),
         )
 
-    def _counted(self, plan: CircuitPlan, known: Remarks) -> Generator[Step, Any, Circuit]:
-        """Count triples of states."""
-        model = yield from self._sending(plan, counted_states(self.options, plan, known))
-        return plan, model, COMPLETE
-
-    def _circuit(
-        self,
-        plan: CircuitPlan,
-        known: Remarks,
-        common: dict[str, IntArray] | None = None,
-        found: Dependence | None = None,
-    ) -> Generator[Step, Any, Circuit]:
-        """Train by sums or in one pass, with what is known of rows in common."""
-        if plan.training == "sums":
-            return (yield from self._sending(plan, self._summed(plan, known, found)))
-        if plan.weights == "counts":
-            known.warnings += lost_by_counts(plan, asked=self.options.weights == "counts")
-        central, aligned = self.options.queries == "central", plan.weights in ALIGNED_WEIGHTS
-        together = plan.weights == "em" and plan.learner in TRAINED_TOGETHER
-        if together and plan.holdings.setting == "vertical":
-            assert common is not None
-            components = joint_components(
-                plan.domain,
-                plan.holdings.presence,
-                len(next(iter(common.values()))),
-                plan.target,
-                self.options.components,
-                self.options.clusters,
-            )
-            training = joint_trees(
-                plan, common, components=components, central=central, seed=self.options.seed
-            )
-            return plan, (yield from self._sending(plan, training)), COMPLETE
-        local = yield from self._sending(
-            plan,
-            local_circuits(
-                plan,
-                common if aligned else None,
-                num_products=self.num_products,
-                central=central,
-                seed=self.options.seed,
-            ),
-        )
-        if plan.weights == "aligned":
-            known.warnings += lost_by_clusters(plan, found, local.replies)
-        return plan, local.model, COMPLETE
-
     def _summed(
-        self, plan: CircuitPlan, known: Remarks, found: Dependence | None
+        self, plan: CircuitPlan, remarks: Remarks, dependence: Dependence | None
     ) -> Generator[Step, Any, Circuit]:
         """Train by sums over the parties' rows."""
         training = training_of(plan.learner, plan.class_of_all, self.options)
@@ -452,22 +452,55 @@ class FedPC(PaperVariant):
         while not isinstance(step, Trained):
             if isinstance(step, PatternMoments) and plan.lacking:
                 coordinates = coordinates_of(step.arrays())
-                model = yield from counted_classes(self.options, plan, known, coordinates)
+                model = yield from counted_classes(self.options, plan, remarks, coordinates)
                 return plan, model, COMPLETE
             replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
             yield Note({"numbers": sum(array.size for array in replies.combined.values())})
             step = step.after(replies.combined)
-        if found is not None:
+        if dependence is not None:
             assert isinstance(step, ClassConditionalTrained)
-            step = with_dependence(step, found)
+            step = with_dependence(step, dependence)
         model = step.model(plan.domain)
-        known.warnings += step.warnings(model)
+        remarks.warnings += step.warnings(model)
         reason = COMPLETE
         if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
             chosen = step.choice_of_head
             yield Note(asdict(chosen) | {"pays": int(chosen.pays)})
             reason = f"{reason}; {chosen}"
         return plan, model, reason
+
+    def _in_one_pass(
+        self,
+        plan: CircuitPlan,
+        remarks: Remarks,
+        common: dict[str, IntArray] | None,
+        dependence: Dependence | None,
+    ) -> Generator[Step, Any, Circuit]:
+        """Train by Algorithm 1, with the paper's weights or ours, or components together."""
+        central, seed = self.options.queries == "central", self.options.seed
+        together = plan.weights == "em" and plan.learner in TRAINED_TOGETHER
+        if plan.weights == "counts":
+            remarks.warnings += lost_by_counts(plan, asked=self.options.weights == "counts")
+            steps = algorithm_1(plan, num_products=self.num_products, central=central, seed=seed)
+        elif together and plan.holdings.setting == "vertical":
+            assert common is not None
+            components = joint_components(
+                plan.domain,
+                plan.holdings.presence,
+                len(next(iter(common.values()))),
+                plan.target,
+                self.options.components,
+                self.options.clusters,
+            )
+            steps = joint_trees(plan, common, components=components, central=central, seed=seed)
+        else:
+            rows = common if plan.weights in ALIGNED_WEIGHTS else None
+            weighted = weighted_clusters(plan, rows, central=central, seed=seed)
+            model, replies = yield from self._sending(plan, weighted)
+            if plan.weights == "aligned":
+                remarks.warnings += lost_by_clusters(plan, dependence, replies)
+            return plan, model, COMPLETE
+        return plan, (yield from self._sending(plan, steps)), COMPLETE
 
     def _sending(
         self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]
@@ -480,7 +513,7 @@ class FedPC(PaperVariant):
     def _result(
         self,
         plan: CircuitPlan,
-        known: Remarks,
+        remarks: Remarks,
         model: CircuitModel | None = None,
         reason: str = "",
     ) -> Result:
@@ -498,8 +531,8 @@ class FedPC(PaperVariant):
                 "log-likelihood is that of a narrow density. learner='trees' gives it an interval "
                 "of its own"
             )
-        warnings = (*alike, *known.warnings)
-        return Result(model=model, warnings=warnings, num_rows=known.num_rows, reason=reason)
+        warnings = (*alike, *remarks.warnings)
+        return Result(model=model, warnings=warnings, num_rows=remarks.num_rows, reason=reason)
 
     def fitted(self, state: Progress) -> CircuitModel | None:
         """Return the circuits; those that stay with the parties are asked over the grid."""

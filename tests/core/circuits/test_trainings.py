@@ -135,6 +135,8 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
     if "differ" in case:
         parties = [np.where(np.arange(len(states)) == 0, np.nan, parties[0]), parties[1]]
     model, steps = exchanged(learner, parties, domain)
+    # The learner lists its exchanges in the order in which they occur.
+    assert list(dict.fromkeys(steps)) == [name for name in learner.steps if name in steps]
     if case == "trees with a head":
         assert set(steps) == set(learner.steps) - {"odds", "choice"}
     if "with a choice" in case:

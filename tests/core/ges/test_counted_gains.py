@@ -9,7 +9,7 @@ from category_federations import random_rows
 from flwr_causal.core.discrete.contingency_tables import sets_of, tabulate
 from flwr_causal.core.discrete.families import empty_families, row_of
 from flwr_causal.core.discrete.scores import KINDS, TableGains, terms_of
-from flwr_causal.core.ges.counted_gains import CountedGains, lacking_sets
+from flwr_causal.core.ges.speculative_search import CountedGains, lacking_sets
 
 SCORES = [("bdeu", 1.0), ("bdeu", 8.0), ("bic", 1.0), ("qnml", 1.0)]
 

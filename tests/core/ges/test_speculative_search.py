@@ -9,7 +9,7 @@ from category_federations import coded, make_tables, plain_search
 from flwr_causal.core.discrete.families import empty_families, row_of
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges import speculative_search
-from flwr_causal.core.ges.ges import prepared_search
+from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.speculative_search import SpeculativeGains, answer
 
 TABLES = [make_tables(d=8, n=500, parties=2, seed=seed)[0] for seed in range(3)]

@@ -7,9 +7,8 @@ from reference_search import log_regret
 
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
 from flwr_causal.core.discrete.scores import KINDS, TableGains, terms_of
-from flwr_causal.core.ges.ges import prepared_search
-from flwr_causal.core.ges.speculative_search import answer
-from flwr_causal.core.ges.summed_gains import NOISE, SummedGains
+from flwr_causal.core.ges.greedy_search import prepared_search
+from flwr_causal.core.ges.speculative_search import NOISE, SummedGains, answer
 
 D = 6
 

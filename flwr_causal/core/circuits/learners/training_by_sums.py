@@ -307,7 +307,7 @@ class TrainingBySums(ABC):
     Attributes
     ----------
     steps : mapping of str to subclass of SummingStep
-        All exchanges that may occur, by name.
+        All exchanges that may occur, by name, in the order in which they do.
     columns_may_differ : bool
         Whether parties may hold different columns.
     target : str or None

@@ -102,6 +102,56 @@ LeafStepT = TypeVar("LeafStepT", bound="LeafStep")
 NUM_FOLDS = 5
 
 
+#: Standard deviations from the mean beyond which the transform is linear; see `Coordinates`.
+REACH = 4.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassConditionalOptions(HeadOptions):
+    """Grids from which the hyperparameters are chosen by held-out likelihood.
+
+    With a single value in ``powers``, or in ``dof`` and ``cuts``, an exchange is not needed.
+
+    Parameters
+    ----------
+    powers : tuple of float
+        Powers of the Yeo-Johnson transform. ``(1.0,)`` leaves columns as they are.
+    diagonals, pooled : tuple of float
+        Shrinkages, from 0 to 1; see `Shrinkage`.
+    dof : tuple of float
+        Degrees of freedom, above 2; infinite for a Gaussian.
+    cuts : tuple of float
+        Distances ``1 - |correlation|`` at which blocks are cut; see `correlation_blocks`.
+
+    Notes
+    -----
+    On ten splits of the breast cancer data (30 columns, 450 rows) the choices were powers from -3.5
+    to 1, pooled shares of .1 and .2, 10 or 15 degrees of freedom (5 to 15 for blocks), and 9 to 11
+    blocks.
+    """
+
+    powers: tuple[float, ...] = tuple((np.arange(-32, 9) / 4).tolist())
+    diagonals: tuple[float, ...] = (0.0, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4, 1.0)
+    pooled: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
+    dof: tuple[float, ...] = (np.inf, 60.0, 30.0, 20.0, 15.0, 10.0, 7.0, 5.0)
+    cuts: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
+
+    def __post_init__(self) -> None:
+        for name in ("powers", "diagonals", "pooled", "dof", "cuts"):
+            given = tuple(float(one) for one in getattr(self, name))
+            if not given or any(np.isnan(one) for one in given):
+                raise ConfigError(f"{name} needs at least one number, got {given}")
+            object.__setattr__(self, name, given)
+        for name in ("diagonals", "pooled"):
+            if not all(0.0 <= share <= 1.0 for share in getattr(self, name)):
+                raise ConfigError(f"{name} must be from 0 to 1, got {getattr(self, name)}")
+        if min(self.dof) <= 2.0:
+            raise ConfigError(f"degrees of freedom must be above 2, got {min(self.dof)}")
+
+
+# -- rows and columns of the parties ---------------------------------------------------------------
+
+
 class ClassedRows(NamedTuple):
     """Rows of a party: numbers (n, d), classes (n,), folds (n,) and states of categories (n, k)."""
 
@@ -158,255 +208,6 @@ def _large_folds(rows: ClassedRows, plan: TrainingPlan) -> IntArray:
             moved = own[np.isin(folds[own], small)]
             folds[moved] = small[0] if enough else int(sizes.argmax())
     return folds
-
-
-#: Pseudo rows of each class, distributed over the states as the rows of all classes are, and pseudo
-#: rows of all classes together, spread evenly over the states. So no state has the probability 0.
-SMOOTHING = 1.0
-
-
-def tables_of(
-    categories: IntArray, groups: IntArray, num_groups: int, sizes: Sequence[int]
-) -> FloatArray:
-    """Count rows by group and state.
-
-    Parameters
-    ----------
-    categories : ndarray of int, shape (n, k)
-        States of the k categories.
-    groups : ndarray of int, shape (n,)
-    num_groups : int
-    sizes : sequence of int, length k
-        Numbers of states.
-
-    Returns
-    -------
-    ndarray of float, shape (num_groups, sum of sizes)
-    """
-    counts = np.zeros((num_groups, sum(sizes)))
-    for j, start in enumerate(starts_of(sizes)):
-        np.add.at(counts, (groups, start + categories[:, j]), 1.0)
-    return counts
-
-
-def by_category(tables: FloatArray, plan: TrainingPlan) -> FloatArray:
-    """Return the rows that the states of each category count together.
-
-    Parameters
-    ----------
-    tables : ndarray of float, shape (..., sum of sizes)
-    plan : TrainingPlan
-
-    Returns
-    -------
-    ndarray of float, shape (..., number of categories)
-    """
-    if not plan.sizes:
-        return tables[..., :0]
-    return np.asarray(np.add.reduceat(tables, starts_of(plan.sizes), axis=-1))
-
-
-def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """Return the probabilities of the states in each class, smoothed towards those of all classes.
-
-    Parameters
-    ----------
-    counts : ndarray of float, shape (..., C, sum of sizes)
-    sizes : sequence of int, length k
-
-    Returns
-    -------
-    ndarray of float, shape (..., C, sum of sizes)
-    """
-    result = np.empty(counts.shape)
-    for start, size in zip(starts_of(sizes), sizes, strict=True):
-        own = counts[..., start : start + size]
-        everyone = own.sum(axis=-2, keepdims=True) + SMOOTHING / size
-        shares = everyone / everyone.sum(axis=-1, keepdims=True)
-        smoothed = own + SMOOTHING * shares
-        result[..., start : start + size] = smoothed / smoothed.sum(axis=-1, keepdims=True)
-    return result
-
-
-def log_probabilities(categories: IntArray, tables: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """Return the log probability of each category of rows under each class.
-
-    Parameters
-    ----------
-    categories : ndarray of int, shape (n, k)
-    tables : ndarray of float, shape (C, sum of sizes)
-        Probabilities.
-    sizes : sequence of int, length k
-
-    Returns
-    -------
-    ndarray of float, shape (n, C, k)
-    """
-    places = categories + starts_of(sizes)
-    return np.log(tables)[:, places].transpose(1, 0, 2)
-
-
-def starts_of(sizes: Sequence[int]) -> IntArray:
-    """Return the first state of each category among the states of all."""
-    return (np.cumsum(sizes) - sizes).astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class ClassConditionalTrained(TrainedWithHead):
-    """The parameters of the circuits.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    counts : ndarray of float, shape (C,)
-        Rows of each class.
-    coordinates : Coordinates
-    moments : ClassMoments
-        Means (C, d) and covariances (C, d, d) of the coordinates.
-    tables : ndarray of float, shape (C, states)
-        Rows of each class and state, the categories side by side.
-    choice : BlockChoice
-        Degrees of freedom and blocks.
-    """
-
-    plan: TrainingPlan
-    counts: FloatArray
-    coordinates: Coordinates
-    moments: ClassMoments
-    tables: FloatArray
-    choice: BlockChoice
-
-    def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit with the best density, and the posterior that predicts the class.
-
-        The density has one leaf over all numbers for each class. The class is predicted by a second
-        circuit with a leaf for each block of correlated numbers, or by a logistic head. Classes of
-        which no party has a row have the likelihood 0.
-        """
-        plan, choice = self.plan, self.choice
-        everything = np.zeros(len(plan.numbers), dtype=np.int64)
-        density = Circuit(domain, self._root(everything, choice.dof))
-        if plan.target is None:
-            return CircuitModel(density)
-        target = domain.names[plan.target]
-        posterior: Posterior
-        if self.head is None:
-            posterior = Circuit(domain, self._root(choice.blocks, choice.block_dof))
-        else:
-            factors = self._factors(pieces(choice.blocks), choice.block_dof)
-            posterior = HeadPosterior(domain, target, tuple(map(tuple, factors)), self.head)
-        return CircuitModel(density, target, posterior, self.threshold)
-
-    def _root(self, blocks: IntArray, dof: float) -> Node:
-        """Return the root of a circuit with a leaf for each class and block, and each category."""
-        target, num_classes = self.plan.target, self.plan.num_classes
-        present = np.flatnonzero(self.counts > 0)
-        factors_of = self._factors(members(blocks), dof)
-        children: list[Node] = []
-        for c in map(int, present):
-            factors: list[Node] = list(factors_of[c])
-            if target is not None:
-                factors.append(Categorical(target, np.eye(num_classes)[c]))
-            children.append(Product(factors) if len(factors) > 1 else factors[0])
-        if target is None:
-            return children[0]
-        return Sum(children, self.counts[present] / self.counts.sum())
-
-    def _factors(self, parts: list[IntArray], dof: float) -> list[list[Leaf]]:
-        """Return the leaves of each class, over parts of the numbers and then the categories."""
-        plan, moments = self.plan, self._transformed_moments()
-        factors: list[list[Leaf]] = [
-            [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
-        ]
-        tables = probabilities(self.tables, plan.sizes)
-        starts = starts_of(plan.sizes)
-        for leaves, row in zip(factors, tables, strict=True):
-            for column, start, size in zip(plan.categories, starts, plan.sizes, strict=True):
-                leaves.append(Categorical(column, row[start : start + size]))
-        return factors
-
-    def _transformed_moments(self) -> ClassMoments:
-        """Return the moments of the transformed numbers, the parameters of the leaves.
-
-        The sums are of `Coordinates`, which keep more digits. With a power of 1 the transformed
-        number is the number divided by its scale.
-        """
-        known, moments = self.coordinates, self.moments
-        start = signed_log(known.middle)
-        slope = np.exp((known.powers - 1.0) * start)
-        origin = of_signed_log(start, known.powers) + slope * known.center
-        unit = slope * known.unit
-        return ClassMoments(
-            origin + unit * moments.means, unit[:, None] * moments.covariances * unit
-        )
-
-    def _leaf(self, moments: ClassMoments, which: int, part: IntArray, dof: float) -> Elliptical:
-        """Return the leaf of some numbers in one class, from `_transformed_moments`."""
-        known = self.coordinates
-        scope = tuple(np.array(self.plan.numbers)[part].tolist())
-        mean = moments.means[which, part]
-        covariance = moments.covariances[which][np.ix_(part, part)]
-        scale = known.scale[part]
-        if (known.powers == 1.0).all():
-            return Elliptical(scope, mean * scale, scale[:, None] * covariance * scale, dof)
-        reach = known.reach[part]
-        return Elliptical(scope, mean, covariance, dof, known.powers[part], scale, reach)
-
-
-def pieces(blocks: IntArray) -> list[IntArray]:
-    """Return the columns of each feature of a head: every column alone, then the larger blocks."""
-    alone = [np.array([j]) for j in range(len(blocks))]
-    return alone + [block for block in members(blocks) if len(block) > 1]
-
-
-#: Standard deviations from the mean beyond which the transform is linear; see `Coordinates`.
-REACH = 4.0
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClassConditionalOptions(HeadOptions):
-    """Grids from which the hyperparameters are chosen by held-out likelihood.
-
-    With a single value in ``powers``, or in ``dof`` and ``cuts``, an exchange is not needed.
-
-    Parameters
-    ----------
-    powers : tuple of float
-        Powers of the Yeo-Johnson transform. ``(1.0,)`` leaves columns as they are.
-    diagonals, pooled : tuple of float
-        Shrinkages, from 0 to 1; see `Shrinkage`.
-    dof : tuple of float
-        Degrees of freedom, above 2; infinite for a Gaussian.
-    cuts : tuple of float
-        Distances ``1 - |correlation|`` at which blocks are cut; see `correlation_blocks`.
-
-    Notes
-    -----
-    On ten splits of the breast cancer data (30 columns, 450 rows) the choices were powers from -3.5
-    to 1, pooled shares of .1 and .2, 10 or 15 degrees of freedom (5 to 15 for blocks), and 9 to 11
-    blocks.
-    """
-
-    powers: tuple[float, ...] = tuple((np.arange(-32, 9) / 4).tolist())
-    diagonals: tuple[float, ...] = (0.0, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.06, 0.1, 0.2, 0.4, 1.0)
-    pooled: tuple[float, ...] = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
-    dof: tuple[float, ...] = (np.inf, 60.0, 30.0, 20.0, 15.0, 10.0, 7.0, 5.0)
-    cuts: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
-
-    def __post_init__(self) -> None:
-        for name in ("powers", "diagonals", "pooled", "dof", "cuts"):
-            given = tuple(float(one) for one in getattr(self, name))
-            if not given or any(np.isnan(one) for one in given):
-                raise ConfigError(f"{name} needs at least one number, got {given}")
-            object.__setattr__(self, name, given)
-        for name in ("diagonals", "pooled"):
-            if not all(0.0 <= share <= 1.0 for share in getattr(self, name)):
-                raise ConfigError(f"{name} must be from 0 to 1, got {getattr(self, name)}")
-        if min(self.dof) <= 2.0:
-            raise ConfigError(f"degrees of freedom must be above 2, got {min(self.dof)}")
-
-
-# -- the columns of the parties -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -1038,3 +839,208 @@ class LeavesHead(HeadStep):
     """One Newton step of the head."""
 
     choice = LeavesChoice
+
+
+# -- the trained circuits --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ClassConditionalTrained(TrainedWithHead):
+    """The parameters of the circuits.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+    counts : ndarray of float, shape (C,)
+        Rows of each class.
+    coordinates : Coordinates
+    moments : ClassMoments
+        Means (C, d) and covariances (C, d, d) of the coordinates.
+    tables : ndarray of float, shape (C, states)
+        Rows of each class and state, the categories side by side.
+    choice : BlockChoice
+        Degrees of freedom and blocks.
+    """
+
+    plan: TrainingPlan
+    counts: FloatArray
+    coordinates: Coordinates
+    moments: ClassMoments
+    tables: FloatArray
+    choice: BlockChoice
+
+    def model(self, domain: Domain) -> CircuitModel:
+        """Return the circuit with the best density, and the posterior that predicts the class.
+
+        The density has one leaf over all numbers for each class. The class is predicted by a second
+        circuit with a leaf for each block of correlated numbers, or by a logistic head. Classes of
+        which no party has a row have the likelihood 0.
+        """
+        plan, choice = self.plan, self.choice
+        everything = np.zeros(len(plan.numbers), dtype=np.int64)
+        density = Circuit(domain, self._root(everything, choice.dof))
+        if plan.target is None:
+            return CircuitModel(density)
+        target = domain.names[plan.target]
+        posterior: Posterior
+        if self.head is None:
+            posterior = Circuit(domain, self._root(choice.blocks, choice.block_dof))
+        else:
+            factors = self._factors(pieces(choice.blocks), choice.block_dof)
+            posterior = HeadPosterior(domain, target, tuple(map(tuple, factors)), self.head)
+        return CircuitModel(density, target, posterior, self.threshold)
+
+    def _root(self, blocks: IntArray, dof: float) -> Node:
+        """Return the root of a circuit with a leaf for each class and block, and each category."""
+        target, num_classes = self.plan.target, self.plan.num_classes
+        present = np.flatnonzero(self.counts > 0)
+        factors_of = self._factors(members(blocks), dof)
+        children: list[Node] = []
+        for c in map(int, present):
+            factors: list[Node] = list(factors_of[c])
+            if target is not None:
+                factors.append(Categorical(target, np.eye(num_classes)[c]))
+            children.append(Product(factors) if len(factors) > 1 else factors[0])
+        if target is None:
+            return children[0]
+        return Sum(children, self.counts[present] / self.counts.sum())
+
+    def _factors(self, parts: list[IntArray], dof: float) -> list[list[Leaf]]:
+        """Return the leaves of each class, over parts of the numbers and then the categories."""
+        plan, moments = self.plan, self._transformed_moments()
+        factors: list[list[Leaf]] = [
+            [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
+        ]
+        tables = probabilities(self.tables, plan.sizes)
+        starts = starts_of(plan.sizes)
+        for leaves, row in zip(factors, tables, strict=True):
+            for column, start, size in zip(plan.categories, starts, plan.sizes, strict=True):
+                leaves.append(Categorical(column, row[start : start + size]))
+        return factors
+
+    def _transformed_moments(self) -> ClassMoments:
+        """Return the moments of the transformed numbers, the parameters of the leaves.
+
+        The sums are of `Coordinates`, which keep more digits. With a power of 1 the transformed
+        number is the number divided by its scale.
+        """
+        known, moments = self.coordinates, self.moments
+        start = signed_log(known.middle)
+        slope = np.exp((known.powers - 1.0) * start)
+        origin = of_signed_log(start, known.powers) + slope * known.center
+        unit = slope * known.unit
+        return ClassMoments(
+            origin + unit * moments.means, unit[:, None] * moments.covariances * unit
+        )
+
+    def _leaf(self, moments: ClassMoments, which: int, part: IntArray, dof: float) -> Elliptical:
+        """Return the leaf of some numbers in one class, from `_transformed_moments`."""
+        known = self.coordinates
+        scope = tuple(np.array(self.plan.numbers)[part].tolist())
+        mean = moments.means[which, part]
+        covariance = moments.covariances[which][np.ix_(part, part)]
+        scale = known.scale[part]
+        if (known.powers == 1.0).all():
+            return Elliptical(scope, mean * scale, scale[:, None] * covariance * scale, dof)
+        reach = known.reach[part]
+        return Elliptical(scope, mean, covariance, dof, known.powers[part], scale, reach)
+
+
+def pieces(blocks: IntArray) -> list[IntArray]:
+    """Return the columns of each feature of a head: every column alone, then the larger blocks."""
+    alone = [np.array([j]) for j in range(len(blocks))]
+    return alone + [block for block in members(blocks) if len(block) > 1]
+
+
+# -- categories ------------------------------------------------------------------------------------
+
+
+#: Pseudo rows of each class, distributed over the states as the rows of all classes are, and pseudo
+#: rows of all classes together, spread evenly over the states. So no state has the probability 0.
+SMOOTHING = 1.0
+
+
+def tables_of(
+    categories: IntArray, groups: IntArray, num_groups: int, sizes: Sequence[int]
+) -> FloatArray:
+    """Count rows by group and state.
+
+    Parameters
+    ----------
+    categories : ndarray of int, shape (n, k)
+        States of the k categories.
+    groups : ndarray of int, shape (n,)
+    num_groups : int
+    sizes : sequence of int, length k
+        Numbers of states.
+
+    Returns
+    -------
+    ndarray of float, shape (num_groups, sum of sizes)
+    """
+    counts = np.zeros((num_groups, sum(sizes)))
+    for j, start in enumerate(starts_of(sizes)):
+        np.add.at(counts, (groups, start + categories[:, j]), 1.0)
+    return counts
+
+
+def by_category(tables: FloatArray, plan: TrainingPlan) -> FloatArray:
+    """Return the rows that the states of each category count together.
+
+    Parameters
+    ----------
+    tables : ndarray of float, shape (..., sum of sizes)
+    plan : TrainingPlan
+
+    Returns
+    -------
+    ndarray of float, shape (..., number of categories)
+    """
+    if not plan.sizes:
+        return tables[..., :0]
+    return np.asarray(np.add.reduceat(tables, starts_of(plan.sizes), axis=-1))
+
+
+def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
+    """Return the probabilities of the states in each class, smoothed towards those of all classes.
+
+    Parameters
+    ----------
+    counts : ndarray of float, shape (..., C, sum of sizes)
+    sizes : sequence of int, length k
+
+    Returns
+    -------
+    ndarray of float, shape (..., C, sum of sizes)
+    """
+    result = np.empty(counts.shape)
+    for start, size in zip(starts_of(sizes), sizes, strict=True):
+        own = counts[..., start : start + size]
+        everyone = own.sum(axis=-2, keepdims=True) + SMOOTHING / size
+        shares = everyone / everyone.sum(axis=-1, keepdims=True)
+        smoothed = own + SMOOTHING * shares
+        result[..., start : start + size] = smoothed / smoothed.sum(axis=-1, keepdims=True)
+    return result
+
+
+def log_probabilities(categories: IntArray, tables: FloatArray, sizes: Sequence[int]) -> FloatArray:
+    """Return the log probability of each category of rows under each class.
+
+    Parameters
+    ----------
+    categories : ndarray of int, shape (n, k)
+    tables : ndarray of float, shape (C, sum of sizes)
+        Probabilities.
+    sizes : sequence of int, length k
+
+    Returns
+    -------
+    ndarray of float, shape (n, C, k)
+    """
+    places = categories + starts_of(sizes)
+    return np.log(tables)[:, places].transpose(1, 0, 2)
+
+
+def starts_of(sizes: Sequence[int]) -> IntArray:
+    """Return the first state of each category among the states of all."""
+    return (np.cumsum(sizes) - sizes).astype(np.int64)

@@ -877,7 +877,7 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
             )
 
     steps: ClassVar = by_name(
-        Pairs, TreeProducts, TreeCounts, Odds, FoldPairs, TreesHead, TreesChoice, TreesThreshold
+        Pairs, TreeProducts, TreeCounts, FoldPairs, TreesHead, TreesChoice, TreesThreshold, Odds
     )
 
     def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> TrainingPlan:

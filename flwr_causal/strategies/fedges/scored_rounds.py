@@ -1,36 +1,29 @@
-"""Fusion of the parties' graphs: the loop of Algorithm 1, and one in which their scores choose."""
+"""FedGES's own rounds: as in Algorithm 1 (`paper`), and the parties' scores choose among graphs."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.ges.fusion import needed
-from flwr_causal.core.ges.greedy_search import orient
-from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
-from flwr_causal.core.graphs.equivalence import cpdag, meek
 from flwr_causal.protocol.fedges import GRAPHS, JUDGE, JUDGED_GRAPH
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.fedges.problem import Found
+from flwr_causal.strategies.fedges.paper import REPEATED, RUN_AWAY, Candidate, Seen, asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.core.arrays import BoolArray
-    from flwr_causal.core.ges.fusion import Fusion
-    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Step
-    from flwr_causal.strategies.fedges.problem import Standing
+    from flwr_causal.strategies.fedges.paper import Fuser
+    from flwr_causal.strategies.fedges.results import Found, Standing
 
-    Edges = NDArray[np.integer]
     Scores = Mapping[str, float]
 
 #: Shares of the parties that the driven loop tries (ceil of the share times K of them).
@@ -47,125 +40,6 @@ def shares_for(num_parties: int) -> tuple[float, ...]:
 
 # Smaller differences of scores are rounding errors.
 IMPROVEMENT = 1e-6
-# Largest mean number of edges a variable. Larger graphs grow with every round, because the fusion
-# adds more edges than the searches delete, and a search from them takes very long.
-RUNAWAY_EDGES = 3
-RUN_AWAY = (
-    "the parties' graphs grew to more than three edges a variable; a higher share of 'fusion' or "
-    "start='driven' keeps them small"
-)
-REPEATED = "every party's graph is one that it had found before"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A fused graph.
-
-    Parameters
-    ----------
-    dag : ndarray of bool, shape (d, d)
-    support : ndarray of float64, shape (d, d)
-        The share of the parties' transformed graphs that have each edge.
-    own : mapping of str to ndarray
-        The parties' graphs that were fused.
-    label : str
-        Start and share, for the history.
-    """
-
-    dag: BoolArray
-    support: NDArray[np.float64]
-    own: Mapping[str, Edges]
-    label: str = ""
-
-    @cached_property
-    def edges(self) -> NDArray[np.uint16]:
-        """The edges of the DAG as they are sent, shape (m, 2)."""
-        return edges_of(self.dag)
-
-
-@dataclass(frozen=True)
-class Fuser:
-    """How graphs are fused.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The variables, sorted.
-    knowledge : Knowledge or None
-        Forbidden edges are removed from the fused graph, required edges are added.
-    fuse : callable
-        Returns the fusion of the parties' DAGs, given by party.
-    most_edges : int or None
-        Largest number of edges of a fused graph, before required ones are added.
-    """
-
-    names: tuple[str, ...]
-    knowledge: Knowledge | None
-    fuse: Callable[[Mapping[str, Edges]], Fusion]
-    most_edges: int | None = None
-
-    def run_away(self, own: Mapping[str, Edges]) -> bool:
-        """Whether the parties' DAGs have too many edges for further rounds."""
-        total = sum(len(edges) for edges in own.values())
-        return total > RUNAWAY_EDGES * len(self.names) * len(own)
-
-    def candidate(
-        self, fusion: Fusion, share: str | float, own: Mapping[str, Edges], label: str = ""
-    ) -> Candidate:
-        """Return the edges that a share of the DAGs has, of too many those that most DAGs have."""
-        d = len(self.names)
-        kept = fusion.support >= needed(share, fusion.num_dags)
-        # Of edges that equally many DAGs have, those of the first variables are kept.
-        order = np.argsort(-fusion.support[kept], kind="stable")
-        dag = matrix_of(fusion.edges[kept][order[: self.most_edges]], d)
-        if self.knowledge:
-            masks = self.knowledge.masks(self.names)
-            dag = dag & masks.allowed | masks.required
-        support = np.zeros((d, d))
-        support[fusion.edges[:, 0], fusion.edges[:, 1]] = fusion.support / fusion.num_dags
-        return Candidate(dag, support, own, label)
-
-    def fused(
-        self, graphs: Mapping[str, Edges], share: str | float, before: Candidate
-    ) -> Candidate:
-        """Return the fusion of a round's graphs, given the candidate that the parties were sent.
-
-        A party that failed in this round keeps its graph of the round before.
-        """
-        return self.candidate(self.fuse(graphs), share, {**before.own, **graphs})
-
-    def found(self, candidate: Candidate, reason: str) -> Found:
-        """Return the class of a fused graph."""
-        marks = cpdag(candidate.dag)
-        if self.knowledge:
-            directed = orient(marks, self.knowledge.masks(self.names))
-            assert directed is not None
-            marks = meek(directed)
-        return Found(marks, candidate.dag, reason, candidate.support)
-
-    def first(self, dag: BoolArray | None = None) -> Candidate:
-        """Return the graph before the first round: a DAG, or required edges only."""
-        d = len(self.names)
-        if dag is None:
-            dag = np.zeros((d, d), dtype=np.bool_)
-            if self.knowledge:
-                dag = self.knowledge.masks(self.names).required.copy()
-        return Candidate(dag, np.zeros((d, d)), {})
-
-
-class Seen:
-    """The graphs that each party has found so far."""
-
-    def __init__(self) -> None:
-        self._graphs: dict[str, set[bytes]] = {}
-
-    def repeated(self, graphs: Mapping[str, Edges]) -> bool:
-        """Whether each party's graph is one that it had found before; note those of this round."""
-        texts = {party: edges.tobytes() for party, edges in graphs.items()}
-        repeated = all(text in self._graphs.get(party, ()) for party, text in texts.items())
-        for party, text in texts.items():
-            self._graphs.setdefault(party, set()).add(text)
-        return repeated
 
 
 @dataclass(frozen=True)
@@ -210,12 +84,7 @@ class Judged(NamedTuple):
 
 
 def best_of_rounds(
-    fuser: Fuser,
-    start: Literal["fuse", "overwrite"],
-    share: str | float,
-    *,
-    most: int,
-    standing: Standing,
+    fuser: Fuser, most: int, standing: Standing
 ) -> Generator[Step, Any, tuple[Found, int]]:
     """Fuse the parties' graphs round by round, as Algorithm 1 does, and return the best graph.
 
@@ -223,7 +92,7 @@ def best_of_rounds(
 
     Parameters
     ----------
-    fuser, start, share, most, standing
+    fuser, most, standing
         As of :func:`~flwr_causal.strategies.fedges.paper.algorithm_1`.
 
     Returns
@@ -237,7 +106,7 @@ def best_of_rounds(
     best, so_far = Best(current), None
     seen = Seen()
     for taken in itertools.count(1):
-        replies = yield asked(JUDGED_GRAPH, current, {"start": start}, so_far)
+        replies = yield asked(JUDGED_GRAPH, current, {"start": fuser.options.chosen_start}, so_far)
         graphs = replies.of("edges")
         scores = {party: float(score) for party, score in replies.of("score").items()}
         # In the first round the parties have scored the graph without edges only.
@@ -246,7 +115,7 @@ def best_of_rounds(
             best = Best(current, scores)
         if fuser.run_away(graphs):
             return fuser.found(best.candidate, RUN_AWAY), taken
-        fused = fuser.fused(graphs, share, current)
+        fused = fuser.fused(graphs, current)
         yield Note({"num_edges": int(fused.dag.sum())})
         repeated = seen.repeated(graphs)
         found = fuser.found(best.candidate if judged else fused, "")
@@ -261,25 +130,16 @@ def best_of_rounds(
 
 
 def driven_rounds(
-    fuser: Fuser,
-    shares: Sequence[str | float],
-    begin: BoolArray | None,
-    *,
-    patience: int,
-    most: int,
-    standing: Standing,
+    fuser: Fuser, most: int, standing: Standing
 ) -> Generator[Step, Any, tuple[Found, int]]:
     """Fuse the parties' graphs at both starts and several shares; the parties' scores choose.
 
     Parameters
     ----------
     fuser : Fuser
-    shares : sequence of str or float
-        Of the parties, that keeps an edge.
-    begin : ndarray of bool, shape (d, d), or None
-        The DAG from which the first round starts; None: no edges.
-    patience : int
-        Rounds without a better graph after which the loop ends.
+        ``begin`` is the graph from which the first round starts. Of the options, ``fusion`` is the
+        share of the parties that keeps an edge (default: several), ``patience`` the number of
+        rounds without a better graph after which the loop ends.
     most : int
         The most exchanges; two a round.
     standing : callable
@@ -292,11 +152,11 @@ def driven_rounds(
     taken : int
         How many exchanges it has taken.
     """
-    current = fuser.first(begin)
+    current = fuser.first()
     best, since, so_far = Best(current), 0, None
     for taken in itertools.count(1, 2):
         replies = yield asked(GRAPHS, current, {}, so_far)
-        proposed = _proposed(fuser, shares, current, best, replies)
+        proposed = _proposed(fuser, current, best, replies)
         yield Note({"candidates": len(proposed)})
         if not proposed:
             return fuser.found(best.candidate, RUN_AWAY), taken
@@ -308,7 +168,7 @@ def driven_rounds(
         current, best = judged.chosen, judged.best
         since = 0 if judged.better else since + 1
         found = fuser.found(best.candidate, "")
-        if since >= patience:
+        if since >= fuser.options.patience:
             return found._replace(reason=f"no better graph in {since} rounds"), taken + 1
         if taken + 1 >= most:
             return found, taken + 1
@@ -318,12 +178,13 @@ def driven_rounds(
 
 def _proposed(
     fuser: Fuser,
-    shares: Sequence[str | float],
     current: Candidate,
     best: Best,
     replies: Replies,
 ) -> tuple[Candidate, ...]:
     """Fuse both sets of graphs at every share; return the graphs that differ."""
+    given = fuser.options.fusion
+    shares = shares_for(fuser.num_parties) if given is None else (given,)
     starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
     candidates: list[Candidate] = []
     for label, edges in starts.items():
@@ -363,20 +224,6 @@ def judged_by_parties(
         }
     )
     return Judged(chosen, Best(chosen, scores) if better else best, better)
-
-
-def asked(
-    exchange: Exchange,
-    current: Candidate,
-    values: dict[str, Any],
-    so_far: Callable[[], Result] | None,
-) -> Ask:
-    """Send the fused graph and each party's own last one."""
-    # A party without a graph of its own (in the first round, or after failures) gets no edges.
-    nothing = np.zeros((0, 2), dtype=np.uint16)
-    own = {party: {"own": edges} for party, edges in current.own.items()}
-    sent = {"received": current.edges, "own": nothing, **values}
-    return Ask(exchange, sent, own, so_far=so_far)
 
 
 def _first_best(totals: NDArray[np.float64]) -> int:

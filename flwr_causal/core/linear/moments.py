@@ -422,7 +422,7 @@ def combinations(second: FloatArray) -> dict[int, tuple[int, ...]]:
     dict of int to tuple of int
         From such a variable to those of the combination, ascending; these are none themselves.
     """
-    scale = np.sqrt(np.diagonal(second))
+    scale = np.sqrt(np.maximum(np.diagonal(second), 0.0))
     varying = np.flatnonzero(scale > 0)
     correlation = (second / np.outer(*[np.where(scale > 0, scale, 1.0)] * 2))[varying][:, varying]
     if _independent(correlation):

@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from flwr_causal import Knowledge
+
 
 def _numbers(rows, seed=0):
     rng = np.random.default_rng(seed)
@@ -59,6 +61,15 @@ MODES = {
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
+    "moments regressions": (
+        "moments",
+        MIXED,
+        {
+            "text_columns": "keep",
+            "parameters": "likelihood",
+            "knowledge": Knowledge(required=[("b", "d")]),
+        },
+    ),
     "moments missing": ("moments", GAPS, {"missing_values": "em", "unshared_columns": "keep"}),
     "moments curved": ("moments", NUMBERS, {"model": "curved"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),

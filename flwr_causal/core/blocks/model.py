@@ -192,9 +192,7 @@ class BlockModel:
         j = place_of(self.names, target)
         if not isinstance(self.variables[j], Category):
             raise DataError(f"{target!r} is a number: predict returns its mean")
-        self._require_rows("a prediction")
-        logs = network.predicted(self.variables, self.moments, self.dag, frame, j)
-        return np.asarray(np.exp(logs))
+        return np.asarray(np.exp(self._predicted(frame, j)))
 
     def predict(self, frame: pd.DataFrame, target: str) -> NDArray[Any]:
         """Return the most probable state, or the mean of a number, given the rest of each row.
@@ -203,11 +201,15 @@ class BlockModel:
         """
         j = place_of(self.names, target)
         variable = self.variables[j]
-        self._require_rows("a prediction")
-        found = network.predicted(self.variables, self.moments, self.dag, frame, j)
+        found = self._predicted(frame, j)
         if isinstance(variable, Category):
             return labelled(variable.labels, first_largest(found, axis=1))
         return np.asarray(found[:, 0])
+
+    def _predicted(self, frame: pd.DataFrame, target: int) -> FloatArray:
+        self._require_rows("a prediction")
+        known = self._conditionals if self.parameters else ()
+        return network.predicted(self.variables, self.moments, self.dag, frame, target, known)
 
     def do(self, values: Mapping[str, Any]) -> BlockModel:
         """Return the model under an intervention that sets variables to values or states.

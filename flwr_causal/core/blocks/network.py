@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import log_softmax
 
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.design import Category
@@ -190,12 +191,28 @@ def tables(
 
 
 def predicted(
-    variables: Sequence[Variable], moments: Moments, dag: BoolArray, frame: Any, target: int
+    variables: Sequence[Variable],
+    moments: Moments,
+    dag: BoolArray,
+    frame: Any,
+    target: int,
+    conditionals: Sequence[BlockConditional] = (),
 ) -> FloatArray:
     """Return the predictions of a variable from the other entries of each row.
 
     It is given the variables that make it independent of all others (its Markov blanket: causes,
     effects, and their other causes); in rows that lack one of them all that are seen.
+
+    Parameters
+    ----------
+    variables : sequence of Number or Category
+    moments : Moments
+    dag : ndarray of bool, shape (d, d)
+    frame : DataFrame
+    target : int
+    conditionals : sequence of BlockConditional, optional
+        Of each variable given its causes: probabilities of a category follow from them by Bayes'
+        rule in rows that have the whole blanket. Default: all predictions follow from the moments.
 
     Returns
     -------
@@ -208,8 +225,18 @@ def predicted(
     blanket[target] = False
     variable = variables[target]
     found = np.empty((seen.shape[1], len(variable.states) if isinstance(variable, Category) else 1))
+    family = [target, *np.flatnonzero(dag[target]).tolist()]
+    by_bayes = bool(conditionals) and isinstance(variable, Category)
+    by_bayes = by_bayes and all(
+        isinstance(variables[j], Category) or conditionals[j].deviation > 0 for j in family
+    )
     for known, rows in seen_patterns(seen):
-        given = np.flatnonzero(blanket if known[blanket].all() else known)
+        whole = bool(known[blanket].all())
+        if by_bayes and whole:
+            own_rows = {k: own[rows] for k, own in enumerate(values)}
+            found[rows] = _posterior(variables, conditionals, dag, own_rows, family)
+            continue
+        given = np.flatnonzero(blanket if whole else known)
         own = conditional(variables, moments, given, target)
         part = {int(k): values[k][rows] for k in given}
         columns = _columns(variables, part, given, len(rows))
@@ -218,6 +245,30 @@ def predicted(
         else:
             found[rows, 0] = variable.mean + variable.scale * own.mean(columns)
     return found
+
+
+def _posterior(
+    variables: Sequence[Variable],
+    conditionals: Sequence[BlockConditional],
+    dag: BoolArray,
+    values: Mapping[int, NDArray[Any]],
+    family: Sequence[int],
+) -> FloatArray:
+    """Return the logarithms of the probabilities of a category's states given all others, (n, k).
+
+    Parameters
+    ----------
+    family : sequence of int
+        The category and its effects.
+    """
+    target, variable = family[0], variables[family[0]]
+    assert isinstance(variable, Category)
+    logs = np.zeros((len(values[target]), len(variable.states)))
+    for state in range(len(variable.states)):
+        supposed = {**values, target: np.full(len(logs), state)}
+        for j in family:
+            logs[:, state] += _log_densities(variables, conditionals[j], dag, supposed, j)
+    return np.asarray(log_softmax(logs, axis=1))
 
 
 def rows_of(

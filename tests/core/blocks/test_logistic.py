@@ -17,6 +17,7 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 
 #: dose and group cause the grade, which has three states; the grade causes whether there is pain.
+NAMES = ("dose", "group", "grade", "pain")
 DAG = np.zeros((4, 4), dtype=bool)
 DAG[[0, 1, 2], [2, 2, 3]] = True
 
@@ -196,3 +197,26 @@ def test_parameters_of_other_causes_are_refused():
     fitted, _ = converged(own, rows)
     with pytest.raises(DataError, match="parameters are not those"):
         replace(fitted, parameters={"grade": fitted.parameters["grade"]})
+
+
+def test_predictions_follow_from_the_fitted_model_by_the_rule_of_bayes():
+    own, rows = model(table(3000, strength=3))
+    fitted, _ = converged(own, rows)
+    test = table(3000, seed=5, strength=3)
+    for target in ("grade", "group", "pain"):
+        labels = list(own.variables[NAMES.index(target)].states)
+        joint = np.column_stack(
+            [fitted.log_likelihood(test.assign(**{target: one})) for one in labels]
+        )
+        shares = np.exp(joint - joint.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(fitted.predict_proba(test, target), shares, atol=1e-9)
+    right = [["high", "low", "mid"].index(one) for one in test["grade"]]
+    losses = [
+        -np.log(one.predict_proba(test, "grade")[np.arange(3000), right]).mean()
+        for one in (own, fitted)
+    ]
+    assert losses[1] < losses[0] - 0.02
+    # Without one of the causes predictions follow from the moments.
+    part = test.drop(columns="dose")
+    np.testing.assert_array_equal(*(one.predict_proba(part, "grade") for one in (own, fitted)))

@@ -102,12 +102,19 @@ def _contrasts(table: pd.DataFrame, cause: str, effect: str) -> list[list[Any]]:
         state, outcome = row["state"], row["outcome"]
         if len(outcomes) == 2 and outcome == outcomes[0]:
             continue
-        changed = cause if state is None else f"{cause}: {state} for {row['reference']}"
+        changed = (
+            cause if state is None else f"{cause}: {_said(state)} for {_said(row['reference'])}"
+        )
         counted = effect if outcome is None else f"{effect}: {outcome}"
         interval = row["lower"], row["upper"]
         one = Effect(row["value"], row["standard_error"], interval, row["adjustment_set"])
         found.setdefault((changed, counted), []).append(one)
     return [row for names, several in found.items() for row in _ends(several, *names)]
+
+
+def _said(state: Any) -> str:
+    """Return a state, or a value of a number to four digits."""
+    return f"{state:.4g}" if isinstance(state, float) else str(state)
 
 
 def _responses(model: Any) -> list[Block]:

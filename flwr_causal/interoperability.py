@@ -7,7 +7,7 @@ Each function is the inverse of the other one of its name, for what the other fo
 - :func:`to_gml`: GML for DoWhy, igraph and Gephi; all that ``CausalGraph.to_networkx`` holds.
 - :func:`to_causal_learn`: causal-learn's ``GeneralGraph``; DAGs and CPDAGs, without weights.
 - :func:`to_tigramite`: tigramite's arrays; with lags and weights.
-- :func:`to_pgmpy`: pgmpy's ``DiscreteBayesianNetwork``, of a ``BayesianNetwork``.
+- :func:`to_pgmpy`: pgmpy's networks of categories or of numbers, of a fitted model.
 - :func:`to_spflow`: a module of SPFlow, of a ``Circuit``, without an inverse.
 
 ``CausalGraph.to_networkx`` and ``CausalGraph.from_networkx`` serve networkx,
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 import numpy as np
 
+from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.circuits.leaves.chow_liu_tree import ChowLiuTree
 from flwr_causal.core.circuits.leaves.univariate import Categorical, Gaussian
 from flwr_causal.core.circuits.nodes import ascending, joined, mixed, with_leaves
@@ -39,6 +40,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.discrete import label_names, plain_label
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -399,14 +401,29 @@ def from_tigramite(results: Mapping[str, Any], names: Sequence[str]) -> CausalGr
 # pgmpy.
 
 
-def to_pgmpy(network: BayesianNetwork) -> Any:
-    """Return pgmpy's ``DiscreteBayesianNetwork`` of a fitted network, such as ``run.model``.
+def to_pgmpy(network: BayesianNetwork | LinearModel | BlockModel) -> Any:
+    """Return pgmpy's network of a fitted model, such as ``run.model``.
+
+    Parameters
+    ----------
+    network : BayesianNetwork, LinearModel or BlockModel
+        A Bayesian network, and a ``BlockModel`` of categories, become a
+        ``DiscreteBayesianNetwork``; a linear model, and a ``BlockModel`` of numbers with linear
+        effects, a ``LinearGaussianBayesianNetwork``. Of an equivalence class it is one member.
 
     Raises
     ------
+    DataError
+        If the model has both numbers and categories, or curved effects, which pgmpy has not; or if
+        it is of rows with given values.
     ImportError
         If pgmpy is not installed.
     """
+    found = network.as_one_kind() if isinstance(network, BlockModel) else network
+    return _gaussian(found) if isinstance(found, LinearModel) else _discrete(found)
+
+
+def _discrete(network: BayesianNetwork) -> Any:
     from pgmpy.factors.discrete import TabularCPD
     from pgmpy.models import DiscreteBayesianNetwork
 
@@ -426,6 +443,22 @@ def to_pgmpy(network: BayesianNetwork) -> Any:
                 state_names={network.names[k]: list(network.states[k]) for k in (j, *own)},
             )
         )
+    return found
+
+
+def _gaussian(system: LinearModel) -> Any:
+    from pgmpy.factors.continuous import LinearGaussianCPD
+    from pgmpy.models import LinearGaussianBayesianNetwork
+
+    found = LinearGaussianBayesianNetwork()
+    found.add_nodes_from(system.names)
+    for j, name in enumerate(system.names):
+        own = np.flatnonzero(system.weights[:, j])
+        parents = [system.names[k] for k in own]
+        found.add_edges_from((parent, name) for parent in parents)
+        weights = [float(system.intercepts[j]), *system.weights[own, j].tolist()]
+        deviation = float(np.sqrt(system.noise_variances[j]))
+        found.add_cpds(LinearGaussianCPD(name, weights, deviation, parents))
     return found
 
 

@@ -6,9 +6,13 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, DataError
+from flwr_causal.core.blocks.design import column_names, design
+from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
+from flwr_causal.core.linear.model import fit
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.data.synthetic.random_graphs import erdos_renyi
 from flwr_causal.interoperability import (
     from_bnlearn,
@@ -184,6 +188,68 @@ def test_pgmpy():
     theirs.remove_cpds("d")
     with pytest.raises(DataError, match="no table of d"):
         from_pgmpy(theirs)
+
+
+def blocks(frame, dag):
+    variables, columns = design(frame)
+    return BlockModel(variables, Moments.from_rows(columns, column_names(variables)), dag)
+
+
+CHAIN = np.triu(np.ones((3, 3), dtype=bool), 1)
+
+
+def block_rows(n=2000):
+    rng = np.random.default_rng(0)
+    age = rng.normal(50, 10, n)
+    dose = 2 + 0.1 * age + rng.normal(size=n)
+    return pd.DataFrame({"age": age, "dose": dose, "risk": dose - 0.05 * age + rng.normal(size=n)})
+
+
+def test_pgmpy_of_blocks_of_numbers():
+    models = pytest.importorskip("pgmpy.models", reason="pip install pgmpy")
+    frame = block_rows()
+    model = blocks(frame, CHAIN)
+    theirs = to_pgmpy(model)
+    assert isinstance(theirs, models.LinearGaussianBayesianNetwork)
+    system = model.as_one_kind()
+    usual = fit(Moments.from_rows(frame.to_numpy(), frame.columns), CHAIN)
+    np.testing.assert_allclose(system.weights, usual.weights, atol=1e-9)
+    np.testing.assert_allclose(system.covariance(), np.cov(frame.T, bias=True), rtol=1e-9)
+    mean, covariance = theirs.to_joint_gaussian()
+    order = [list(nx.topological_sort(theirs)).index(name) for name in frame.columns]
+    np.testing.assert_allclose(np.asarray(mean)[order], frame.mean(), rtol=1e-2)
+    np.testing.assert_allclose(
+        np.asarray(covariance)[np.ix_(order, order)], system.covariance(), rtol=1e-2
+    )
+    np.testing.assert_allclose(
+        [cpd.std for cpd in to_pgmpy(usual).get_cpds()], np.sqrt(usual.noise_variances), rtol=1e-9
+    )
+    set_to = model.do({"dose": 9.0}).as_one_kind()
+    np.testing.assert_allclose(set_to.mean()[1], 9.0)
+    assert set_to.noise_variances[1] == 0
+
+
+def test_pgmpy_of_blocks_of_categories():
+    models = pytest.importorskip("pgmpy.models", reason="pip install pgmpy")
+    frame = block_rows().apply(lambda own: np.digitize(own, own.quantile([0.3, 0.7])).astype(str))
+    model = blocks(frame, CHAIN)
+    theirs = to_pgmpy(model)
+    assert isinstance(theirs, models.DiscreteBayesianNetwork)
+    assert theirs.check_model()
+    back = from_pgmpy(theirs)
+    rows = frame.head(100)
+    np.testing.assert_allclose(back.log_likelihood(rows), model.log_likelihood(rows), atol=1e-9)
+    set_to = model.do({"dose": "2"}).as_one_kind()
+    np.testing.assert_array_equal(set_to.tables[1], [0, 0, 1])
+
+
+def test_blocks_that_pgmpy_cannot_hold():
+    frame = block_rows()
+    mixed = blocks(frame.assign(dose=np.where(frame["dose"] > 7, "high", "low")), CHAIN)
+    with pytest.raises(DataError, match=r"either categories alone.*coefficients"):
+        to_pgmpy(mixed)
+    with pytest.raises(DataError, match="without 'conditional'"):
+        to_pgmpy(blocks(frame, CHAIN).conditional({"dose": 7.0}))
 
 
 def test_a_table_of_pgmpy_with_its_own_order_of_states():

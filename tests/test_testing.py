@@ -27,6 +27,7 @@ POOLING = (
     "moments ges",
     "moments additive",
     "moments mixed",
+    "moments regressions",
     "moments curved",
     "fedges exact",
     "fedges cuts",

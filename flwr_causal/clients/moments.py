@@ -18,6 +18,7 @@ from flwr_causal.clients.privacy import (
     numbers,
 )
 from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.logistic import sums_of_rows
 from flwr_causal.core.blocks.missing import MomentEstimate, SeenSums, expected_sums, seen_sums
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
@@ -26,7 +27,14 @@ from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS
+from flwr_causal.protocol.moments import (
+    CONTRACT,
+    EXPECTED,
+    REGRESSIONS,
+    SEEN,
+    SUMS,
+    regressed,
+)
 from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
 from flwr_causal.protocol.second_moments import blocks_of
 
@@ -166,6 +174,29 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             raise FederationError("The second moments that the server sent are none of any rows.")
         parts = (expected_sums(rows, estimate) for rows in self._block_pieces())
         return {"expected": reduce(np.add, parts) / self.num_rows}
+
+    @answers(REGRESSIONS)
+    def regression_sums(self, asked: Asked) -> Arrays:
+        """Return the sums of a Newton step of the regressions of categories on their causes.
+
+        Raises
+        ------
+        FederationError
+            If the run's options have no such regressions, or the coefficients are those of others.
+        """
+        if self.options.parameters != "likelihood":
+            raise FederationError(
+                "The server asked for regressions of categories, which parameters='moments' has "
+                "not."
+            )
+        families, weights = regressed(asked["dag"], self.setup), asked["weights"]
+        if len(weights) != sum(family.num_weights for family in families):
+            raise FederationError("The coefficients that the server sent are of other causes.")
+        parts = [sums_of_rows(families, rows, weights) for rows in self._block_pieces()]
+        logs, gradient, information = (
+            reduce(np.add, part) / self.num_rows for part in zip(*parts, strict=True)
+        )
+        return {"log-likelihoods": logs, "gradient": gradient, "information": information}
 
     def _with_ones(self, designs: Iterable[FloatArray]) -> FloatArray:
         """Return the mean products of the rows [1, x], shape (1, 1 + s, 1 + s)."""

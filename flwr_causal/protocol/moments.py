@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.core.blocks.logistic import diagonals, families
+from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
@@ -21,6 +25,7 @@ from flwr_causal.protocol.options import (
 from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import (
+    blocks_of,
     impossible_products,
     largest_block_products,
     largest_leveled_products,
@@ -31,7 +36,10 @@ from flwr_causal.protocol.second_moments import (
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from collections.abc import Mapping
+
+    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.core.blocks.logistic import Family
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
@@ -46,9 +54,11 @@ class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesP
     num_folds : int
         Number of folds of the rows of series; smaller ones than these show rows.
     select_order : bool
+    parameters : {"moments", "likelihood"}
     """
 
     model: Literal["linear", "additive", "curved"]
+    parameters: Literal["moments", "likelihood"]
     num_folds: int = field(
         metadata={
             **derived("2 or more where something is chosen by held-out rows"),
@@ -151,6 +161,68 @@ EXPECTED = Exchange(
 )
 
 
+def regressed(dag: IntArray, setup: Setup) -> list[Family]:
+    """Return the categories whose regressions are asked for, with their causes."""
+    return families(blocks_of(setup), dag != 0)
+
+
+def _sizes_of_regressions(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
+    return logistic_sizes(regressed(np.asarray(sent["dag"]), setup))
+
+
+def _impossible_regressions(arrays: Arrays, known: ReplyContext) -> str:
+    """Return whether means of log-likelihoods or their curvatures cannot be, in words."""
+    if (arrays["log-likelihoods"] > 0).any():
+        return "a log-likelihood of states is above 0"
+    asked = regressed(np.asarray(known.sent["dag"]), known.setup)
+    if (diagonals(asked, arrays["information"]) < 0).any():
+        return "the information of a regression is negative"
+    return ""
+
+
+REGRESSIONS = Exchange(
+    "regressions",
+    "one Newton step of the logistic regressions of categories on their causes",
+    sends=(
+        Sent(
+            "dag",
+            "the causes of the categories whose regressions have not converged",
+            ("d", "d"),
+            values="dag",
+        ),
+        Sent("weights", "their coefficients, category after category", ("w",), exact=True),
+    ),
+    returns=(
+        Disclosure(
+            "log-likelihoods",
+            "sum_i log p(y_i | x_i) / n_k of each category",
+            ("c",),
+            combine="mean",
+        ),
+        Disclosure(
+            "gradient",
+            "its derivatives by the coefficients: sum_i x_i (1{y_i = a} - p_a(x_i)) / n_k, where "
+            "x_i is 1 and the columns of the causes",
+            ("w",),
+            combine="mean",
+            bound=lambda setup: 1.0,
+        ),
+        Disclosure(
+            "information",
+            "minus its second derivatives, for each category the upper triangle: "
+            "sum_i x_i x_i^T p_a(x_i) (1{a = b} - p_b(x_i)) / n_k",
+            ("v",),
+            combine="mean",
+            bound=lambda setup: 1.0,
+        ),
+    ),
+    when="1 to 4 times, at most 12, parameters='likelihood' with categories that have causes",
+    same_parties=True,
+    contradiction=_impossible_regressions,
+    derived=_sizes_of_regressions,
+)
+
+
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return the sizes: m columns of the lagged design, s columns of the moments, and the folds.
 
@@ -198,7 +270,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
 
 CONTRACT = Contract(
     "moments",
-    (SUMS, SEEN, EXPECTED, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
+    (SUMS, SEEN, EXPECTED, REGRESSIONS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
     ("sums", "relations", "states", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),

@@ -30,6 +30,11 @@ CATEGORIES = _parts(
     )
 )
 MIXED = _parts(ROWS.assign(d=np.where(ROWS["b"] > 0.2, "high", "low")))
+_NOISE = np.random.default_rng(3).normal(size=105)
+#: A category with two causes.
+REGRESSED = _parts(
+    ROWS[["a", "b"]].assign(c=_NOISE, d=np.where(ROWS["b"] + 2 * _NOISE > 0.1, "high", "low"))
+)
 CLASSES = _parts(ROWS.assign(target=np.where(ROWS["a"] + 0.3 * ROWS["c"] > 0, "yes", "no")))
 TARGETED = _parts(ROWS.assign(on=np.array(["", "a", "", "b; c"])[np.arange(105) % 4]))
 SERIES = [table.to_numpy() for table in _parts(_numbers(150, 2), (50, 50, 50))]
@@ -59,6 +64,11 @@ MODES = {
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
+    "moments regressions": (
+        "moments",
+        REGRESSED,
+        {"text_columns": "keep", "parameters": "likelihood"},
+    ),
     "moments missing": ("moments", GAPS, {"missing_values": "em", "unshared_columns": "keep"}),
     "moments curved": ("moments", NUMBERS, {"model": "curved"}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),

@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, Error, Message
 from lagged_systems import simulate_series
 from neural_rows import nonlinear_rows
 
+from flwr_causal import Knowledge
 from flwr_causal.core.ges.speculative_search import SpeculativeGains
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
@@ -50,6 +51,15 @@ CASES = {
     "admm sampled": ("notears-admm", LINEAR, {"max_rounds": 8, "fraction_train": 0.6}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 8}),
     "moments": ("moments", LINEAR, {}),
+    "moments regressions": (
+        "moments",
+        ROWS,
+        {
+            "text_columns": "keep",
+            "parameters": "likelihood",
+            "knowledge": Knowledge(required=[("a", "target")]),
+        },
+    ),
     "lingam": ("lingam", LINEAR, {}),
     "fedcausal": ("fedcausal", CURVED, {"max_rounds": 6}),
     "fedcausal linear": ("fedcausal", LINEAR, {"model": "linear", "max_rounds": 6}),
@@ -89,6 +99,7 @@ def found(run):
     arrays = []
     if run.graph is not None:
         arrays += [run.graph.weights, run.graph.adjacency, run.scores]
+        arrays += getattr(run.model, "parameters", {}).values()
     if run.graph is None:
         arrays.append(run.model.log_likelihood(FRAME.assign(row_id=np.arange(240))))
     return plain, arrays

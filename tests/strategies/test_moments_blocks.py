@@ -8,9 +8,12 @@ import pytest
 from worlds_of_blocks import curved_table, mixed_table
 
 from flwr_causal import Knowledge, simulate
+from flwr_causal.clients.base import Asked
+from flwr_causal.clients.moments import MomentsClient
 from flwr_causal.core.linear.order_search import LEAST_EFFECT
 from flwr_causal.data.check.report import ColumnReport, TableReport
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search
@@ -253,3 +256,135 @@ def test_frames_and_files_give_one_graph(tmp_path):
     frames = [part.astype({"v1": "category"}) for part in dealt(TABLE)]
     same(found(frames).graph, found(dealt(TABLE)).graph)
     assert isinstance(frames[0]["v1"].dtype, pd.CategoricalDtype)
+
+
+FITTED = {"parameters": "likelihood"}
+
+
+@pytest.fixture(scope="module")
+def fitted_run():
+    return found(dealt(TABLE), **FITTED)
+
+
+def alike(one, other):
+    assert set(one.model.parameters) == set(other.model.parameters)
+    for name, own in one.model.parameters.items():
+        np.testing.assert_allclose(own, other.model.parameters[name], rtol=1e-7, atol=1e-8)
+
+
+def test_regressions_take_few_exchanges_and_leave_the_graph(fitted_run):
+    plain = found(dealt(TABLE))
+    same(fitted_run.graph, plain.graph)
+    names = [record["exchange"] for record in fitted_run.history]
+    assert names[0] == "sums"
+    assert set(names[1:]) == {"regressions"}
+    assert 2 <= len(names) <= 6
+    causes = fitted_run.model.member.any(axis=0)
+    categories = {name for name, cause in zip(TABLE.columns, causes, strict=True) if cause}
+    assert set(fitted_run.model.parameters) == categories - set(TABLE.select_dtypes("number"))
+    assert plain.model.parameters == {}
+    gain = fitted_run.model.log_likelihood(TABLE).mean() - plain.model.log_likelihood(TABLE).mean()
+    assert gain > 0
+
+
+@pytest.mark.parametrize(
+    "parties",
+    [
+        dealt(TABLE, 1),
+        dealt(TABLE)[::-1],
+        [part.reset_index(drop=True) for _, part in TABLE.groupby("v1")],
+    ],
+    ids=["one party", "another order", "by state"],
+)
+def test_regressions_are_those_of_the_pooled_rows(fitted_run, parties):
+    run = found(parties, **FITTED)
+    alike(run, fitted_run)
+
+
+def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
+    alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
+
+
+def test_replicates_send_no_regressions(fitted_run):
+    run = found(dealt(TABLE), **FITTED, replicates=3)
+    alike(run, fitted_run)
+    assert run.rounds == fitted_run.rounds
+    assert run.history[-1]["party_bytes_received"] < run.history[0]["party_bytes_received"]
+
+
+def test_without_categories_that_have_causes_nothing_is_asked():
+    numbers = TABLE.select_dtypes("number")
+    run = found(dealt(numbers), **FITTED)
+    assert run.rounds == 1
+    assert run.model.parameters == {}
+
+
+def test_regressions_with_missing_cells_and_without_blocks_are_refused():
+    with pytest.raises(ConfigError, match=r"'parameters' is 'likelihood'.*missing_values='drop'"):
+        found(dealt(TABLE), **FITTED, missing_values="em")
+    with pytest.raises(ConfigError, match=r"'parameters'.*text_columns='keep'"):
+        found(dealt(TABLE.select_dtypes("number")), **FITTED, text_columns="fail")
+
+
+def test_causes_that_tell_the_states_apart_are_named():
+    rng = np.random.default_rng(0)
+    dose = rng.normal(size=600) ** 3
+    frame = pd.DataFrame({"dose": dose, "high": np.where(dose > 0, "yes", "no")})
+    knowledge = Knowledge(required=[("dose", "high")])
+    run = found(dealt(frame), **FITTED, knowledge=knowledge)
+    shares = run.model.predict_proba(frame, "high")
+    assert np.isfinite(run.model.log_likelihood(frame)).all()
+    assert np.isfinite(shares).all()
+    assert run.rounds <= 13
+
+
+def forged(**arrays):
+    """What the server says of a reply with these arrays."""
+    setup = SimpleNamespace(
+        names=("dose", "high"),
+        states=((), ("no", "yes")),
+        mean=np.zeros(2),
+        variance=np.ones(2),
+        options=SimpleNamespace(model="linear"),
+    )
+    known = SimpleNamespace(setup=setup, sent={"dag": np.array([[0, 1], [0, 0]])})
+    return REGRESSIONS.contradiction(arrays, known)
+
+
+def test_regressions_that_cannot_be_are_named():
+    fine = {"log-likelihoods": np.array([-0.5]), "information": np.array([0.2, -0.1, 0.3])}
+    assert forged(**fine) == ""
+    assert "above 0" in forged(**fine | {"log-likelihoods": np.array([0.5])})
+    assert "negative" in forged(**fine | {"information": np.array([0.2, 0.1, -0.3])})
+
+
+def test_a_party_answers_regressions_in_runs_that_have_them_only():
+    client = MomentsClient.__new__(MomentsClient)
+    client._setup = SimpleNamespace(options=SimpleNamespace(parameters="moments"))
+    asked = Asked(REGRESSIONS, 2, {"dag": np.zeros((2, 2)), "weights": np.zeros(2)})
+    with pytest.raises(FederationError, match="parameters='moments'"):
+        client.regression_sums(asked)
+    setup = client._setup
+    setup.names, setup.states = ("dose", "high"), ((), ("no", "yes"))
+    setup.mean, setup.variance = np.zeros(2), np.ones(2)
+    setup.options = SimpleNamespace(parameters="likelihood", model="linear")
+    asked.values["dag"][0, 1] = 1
+    asked.values["weights"] = np.zeros(3)
+    with pytest.raises(FederationError, match="of other causes"):
+        client.regression_sums(asked)
+
+
+def test_contrasts_are_on_the_page():
+    run = found(dealt(TABLE))
+    (table,) = [
+        block
+        for part in payload_of(run)["sections"]
+        if part["id"] == "effects"
+        for block in part["blocks"]
+    ]
+    numbers = set(TABLE.select_dtypes("number"))
+    shown = {(row[0].split(":")[0], row[1].split(":")[0]) for row in table["rows"]}
+    edges = {(one, other) for one, _, other, _ in run.graph.marked_edges()}
+    assert shown >= {edge for edge in edges if not set(edge) <= numbers}
+    name = next(one for one, other in shown if one not in numbers and other in numbers)
+    assert any(row[0].startswith(f"{name}: ") and " for " in row[0] for row in table["rows"])

@@ -63,6 +63,20 @@ class Number:
         """The number of columns."""
         return self.functions
 
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the columns are, in words."""
+        if self.functions == 1:
+            return (self.name,)
+        return tuple(f"{self.name}[{k}]" for k in range(self.functions))
+
+    @property
+    def units(self) -> FloatArray:
+        """Mean and scale of each column, shape (2, width): functions are those of 0 and 1."""
+        if self.functions == 1:
+            return np.array([[self.mean], [self.scale]])
+        return np.array([[0.0], [1.0]]).repeat(self.functions, axis=1)
+
     def columns(self, values: NDArray[Any]) -> FloatArray:
         """Return the columns of rows, shape (n, width), from their numbers."""
         standardised = (np.asarray(values, dtype=np.float64) - self.mean) / self.scale
@@ -95,6 +109,16 @@ class Category:
     def width(self) -> int:
         """The number of columns."""
         return len(self.states) - 1
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the columns are, in words."""
+        return tuple(f"{self.name}={state}" for state in self.states[:-1])
+
+    @property
+    def units(self) -> FloatArray:
+        """Mean and scale 0 and 1 of each column, shape (2, width)."""
+        return np.array([[0.0], [1.0]]).repeat(self.width, axis=1)
 
     def columns(self, values: NDArray[Any]) -> FloatArray:
         """Return the columns of rows, shape (n, width), from the numbers of their states.

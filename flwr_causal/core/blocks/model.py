@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from flwr_causal.core.blocks import fit_check, network
+from flwr_causal.core.blocks import fit_check, logistic, network
+from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.design import Category, Number, column_names
 from flwr_causal.core.discrete.discrete import labelled, plain_label, state_name
 from flwr_causal.core.graphs import adjustment
@@ -22,6 +23,7 @@ from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.effects import in_order
+from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.regression import informing_rows
 from flwr_causal.core.saved import DAMAGE, read_record, writing
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.conditionals import BlockConditional
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
 
@@ -64,6 +68,12 @@ class BlockModel:
         The class, see :mod:`core.graphs.equivalence`.
     fixed : mapping of str to object
         Variables that an intervention has set, and to what: see :meth:`do`.
+    seen : mapping of str to object
+        What all rows have: see :meth:`conditional`.
+    parameters : mapping of str to ndarray
+        By categories with causes in :attr:`member`, the coefficients of their logistic regressions
+        (:mod:`core.blocks.logistic`), shape (1 + columns of the causes, states - 1). Default:
+        linear discriminant analysis of the moments (:mod:`core.blocks.conditionals`).
 
     Raises
     ------
@@ -78,12 +88,19 @@ class BlockModel:
     moments: Moments
     marks: BoolArray
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
+        if self.parameters:
+            asked = logistic.families(self.variables, self.member)
+            expected = {self.names[one.child]: one.shape for one in asked}
+            if {name: own.shape for name, own in self.parameters.items()} != expected:
+                raise DataError("the parameters are not those of the categories with causes")
 
     def __repr__(self) -> str:
         categories = sum(isinstance(one, Category) for one in self.variables)
@@ -96,23 +113,45 @@ class BlockModel:
         return tuple(one.name for one in self.variables)
 
     @cached_property
-    def dag(self) -> BoolArray:
+    def member(self) -> BoolArray:
         """A DAG of the class, shape (d, d), whose conditional distributions are fitted."""
         member = consistent_extension(self.marks)
         assert member is not None
         return member
 
+    @cached_property
+    def dag(self) -> BoolArray:
+        """The same without causes of what an intervention has set."""
+        is_set = [name in self.fixed for name in self.names]
+        return np.asarray(self.member & ~np.array(is_set))
+
+    @cached_property
+    def _conditionals(self) -> list[BlockConditional]:
+        """The distribution of each variable given its causes."""
+        return [
+            logistic.fitted(self.parameters[name])
+            if name in self.parameters and name not in self.fixed
+            else conditional(self.variables, self.moments, np.flatnonzero(self.dag[:, j]), j)
+            for j, name in enumerate(self.names)
+        ]
+
     def sample(self, n: int, seed: int | None = None) -> pd.DataFrame:
         """Draw n independent rows; the same seed gives the same rows.
 
         Given its causes a number is normally distributed about a linear function of their columns,
-        and a category has the probabilities of linear discriminant analysis
-        (:mod:`core.blocks.conditionals`). Values are of the tables' types.
+        and a category has the probabilities of a logistic regression (:attr:`parameters`), or of
+        linear discriminant analysis. Values are of the tables' types.
+
+        Raises
+        ------
+        DataError
+            After :meth:`conditional`, if what is seen is too improbable.
         """
         if n < 0:
             raise ConfigError(f"the number of rows is {n}: it must not be negative")
         rng = np.random.default_rng(seed)
-        return network.sampled(self.variables, self.moments, self.dag, self._codes(), n, rng)
+        fixed, seen = self._codes(self.fixed), self._codes(self.seen)
+        return network.sampled(self.variables, self._conditionals, self.dag, fixed, seen, n, rng)
 
     def log_likelihood(self, frame: pd.DataFrame) -> FloatArray:
         """Return the natural logarithm of the density of each row, shape (n,).
@@ -127,7 +166,7 @@ class BlockModel:
             After an intervention, which leaves no density.
         """
         self._require_rows("a density")
-        return network.log_densities(self.variables, self.moments, self.dag, frame)
+        return network.log_densities(self.variables, self._conditionals, self.dag, frame)
 
     def predict_proba(self, frame: pd.DataFrame, target: str) -> FloatArray:
         """Return the probability of each state of a category given the rest of each row.
@@ -153,9 +192,7 @@ class BlockModel:
         j = place_of(self.names, target)
         if not isinstance(self.variables[j], Category):
             raise DataError(f"{target!r} is a number: predict returns its mean")
-        self._require_rows("a prediction")
-        logs = network.predicted(self.variables, self.moments, self.dag, frame, j)
-        return np.asarray(np.exp(logs))
+        return np.asarray(np.exp(self._predicted(frame, j)))
 
     def predict(self, frame: pd.DataFrame, target: str) -> NDArray[Any]:
         """Return the most probable state, or the mean of a number, given the rest of each row.
@@ -164,11 +201,15 @@ class BlockModel:
         """
         j = place_of(self.names, target)
         variable = self.variables[j]
-        self._require_rows("a prediction")
-        found = network.predicted(self.variables, self.moments, self.dag, frame, j)
+        found = self._predicted(frame, j)
         if isinstance(variable, Category):
             return labelled(variable.labels, first_largest(found, axis=1))
         return np.asarray(found[:, 0])
+
+    def _predicted(self, frame: pd.DataFrame, target: int) -> FloatArray:
+        self._require_rows("a prediction")
+        known = self._conditionals if self.parameters else ()
+        return network.predicted(self.variables, self.moments, self.dag, frame, target, known)
 
     def do(self, values: Mapping[str, Any]) -> BlockModel:
         """Return the model under an intervention that sets variables to values or states.
@@ -187,12 +228,42 @@ class BlockModel:
             If a value is not possible, or the class leaves open whether a variable that is set
             causes another one: see :meth:`possible_effects`.
         """
-        fixed = {**self.fixed, **values}
-        targets = [place_of(self.names, name) for name in fixed]
-        marks = adjustment.after_intervention(self.marks, targets, self.names)
-        assert marks is not None
-        after = replace(self, marks=marks, fixed=fixed)
-        after._codes()
+        if self.seen:
+            raise ConfigError(
+                "these rows were chosen by what is seen (conditional), among whose causes an "
+                "intervention is another question: use do first, and conditional after it"
+            )
+        after = replace(self, fixed={**self.fixed, **values})
+        targets = list(after._codes(after.fixed))
+        adjustment.after_intervention(self.marks, targets, self.names)
+        return after
+
+    def conditional(self, evidence: Mapping[str, Any]) -> BlockModel:
+        """Return the model of the rows in which variables are seen to have values or states.
+
+        This is what is seen in such rows; see :meth:`do` for what happens if they are set. After an
+        intervention it describes what is seen then.
+
+        Returns
+        -------
+        BlockModel
+            :meth:`sample` draws such rows: draws of the others are kept as probably as the evidence
+            is, given them. :meth:`predict_proba` has the probabilities of one variable.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown, or all are given.
+        ConfigError
+            If a value is not possible, or the variable is set by an intervention.
+        """
+        after = replace(self, seen={**self.seen, **evidence})
+        after._codes(after.seen)
+        for name in after.seen:
+            if name in self.fixed:
+                raise ConfigError(f"{name!r} is set by an intervention: it has this value anyway")
+        if len(after.seen) + len(self.fixed) == len(self.names):
+            raise DataError("the evidence gives all variables: nothing is left to describe")
         return after
 
     def fit_check(self, rows: Any = None) -> FitCheck:
@@ -216,8 +287,8 @@ class BlockModel:
         return found if rows is None else found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
-        """Test each edge given the other parents of its effect; empty after an intervention."""
-        if self.fixed:
+        """Test each edge given the other parents of its effect; empty of chosen or set rows."""
+        if self.fixed or self.seen:
             return []
         return fit_check.edge_tests(self.names, self._widths, self.moments, self.dag)
 
@@ -292,6 +363,132 @@ class BlockModel:
         i, j = pair_of(self.names, cause, effect)
         return self._possible(i, j, self._contrast(i, j, state, reference, outcome), level)
 
+    def contrasts(self, cause: str, effect: str, *, level: float = 0.95) -> pd.DataFrame:
+        """Return the effects of each state of the cause in place of the first one.
+
+        Of a number as cause it is that of a unit more, or where its effects may be curved of a
+        standard deviation above the mean in place of one below.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+        level : float, default 0.95
+            Of the confidence intervals, each on its own.
+
+        Returns
+        -------
+        DataFrame
+            A row for each state and each outcome of the effect (None of a number), with the columns
+            ``state``, ``reference``, ``outcome``, ``value``, ``standard_error``, ``lower``,
+            ``upper`` and ``adjustment_set``; several rows where the class leaves the effect open.
+
+        Raises
+        ------
+        ConfigError, DataError
+            As :meth:`total_effect`.
+        """
+        import pandas as pd
+
+        self._require_rows("an effect")
+        i, j = pair_of(self.names, cause, effect)
+        by, of = self.variables[i], self.variables[j]
+        pairs: list[tuple[Any, Any]] = [(None, None)]
+        if isinstance(by, Category):
+            pairs = [(state, by.labels[0]) for state in by.labels[1:]]
+        elif by.functions > 1:
+            pairs = [(by.mean + by.scale, by.mean - by.scale)]
+        rows = []
+        for state, reference in pairs:
+            for outcome in of.labels if isinstance(of, Category) else (None,):
+                asked = {"state": state, "reference": reference, "outcome": outcome}
+                found = self.total_effect(cause, effect, **asked, level=level)
+                for one in found if isinstance(found, list) else [found]:
+                    lower, upper = one.interval
+                    number = {"value": one.value, "standard_error": one.standard_error}
+                    ends = {"lower": lower, "upper": upper, "adjustment_set": one.adjustment_set}
+                    rows.append({**asked, **number, **ends})
+        return pd.DataFrame(rows)
+
+    def coefficients(self, name: str) -> pd.DataFrame:
+        """Return the distribution of a variable given its causes, in :attr:`dag`.
+
+        Of a number it is the mean, in its units; of a category the log-odds of each state against
+        the last one. Causes that are numbers are in their units, or with ``model="curved"``
+        functions of the standardised number; causes that are categories are compared with their
+        last state.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        DataFrame
+            A row for the constant and each column of the causes, a column for the number, or for
+            each state but the last one. ``attrs["deviation"]`` is the standard deviation of a
+            number given its causes.
+
+        Raises
+        ------
+        DataError
+            If the variable is unknown.
+        """
+        import pandas as pd
+
+        j = place_of(self.names, name)
+        own, variable = self._conditionals[j], self.variables[j]
+        causes = [self.variables[k] for k in np.flatnonzero(self.dag[:, j])]
+        units = [one.units for one in causes]
+        means, scales = np.concatenate([np.empty((2, 0)), *units], axis=1)
+        weights = own.weights / scales[:, None]
+        table = np.vstack([own.offset - means @ weights, weights])
+        terms = pd.Index(["constant", *[term for one in causes for term in one.terms]])
+        if isinstance(variable, Category):
+            states = variable.states[:-1]
+            return pd.DataFrame(table[:, :-1] - table[:, -1:], terms, list(states))
+        table = variable.scale * table
+        table[0] += variable.mean
+        found = pd.DataFrame(table, terms, [name])
+        found.attrs["deviation"] = own.deviation * variable.scale
+        return found
+
+    def as_one_kind(self) -> BayesianNetwork | LinearModel:
+        """Return the model as a Bayesian network of categories, or a linear system of numbers.
+
+        They are of :attr:`dag`. The tables of a category have the probabilities of its regression
+        in each configuration of its causes.
+
+        Raises
+        ------
+        DataError
+            If there are both numbers and categories, effects are curved, or rows are of given
+            values.
+        """
+        if self.seen:
+            raise DataError("the model is of rows with given values: take it without 'conditional'")
+        kinds = {isinstance(one, Category) for one in self.variables}
+        curved = [one for one in self.variables if isinstance(one, Number) and one.functions > 1]
+        if len(kinds) > 1 or curved:
+            raise DataError(
+                "the model has numbers beside categories, or curved effects, and such a form has "
+                "either categories alone, or numbers with linear effects: of this model take "
+                "samples (sample), the graph (run.graph), or coefficients of each variable "
+                "(coefficients)"
+            )
+        codes = self._codes(self.fixed)
+        if kinds == {True}:
+            return network.tables(self.variables, self._conditionals, self.dag, codes)
+        weights, intercepts = np.zeros(self.dag.shape), np.zeros(len(self.names))
+        noise = np.zeros(len(self.names))
+        for j, name in enumerate(self.names):
+            table = self.coefficients(name)
+            constant, *slopes = table[name].tolist()
+            weights[self.dag[:, j], j] = slopes
+            intercepts[j] = codes.get(j, constant)
+            noise[j] = 0.0 if j in codes else table.attrs["deviation"] ** 2
+        return LinearModel(self.names, weights, intercepts, noise)
+
     def with_rows_together(self, together: FloatArray) -> Self:
         """Return the model of rows with missing cells, see :class:`Moments`."""
         return replace(self, moments=replace(self.moments, together=together))
@@ -304,6 +501,8 @@ class BlockModel:
             "moments": self.moments.to_plain(),
             "marks": self.marks.tolist(),
             "fixed": {name: plain_label(value) for name, value in self.fixed.items()},
+            "seen": {name: plain_label(value) for name, value in self.seen.items()},
+            "parameters": {name: own.tolist() for name, own in self.parameters.items()},
         }
         with writing(path, "model") as file:
             file.write_text(json.dumps(content), encoding="utf-8")
@@ -327,7 +526,12 @@ class BlockModel:
             )
             moments = Moments.from_plain(**content["moments"])
             marks = np.array(content["marks"], dtype=np.bool_)
-            return cls(variables, moments, marks, content.get("fixed", {}))
+            parameters = {
+                name: np.array(own, dtype=np.float64)
+                for name, own in content.get("parameters", {}).items()
+            }
+            given = content.get("fixed", {}), content.get("seen", {})
+            return cls(variables, moments, marks, *given, parameters)
         except DAMAGE as error:
             raise DataError(
                 f"{path} holds a damaged {cls.KIND} ({error}): save it again"
@@ -338,10 +542,10 @@ class BlockModel:
         """How many columns each variable has."""
         return [one.width for one in self.variables]
 
-    def _codes(self) -> dict[int, Any]:
-        """Return the values to set: numbers, or codes of states; a ConfigError if impossible."""
+    def _codes(self, values: Mapping[str, Any]) -> dict[int, Any]:
+        """Return numbers, or the numbers of states, by variable; a ConfigError if impossible."""
         found: dict[int, Any] = {}
-        for name, value in self.fixed.items():
+        for name, value in values.items():
             j = place_of(self.names, name)
             variable = self.variables[j]
             if isinstance(variable, Category):
@@ -354,6 +558,11 @@ class BlockModel:
         if self.fixed:
             raise ConfigError(
                 f"after an intervention there is not {what}: sample draws what happens"
+            )
+        if self.seen:
+            raise ConfigError(
+                f"of rows with given values there is not {what}: sample draws such rows, and the "
+                "model without 'conditional' has it"
             )
 
     def _possible(self, i: int, j: int, asked: _Asked, level: float) -> list[Effect]:
@@ -414,7 +623,10 @@ def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:
     if isinstance(cause, Category):
         if state is None:
             listed = ", ".join(cause.states)
-            raise ConfigError(f"{cause.name!r} is a category: give state and reference of {listed}")
+            raise ConfigError(
+                f"{cause.name!r} is a category: give state and reference of {listed}; contrasts "
+                "has all of them"
+            )
         codes = np.array([_code(cause, state), _code(cause, reference)])
         own = cause.columns(codes)
     elif state is None:
@@ -448,7 +660,9 @@ def _reading(effect: Variable, outcome: Any) -> FloatArray:
         return np.asarray(np.eye(effect.functions)[0] * effect.scale)
     if outcome is None:
         listed = ", ".join(effect.states)
-        raise ConfigError(f"{effect.name!r} is a category: give an outcome of {listed}")
+        raise ConfigError(
+            f"{effect.name!r} is a category: give an outcome of {listed}; contrasts has all of them"
+        )
     code = _code(effect, outcome)
     # The state without a column is 1 less all others.
     own = np.zeros(effect.width) if code < effect.width else -np.ones(effect.width)

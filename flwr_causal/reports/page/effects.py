@@ -10,13 +10,17 @@ from flwr_causal.core.graphs.effect import Effect
 from flwr_causal.errors import CausalError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
     from flwr_causal.core.graphs.graph import CausalGraph
 
 Block = dict[str, Any]
 
 CAPTION = (
-    "Total effects, in units of the effect per unit of the cause, if the graph is right; with 95 % "
-    "intervals"
+    "Total effects, in units of the effect per unit of the cause, of categories between two states "
+    "and of the probability of a state, if the graph is right; with 95 % intervals"
 )
 #: Effects of so many edges are shown, of the strongest ones; each takes a regression.
 MOST_EFFECTS = 200
@@ -59,17 +63,23 @@ def effect_rows(model: Any, graph: CausalGraph | None) -> list[list[Any]]:
 def _effects(model: Any, cause: str, effect: str, lag: int) -> list[list[Any]]:
     """Return the rows of one edge: none where its effect is unknown."""
     try:
+        if hasattr(model, "contrasts"):
+            return _contrasts(model.contrasts(cause, effect), cause, effect)
         found = model.total_effect(cause, effect, **({"lag": lag} if lag else {}))
     except CausalError:
         return []
     several = found if isinstance(found, list) else [found]
     if not all(isinstance(one, Effect) for one in several):
         return []  # of categories the effect is a table by state
+    return _ends(several, f"{cause}[t-{lag}]" if lag else cause, effect)
+
+
+def _ends(several: Sequence[Effect], cause: str, effect: str) -> list[list[Any]]:
+    """Return the rows of the smallest and the largest of possible effects."""
     ends = {min(several, key=lambda one: one.value), max(several, key=lambda one: one.value)}
-    name = f"{cause}[t-{lag}]" if lag else cause
     return [
         [
-            name,
+            cause,
             effect,
             one.value,
             one.standard_error,
@@ -78,6 +88,33 @@ def _effects(model: Any, cause: str, effect: str, lag: int) -> list[list[Any]]:
         ]
         for one in sorted(ends, key=lambda one: one.value)
     ]
+
+
+def _contrasts(table: pd.DataFrame, cause: str, effect: str) -> list[list[Any]]:
+    """Return the rows of one edge of numbers and categories.
+
+    Of two outcomes one is enough: the probability of the other changes by as much.
+    """
+    rows = table.to_dict("records")
+    outcomes = list(dict.fromkeys(row["outcome"] for row in rows))
+    found: dict[tuple[str, str], list[Effect]] = {}
+    for row in rows:
+        state, outcome = row["state"], row["outcome"]
+        if len(outcomes) == 2 and outcome == outcomes[0]:
+            continue
+        changed = (
+            cause if state is None else f"{cause}: {_said(state)} for {_said(row['reference'])}"
+        )
+        counted = effect if outcome is None else f"{effect}: {outcome}"
+        interval = row["lower"], row["upper"]
+        one = Effect(row["value"], row["standard_error"], interval, row["adjustment_set"])
+        found.setdefault((changed, counted), []).append(one)
+    return [row for names, several in found.items() for row in _ends(several, *names)]
+
+
+def _said(state: Any) -> str:
+    """Return a state, or a value of a number to four digits."""
+    return f"{state:.4g}" if isinstance(state, float) else str(state)
 
 
 def _responses(model: Any) -> list[Block]:

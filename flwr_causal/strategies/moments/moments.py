@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.linear.moments import Moments as SecondMoments
@@ -27,7 +28,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, plausible
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS
+from flwr_causal.protocol.moments import CONTRACT, EXPECTED, REGRESSIONS, SEEN, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
@@ -46,6 +47,7 @@ from flwr_causal.strategies.moments.outcome import (
     moments_of_targets,
 )
 from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
+from flwr_causal.strategies.moments.regressions import with_regressions
 from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import solve_series
 from flwr_causal.strategies.series import (
@@ -136,7 +138,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
         yield Note({**outcome.info, **pooled.info})
-        return pooled.result(outcome, agreement.warnings)
+        result = pooled.result(outcome, agreement.warnings)
+        if self.options.parameters == "likelihood" and not replicate:
+            assert isinstance(result.model, BlockModel)
+            return (yield from with_regressions(result, result.model))
+        return result
 
     def _pooled(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
@@ -351,7 +357,9 @@ class Moments(JoiningStrategy, LinearStrategy):
             return (ALIGN, MASKED_TABLES, PRODUCTS)
         if self.options.incomplete:
             return (SEEN, EXPECTED)
-        return (OCTAVES, RELEASE) if self.options.private else (SUMS,)
+        if self.options.private:
+            return (OCTAVES, RELEASE)
+        return (SUMS, REGRESSIONS) if self.options.parameters == "likelihood" else (SUMS,)
 
     @property
     def pools_rows(self) -> bool:

@@ -88,6 +88,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         then the effects' standard deviations in units of that of the effect variable, and have no
         sign. "curved" lets every effect be curved: a number is a block of three functions of it,
         and the result is an equivalence class, see above.
+    parameters : {"moments", "likelihood"}, default "moments"
+        How ``run.model`` describes a category given its causes: by linear discriminant analysis,
+        which follows from the second moments and is right where the causes are normal in each
+        state, or by logistic regression, which takes 1 to 4 exchanges more (at most 12) of sums
+        over the rows (``core.blocks.logistic``). The graph is the same.
     solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
         "order" searches over the orders of the variables for the graph of the best score
         (``core.linear.order_search``); it allows for noise terms of different variances, and takes
@@ -154,6 +159,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     categories: str = only(OF_BLOCKS, "")
     numbers: str = only(OF_BLOCKS, "")
     model: Literal["linear", "additive", "curved"] = "linear"
+    parameters: Literal["moments", "likelihood"] = only(OF_BLOCKS, "moments")
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
     max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
@@ -270,6 +276,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
             "epsilon": (not self.private, "left out"),
+            "parameters": (self.parameters == "moments", "'moments', or missing_values='drop'"),
             "center": (self.center == "global", "'global'"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),

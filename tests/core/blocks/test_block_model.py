@@ -177,3 +177,49 @@ def test_intervals_cover_the_true_effect():
         )
         inside += found.interval[0] <= 0.25 <= found.interval[1]
     assert 0.93 < inside / 1500 < 0.97
+
+
+def test_contrasts_are_the_effects_of_all_states():
+    own = model(table())
+    rows = own.contrasts("drug", "ill")
+    labels = own.variables[NAMES.index("ill")].labels
+    assert rows[["state", "outcome"]].values.tolist() == [
+        [state, outcome] for state in ("b", "c") for outcome in labels
+    ]
+    assert set(rows["reference"]) == {"a"}
+    for row in rows.to_dict("records"):
+        asked = {name: row[name] for name in ("state", "reference", "outcome")}
+        one = own.total_effect("drug", "ill", **asked)
+        assert (row["value"], row["standard_error"]) == one[:2]
+        assert (row["lower"], row["upper"]) == one.interval
+    np.testing.assert_allclose(rows.groupby("state")["value"].sum(), 0, atol=1e-12)
+    (unit,) = own.contrasts("age", "dose")["value"]
+    assert unit == own.total_effect("age", "dose").value
+    curved = model(table(), functions=3)
+    by = curved.variables[0]
+    (row,) = curved.contrasts("age", "dose").to_dict("records")
+    assert (row["state"], row["reference"]) == (by.mean + by.scale, by.mean - by.scale)
+    opened = model(table(), marks=DAG | DAG.T).contrasts("drug", "dose")
+    assert len(opened) > len(own.contrasts("drug", "dose"))
+
+
+def test_coefficients_are_those_of_the_rows():
+    frame = table(3000)
+    own = model(frame)
+    found = own.coefficients("dose")
+    x = sm.add_constant(
+        np.column_stack([frame["age"], frame["drug"] == "a", frame["drug"] == "b"]).astype(float)
+    )
+    usual = sm.OLS(frame["dose"], x).fit()
+    assert list(found.index) == ["constant", "age", "drug=a", "drug=b"]
+    np.testing.assert_allclose(found["dose"], usual.params, atol=1e-6)
+    assert found.attrs["deviation"] == pytest.approx(np.sqrt(usual.ssr / 3000))
+    alone = own.coefficients("age")
+    assert alone.loc["constant", "age"] == pytest.approx(frame["age"].mean())
+    odds = own.coefficients("drug")
+    assert list(odds.columns) == ["a", "b"]
+    rows = frame.head(5)
+    logs = odds.loc["constant"].to_numpy() + np.outer(rows["age"], odds.loc["age"])
+    chain = BlockModel(own.variables[:2], own.moments.subset(range(3)), DAG[:2, :2])
+    shares = chain.predict_proba(rows, "drug")
+    np.testing.assert_allclose(np.log(shares[:, :2] / shares[:, 2:]), logs, atol=1e-6)

@@ -228,3 +228,47 @@ def test_curved_effects_are_sampled_curved():
     for low, high in ((-2.5, -1.5), (-0.5, 0.5), (1.5, 2.5)):
         ours, right = (one["y"][one["x"].between(low, high)].mean() for one in (rows, frame))
         assert ours == pytest.approx(right, abs=0.08)
+
+
+def test_given_values_are_those_of_chosen_rows():
+    rows = MODEL.sample(400_000, seed=1)
+    chosen = rows[(rows["died"] == 1) & rows["dose"].between(6.3, 6.7)]
+    given = MODEL.conditional({"died": 1, "dose": 6.5})
+    found = given.sample(20_000, seed=2)
+    assert (found["died"] == 1).all()
+    assert (found["dose"] == 6.5).all()
+    for name in ("group", "smoker"):
+        shares = (one[name].value_counts(normalize=True) for one in (found, chosen))
+        assert np.abs(np.subtract(*shares)).max() < 0.03
+    assert found["visits"].mean() == pytest.approx(chosen["visits"].mean(), abs=0.05)
+    # Of causes alone it is what happens if they are set.
+    causes = {"group": "old", "smoker": True}
+    pair = (one.sample(20_000, seed=3) for one in (MODEL.conditional(causes), MODEL.do(causes)))
+    one, other = (rows["dose"].mean() for rows in pair)
+    assert one == pytest.approx(other, abs=0.05)
+    # After an intervention what is seen says nothing of the causes of what is set.
+    after = MODEL.do({"dose": 7.0}).conditional({"visits": 0.0}).sample(20_000, seed=4)
+    assert (after["group"] == "old").mean() == pytest.approx(0.3, abs=0.02)
+
+
+def test_what_cannot_be_given_is_refused(tmp_path):
+    given = MODEL.conditional({"group": "old"})
+    given.save(tmp_path / "model.json")
+    loaded = BlockModel.load(tmp_path / "model.json")
+    pd.testing.assert_frame_equal(loaded.sample(50, seed=3), given.sample(50, seed=3))
+    assert given.edge_tests() == []
+    assert len(given.sample(0)) == 0
+    for answer, problem in (
+        (lambda: given.predict(TABLE, "died"), "without 'conditional'"),
+        (lambda: given.do({"dose": 1.0}), "do first"),
+        (lambda: MODEL.do({"dose": 1.0}).conditional({"dose": 2.0}), "'dose' is set"),
+        (lambda: MODEL.conditional({"group": "ancient"}), "ancient"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            answer()
+    with pytest.raises(DataError, match="weight"):
+        MODEL.conditional({"weight": 1})
+    with pytest.raises(DataError, match="nothing is left"):
+        MODEL.conditional(dict(TABLE.iloc[0]))
+    with pytest.raises(DataError, match="too improbable"):
+        MODEL.conditional({"dose": 500.0}).sample(1, seed=0)

@@ -34,6 +34,8 @@ def pytest_collection():
 
 
 def pytest_collection_finish():
+    # Later searches for garbage leave it out: each would take as long again.
+    gc.freeze()
     gc.enable()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flwr_causal.app.entry_points import Catalogue, check_own, declared, loaded, packages
 from flwr_causal.errors import ConfigError
+from flwr_causal.lazy import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,8 +65,7 @@ def find(method: str) -> Method:
     """
     if method in _OWN:
         module, name, _ = _OWN[method]
-        client = client_of(method)
-        return Method(getattr(import_module(f"flwr_causal.strategies.{module}"), name), client)
+        return Method(load(f"flwr_causal.strategies.{module}", name), client_of(method))
     if method not in declared("method"):
         raise ConfigError(
             f"There is no method '{method}'. The methods are: {', '.join(sorted(METHODS))}."
@@ -86,9 +85,7 @@ def client_of(method: str) -> type[CausalClient]:
         return find(method).client
     check_own(method, "method", _OWN)
     _, name, home = _OWN[method]
-    client: type[CausalClient] = getattr(
-        import_module(f"flwr_causal.clients.{home}"), f"{name}Client"
-    )
+    client: type[CausalClient] = load(f"flwr_causal.clients.{home}", f"{name}Client")
     return client
 
 

@@ -19,10 +19,6 @@ from flwr_causal.data.read.pieces import open_table, open_table_cached, whole
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import SUFFIXES, read_table
 from flwr_causal.data.roles import ROW_ID, target_in
-from flwr_causal.data.synthetic.discrete import federated_discrete
-from flwr_causal.data.synthetic.linear import Noise, federated_linear
-from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
-from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.tables import table_path
@@ -31,6 +27,7 @@ from flwr_causal.protocol.schema import party_name
 if TYPE_CHECKING:
     from flwr.app import Context
 
+    from flwr_causal.data.synthetic.linear import Noise
     from flwr_causal.strategies import CausalStrategy
 
 EXAMPLES = {"": breast_cancer, "breast-cancer": breast_cancer, "digits": digits}
@@ -178,14 +175,23 @@ def _dealt(frame: pd.DataFrame, config: DataConfig, num_parties: int) -> list[pd
 def _synthetic(config: DataConfig, num_parties: int, kind: DataKind) -> Simulation:
     size = (config.variables, config.rows or ROWS[kind], num_parties)
     graph, seed = config.graph, config.seed
+    # Each system is imported where it is made: a node with a file needs none.
     if kind is DataKind.NONLINEAR:
+        from flwr_causal.data.synthetic.nonlinear import federated_nonlinear
+
         return Simulation(*federated_nonlinear(*size, graph=graph, seed=seed))
     if kind is DataKind.SERIES:
+        from flwr_causal.data.synthetic.series import federated_dynamic
+
         series, truth = federated_dynamic(*size, graph=graph, seed=seed)
         return Simulation([read_table(party) for party in series], truth)
     if kind is DataKind.CATEGORIES:
+        from flwr_causal.data.synthetic.discrete import federated_discrete
+
         frames, network = federated_discrete(*size, graph=graph, seed=seed)
         return Simulation(frames, network.graph)
+    from flwr_causal.data.synthetic.linear import federated_linear
+
     noise: Noise = "exponential" if kind is DataKind.NON_GAUSSIAN else "gaussian"
     frames, weights = federated_linear(*size, graph=graph, seed=seed, noise=noise)
     return Simulation(frames, CausalGraph.from_array(weights, list(frames[0].columns)))

@@ -22,8 +22,6 @@ from flwr.app import ConfigRecord
 from flwr.supercore import log
 
 from flwr_causal.core.words import some
-from flwr_causal.data.check.checks import own_problems
-from flwr_causal.doubts.tables import own_doubts
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, DataError, FederationError
 from flwr_causal.party.cache import cached
 from flwr_causal.party.node_config import NodeConfig
@@ -182,6 +180,10 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
     DataError
         If the table has problems that the server can no longer find.
     """
+    # Imported here: other runs, and the later messages of this one, need neither.
+    from flwr_causal.data.check.checks import own_problems
+    from flwr_causal.doubts.tables import own_doubts
+
     problems = own_problems(party, report, policy)
     if problems:
         raise DataError("; ".join(problems))

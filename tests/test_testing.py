@@ -31,6 +31,7 @@ POOLING = (
     "moments curved",
     "fedges exact",
     "fedges cuts",
+    "fedges missing",
     "fedges mixed",
     "fedpc sums",
     "lingam",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.columns import ColumnsClient
+from flwr_causal.core.discrete.completion import completed
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
+from flwr_causal.core.discrete.discrete import DiscreteTable
 from flwr_causal.core.discrete.families import Families, empty_families
 from flwr_causal.core.discrete.joint_states import Parts
 from flwr_causal.core.discrete.likelihood_gains import ExpectedGains
@@ -21,6 +25,7 @@ from flwr_causal.core.discrete.mixed_moments import (
     without_small,
 )
 from flwr_causal.core.discrete.scores import TableGains
+from flwr_causal.core.discrete.seen_rows import SeenGains, SeenTable, tabulate_seen
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
@@ -28,7 +33,7 @@ from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
 from flwr_causal.core.words import by_name
-from flwr_causal.data.check.party_table import describe, prepare, prepare_states
+from flwr_causal.data.check.party_table import describe, prepare, prepare_columns, prepare_states
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
@@ -52,7 +57,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
-    from flwr_causal.core.discrete.discrete import DiscreteTable
+    from flwr_causal.core.discrete.contingency_tables import ContingencyCounts
     from flwr_causal.core.ges.greedy_search import GainSource
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -86,12 +91,73 @@ class Cache:
         """Bytes of memory, by which the cache is limited."""
         return self.source.nbytes + self.table.nbytes + self.families.gains.nbytes
 
+    def likelihoods(self) -> GainSource:
+        """Return the gains of the log-likelihood."""
+        return self.source.likelihoods()
+
+    def means(self) -> GainSource:
+        """Return the means of these gains under independence."""
+        return ExpectedGains(self.source)
+
+    def tabulate(self, sets: Sets) -> ContingencyCounts:
+        """Return contingency tables of the rows."""
+        return tabulate(self.table, sets)
+
     def score(self, y: int, parents: tuple[int, ...]) -> float:
         """Return the party's own local score s(y | parents); parents are ascending."""
         key = (y, *parents)
         if key not in self.scores:
             self.scores[key] = self.source.family_score(y, parents)
         return self.scores[key]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRows:
+    """Answers from the rows in which the columns of a set are seen, as those of :class:`Cache`.
+
+    Parameters
+    ----------
+    rows : SeenTable
+        The variables in the order of their names.
+    own : TableGains
+        Of the party's own score.
+    """
+
+    rows: SeenTable
+    own: TableGains
+
+    @property
+    def table(self) -> DiscreteTable:
+        """The rows, with arbitrary states in place of missing cells."""
+        return self.rows.table
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory, by which the cache is limited."""
+        return self.rows.nbytes + self.own.nbytes
+
+    @property
+    def source(self) -> GainSource:
+        """The gains of the party's own score."""
+        return SeenGains(self.rows, self.own)
+
+    def likelihoods(self) -> GainSource:
+        """Return the gains of the log-likelihood."""
+        return SeenGains(self.rows, self.own.likelihoods())
+
+    def means(self) -> GainSource:
+        """Return the means of these gains under independence."""
+        return SeenGains(self.rows, ExpectedGains(self.own))
+
+    def tabulate(self, sets: Sets) -> ContingencyCounts:
+        """Return contingency tables of the rows."""
+        return tabulate_seen(self.rows, sets)
+
+    def score(self, y: int, parents: tuple[int, ...]) -> float:
+        """Return the party's own local score s(y | parents) of the rows that have all of them."""
+        members = [*parents, y]
+        codes = self.rows.table.codes[members][:, self.rows.seen[members].all(axis=0)]
+        return self.own.on(codes, members).family_score(len(parents), range(len(parents)))
 
 
 class FedGESClient(ColumnsClient):
@@ -190,15 +256,15 @@ class FedGESClient(ColumnsClient):
     @answers(LIKELIHOODS)
     def likelihoods(self, asked: Asked) -> Arrays:
         """Return the gains of the log-likelihood, and their means under independence."""
-        source = self._cached(asked).source
+        rows = self._rows(asked)
         # A gain that is 0 may be computed as a tiny negative number.
-        gains = np.maximum(self._answer(asked, source.likelihoods()), 0.0)
-        return {"gains": gains, "means": self._answer(asked, ExpectedGains(source))}
+        gains = np.maximum(self._answer(asked, rows.likelihoods()), 0.0)
+        return {"gains": gains, "means": self._answer(asked, rows.means())}
 
     @answers(SCORES)
     def gains(self, asked: Asked) -> Arrays:
         """Return the gains of the party's own score."""
-        return {"gains": self._answer(asked, self._cached(asked).source)}
+        return {"gains": self._answer(asked, self._rows(asked).source)}
 
     def _answer(self, asked: Asked, source: GainSource) -> FloatArray:
         questions = speculative_search.Questions(
@@ -209,11 +275,11 @@ class FedGESClient(ColumnsClient):
     @answers(COUNTS, POOLED_COUNTS)
     def counts(self, asked: Asked) -> Arrays:
         """Return contingency tables of the party's rows."""
-        return self._tables(self._cached(asked), asked)
+        return self._tables(self._rows(asked), asked)
 
-    def _tables(self, cache: Cache, asked: Asked) -> Arrays:
+    def _tables(self, cache: Cache | SeenRows, asked: Asked) -> Arrays:
         sets, small = Sets(asked["sizes"], asked["members"]), self.setup.small
-        counts = tabulate(cache.table, sets)
+        counts = cache.tabulate(sets)
         if asked.exchange in (POOLED_COUNTS, POOLED_FIT):
             return {"counts": counts.whole(sets, cache.table.cardinalities)}
         few = counts.num_small(small.minimum)
@@ -224,12 +290,12 @@ class FedGESClient(ColumnsClient):
     @answers(FIT, POOLED_FIT)
     def fit_tables(self, asked: Asked) -> Arrays:
         """Return the tables of the graphs that were found, and votes on their edges."""
-        cache = self._cached(asked)
+        cache = self._rows(asked)
         graphs = np.split(asked["edges"], np.cumsum(asked["lengths"])[:-1])
         votes = [vote for edges in graphs for vote in self._votes(cache, edges)]
         return {**self._tables(cache, asked), "votes": np.array(votes, dtype=np.uint8)}
 
-    def _votes(self, cache: Cache, edges: NDArray[Any]) -> list[bool]:
+    def _votes(self, cache: Cache | SeenRows, edges: NDArray[Any]) -> list[bool]:
         """Return whether the party's own score agrees with each edge, by child, then parent."""
         return [
             cache.score(y, parents) - cache.score(y, (*parents[:k], *parents[k + 1 :])) > TOLERANCE
@@ -290,16 +356,73 @@ class FedGESClient(ColumnsClient):
 
     def _cached(self, asked: Asked) -> Cache:
         """Return the party's rows and what was computed from them."""
-        return self.once("rows and gains", lambda: self._new_cache(asked))
+        return self.once("rows and gains", lambda: self._cache_of(self._complete_table(asked)))
 
-    def _new_cache(self, asked: Asked) -> Cache:
+    def _complete_table(self, asked: Asked) -> DiscreteTable:
         setup = self.setup
         cuts = self._cuts(asked)
         table = prepare_states(self.frame(), setup.names, setup.states, setup.policy, cuts)
-        table = table.reordered(by_name(setup.names))
-        options = self.options
-        source = TableGains(table, options.score, options.equivalent_sample_size)
-        return Cache(table, source, empty_families(len(table.names)))
+        return table.reordered(by_name(setup.names))
+
+    def _cache_of(self, table: DiscreteTable) -> Cache:
+        return Cache(table, self._gains_of(table), empty_families(len(table.names)))
+
+    def _gains_of(self, table: DiscreteTable) -> TableGains:
+        return TableGains(table, self.options.score, self.options.equivalent_sample_size)
+
+    def _rows(self, asked: Asked) -> Cache | SeenRows:
+        """Return what answers on sums are computed from: all rows, completed where they have gaps.
+
+        Before there is a network to complete them by, the rows that have the columns of a set.
+        """
+        if self.setup.policy.missing_values != "em":
+            return self._cached(asked)
+        rows = self.once("rows with missing cells", self._seen_table)
+        if rows.seen.all():
+            return self.once("rows and gains", lambda: self._cache_of(rows.table))
+        if "probabilities" not in asked:
+            return self.once("seen rows", lambda: SeenRows(rows, self._gains_of(rows.table)))
+        dag, tables = self._network(asked)
+        digest = sha256(asked["network"].astype(np.int64).tobytes())
+        digest.update(asked["probabilities"].tobytes())
+        seed = int.from_bytes(digest.digest()[:8], "little")
+
+        def complete() -> Cache:
+            codes = completed(rows.table.codes, rows.seen, dag, tables, seed)
+            return self._cache_of(replace(rows.table, codes=codes))
+
+        return self.once(f"completed rows and gains {seed}", complete)
+
+    def _seen_table(self) -> SeenTable:
+        """Return the rows, the variables in the order of their names, and which cells they have."""
+        setup, held = self.setup, self.held_names
+        states = dict(zip(setup.names, setup.states, strict=True))
+        columns = prepare_columns(self.frame(), held, [states[name] for name in held], setup.policy)
+        names = sorted(setup.names)
+        found = np.full((len(names), self.count_rows()), -1, dtype=np.int64)
+        for name, column in zip(held, columns, strict=True):
+            found[names.index(name)] = column
+        table = DiscreteTable(
+            tuple(names), tuple(states[name] for name in names), np.maximum(found, 0)
+        )
+        return SeenTable(table, found >= 0)
+
+    def _network(self, asked: Asked) -> tuple[BoolArray, list[FloatArray]]:
+        """Return the DAG and the tables of the network that the server sent.
+
+        Raises
+        ------
+        FederationError
+            If the tables do not fit the DAG, or have a probability of 0.
+        """
+        dag, flat = matrix_of(asked["network"], len(self.setup.names)), asked["probabilities"]
+        cards = self._cardinalities(asked)
+        shapes = [tuple(cards[[*parents, y]].tolist()) for y, parents in families_of(dag)]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        if ends[-1] != len(flat) or not (flat > 0).all():
+            raise FederationError("The network that the server sent has tables that do not fit it.")
+        parts = np.split(flat, ends[:-1])
+        return dag, [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def _cuts(self, asked: Asked) -> dict[str, FloatArray]:
         """Return the cut points of the columns that are discretised; none before they are known."""

@@ -249,7 +249,7 @@ def _contradiction(parts: Sequence[BundlePart], arrays: Arrays, known: ReplyCont
             continue
         own = ReplyContext(
             {name: known.sizes[part.training.named(name)] for name in _symbols(part, known)},
-            {**known.sent, **part.sent(known.sent)},
+            part.sent(known.sent),
             known.setup,
             known.report,
             resampled=part.training.replicate > 0,

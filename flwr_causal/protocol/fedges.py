@@ -59,8 +59,8 @@ def _other_rows(arrays: Arrays, known: ReplyContext) -> str:
     counts = contingency_tables.ContingencyCounts(
         *(arrays[name] for name in contingency_tables.ContingencyCounts._fields)
     )
-    withheld = known.setup.small.withheld
-    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"], withheld)
+    fewest = max(known.setup.small.withheld, _lacks_rows(known))
+    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"], fewest)
 
 
 def _other_total(arrays: Arrays, known: ReplyContext) -> str:
@@ -69,7 +69,13 @@ def _other_total(arrays: Arrays, known: ReplyContext) -> str:
     cardinalities = np.array([sizes[name] for name in sorted(sizes)], dtype=np.int64)
     sets = contingency_tables.Sets(sent["sizes"], sent["members"])
     counts = contingency_tables.ContingencyCounts.of_whole(arrays["counts"], sets, cardinalities)
-    return contingency_tables.contradiction(counts, sets, cardinalities, known.sizes["n"])
+    rows, fewest = known.sizes["n"], _lacks_rows(known)
+    return contingency_tables.contradiction(counts, sets, cardinalities, rows, fewest)
+
+
+def _lacks_rows(known: ReplyContext) -> bool:
+    """Return whether tables may lack rows: those in which a column is missing."""
+    return known.setup.policy.missing_values == "em" and "probabilities" not in known.sent
 
 
 def _impossible_moments(arrays: Arrays, known: ReplyContext) -> str:
@@ -154,6 +160,25 @@ def _lists(
 _CUT_POINTS = (
     Sent("cuts", "agreed cut points, column after column", ("*",), optional=True, exact=True),
     Sent("num-cuts", "number of cut points of each column", ("*",), optional=True, values="index"),
+)
+_NETWORK = (
+    Sent(
+        "network",
+        "edges of the Bayesian network by which the party completes its rows with missing cells. "
+        "Before there is one, the rows count in which all columns of a set are seen",
+        _EDGES,
+        optional=True,
+        values="dag",
+        below="d",
+    ),
+    Sent(
+        "probabilities",
+        "the tables of this network, variable after variable",
+        ("*",),
+        optional=True,
+        exact=True,
+        values="probability",
+    ),
 )
 _STARTS = (
     Sent("received", "edges of the fused graph", _EDGES, values="dag", below="d"),
@@ -283,6 +308,7 @@ _QUESTIONS = (
         *("others", "x of each requested gain", "gains"),
     ),
     *_CUT_POINTS,
+    *_NETWORK,
 )
 
 SCORES = Exchange(
@@ -336,7 +362,7 @@ COUNTS = Exchange(
     "counts",
     "contingency tables, on whose sums the server searches as on the pooled rows. In mode='scores' "
     "only tables of variables that the graph found so far joins",
-    sends=(*_SETS, *_CUT_POINTS),
+    sends=(*_SETS, *_CUT_POINTS, *_NETWORK),
     returns=_TABLES,
     when="in each exchange, mode='exact'; after the gains, mode='scores' with parameters=True and "
     "another score than 'bdeu'",
@@ -347,7 +373,7 @@ COUNTS = Exchange(
 POOLED_COUNTS = Exchange(
     "pooled counts",
     "the exchange 'counts' with secure_aggregation: all cells of the tables, empty ones too",
-    sends=(*_SETS, _NUM_CELLS, *_CUT_POINTS),
+    sends=(*_SETS, _NUM_CELLS, *_CUT_POINTS, *_NETWORK),
     returns=(_CELLS,),
     when="in place of 'counts', secure_aggregation=True",
     same_parties=True,
@@ -386,13 +412,14 @@ FIT = Exchange(
         *_SETS,
         *_graphs("edges of the graphs, graph after graph", ("edges", 2)),
         *_CUT_POINTS,
+        *_NETWORK,
     ),
     returns=(
         *_TABLES,
         _VOTES,
     ),
     when="in the last exchange, parameters=True; also before the rounds of start='driven' in "
-    "mode='scores'",
+    "mode='scores', and after the first search of missing_values='em'",
     contradiction=_other_rows,
 )
 

@@ -29,6 +29,9 @@ CATEGORIES = _parts(
         lambda column: np.digitize(column, (-0.3, 0.6)).astype(str)
     )
 )
+CATEGORY_GAPS = [
+    table.mask((np.arange(len(table))[:, None] + np.arange(4)) % 7 == 0) for table in CATEGORIES
+]
 MIXED = _parts(ROWS.assign(d=np.where(ROWS["b"] > 0.2, "high", "low")))
 _NOISE = np.random.default_rng(3).normal(size=105)
 #: A category with two causes.
@@ -78,6 +81,7 @@ MODES = {
         {"mode": "scores", "start": "driven", "patience": 1},
     ),
     "fedges exact": ("fedges", CATEGORIES, {"mode": "exact"}),
+    "fedges missing": ("fedges", CATEGORY_GAPS, {"mode": "exact", "missing_values": "em"}),
     "fedges mixed": ("fedges", MIXED, {"score": "conditional-gaussian"}),
     "fedges fusion": ("fedges", CATEGORIES, {"mode": "fusion", "start": "driven"}),
     "fedges loop": ("fedges", CATEGORIES, {"mode": "fusion", "start": "fuse", "keep": "best"}),

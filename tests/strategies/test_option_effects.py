@@ -169,6 +169,7 @@ UNCHANGED = {
         "lagged_threshold": "the rows have no lagged effects",
     },
     "fedges mixed": {"mode": "it is 'exact' in any case"},
+    "fedges missing": {"parameters": "they are needed in any case"},
     "moments polish": {
         "score": "both scores have one best graph",
         "threshold": "polishing finds the same graph from another one",

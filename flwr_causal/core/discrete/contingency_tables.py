@@ -92,6 +92,25 @@ class ContingencyCounts(NamedTuple):
             np.bincount(owners[kept], minlength=len(self.lengths)).astype(np.int64),
         )
 
+    def scaled(self, sets: Sets, cardinalities: IntArray, rows: int) -> ContingencyCounts:
+        """Return the tables as of so many rows each, rounded; those without rows as they are.
+
+        Parameters
+        ----------
+        sets : Sets
+            Of the tables.
+        cardinalities : ndarray of int64, shape (d,)
+        rows : int
+        """
+        size = num_cells(sets, cardinalities)
+        parts = (size[size <= DENSE_CELLS].astype(np.int64), self.lengths.astype(np.int64))
+        found = []
+        for values, lengths in zip((self.dense, self.values), parts, strict=True):
+            owners = np.repeat(np.arange(len(lengths)), lengths)
+            totals = np.bincount(owners, weights=values, minlength=len(lengths))
+            found.append(np.rint(values * (rows / np.maximum(totals, 1))[owners]).astype(np.uint64))
+        return self._replace(dense=found[0], values=found[1])
+
     def whole(self, sets: Sets, cardinalities: IntArray) -> IntArray:
         """Return all cells of all tables, those that are empty too."""
         if not len(self.lengths):

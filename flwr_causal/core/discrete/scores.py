@@ -37,6 +37,7 @@ from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -520,6 +521,22 @@ class RowGains(ABC):
     def __init__(self, rows: TableRows) -> None:
         self.rows = rows
         self._cells = 1024
+
+    def on(self, codes: NDArray[np.uint8], columns: Sequence[int]) -> Self:
+        """Return the same gains of other rows; penalties stay those of this number of rows.
+
+        Parameters
+        ----------
+        codes : ndarray of uint8, shape (m, n)
+            Each row once.
+        columns : sequence of int
+            The variables that they are of.
+        """
+        other = copy(self)
+        none = np.zeros((0, 0), dtype=np.uint64)
+        weights, cards = np.ones(codes.shape[1], np.int32), self.rows.cards[columns]
+        other.rows = TableRows(codes, weights, cards, none, np.zeros(len(columns), np.int64))
+        return other
 
     def enough(self) -> bool:
         """Return False: every gain can be computed here."""

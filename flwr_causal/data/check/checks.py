@@ -505,7 +505,7 @@ def _check_values(
                 remedy = "fill in or correct, or leave those rows out with missing_values='drop'"
                 settings: Settings = {"missing_values": ("drop",)}
                 if word == "missing":
-                    remedy += "; moments uses them, with 'em'"
+                    remedy += "; moments and fedges use them, with 'em'"
                     settings = {"missing_values": ("em", "keep", "drop")}
                 found.add(party, name, f"{word} value", remedy, count, settings)
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:

@@ -71,6 +71,7 @@ from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
 from flwr_causal.strategies.fedges.results import (
     NO_NETWORK,
     network_of,
+    network_values,
     small_cell_warning,
     small_cells,
     two_party_warning,
@@ -86,6 +87,7 @@ from flwr_causal.strategies.fedges.searches_on_sums import (
     search_on_moments,
     search_on_scores,
 )
+from flwr_causal.strategies.options import require_fitting
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -105,12 +107,15 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
     from flwr_causal.strategies.fedges.results import Fitted, Found, Standing
+    from flwr_causal.strategies.fedges.searches_on_sums import Searched
 
     Cuts = Mapping[str, FloatArray]
 
 
 #: The name of the graph of driven rounds, beside those of the scores, in the history.
 DRIVEN = "driven rounds"
+#: The fewest exchanges of two searches, each with one for its tables.
+FEWEST_ROUNDS = 4
 #: The settings of Torrijos, Gamez & Puerta (2024). The paper names neither BDeu's sample size nor a
 #: number of rounds.
 OF_PAPER = OfPaper(
@@ -183,6 +188,10 @@ class FedGES(PaperVariant, JoiningStrategy):
             require(
                 self.options.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'"
             )
+        if self.options.incomplete:
+            require_fitting(self.options, self.with_missing, "missing_values='em'")
+        kept = self.options.unshared_columns != "keep" or self.options.incomplete
+        require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
         if self.options.fusion is not None:
             needed(self.options.fusion, 1)
         last = self.options.drives and self.options.keep == "last"
@@ -258,6 +267,20 @@ class FedGES(PaperVariant, JoiningStrategy):
         }
 
     @property
+    def with_missing(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit rows with missing cells, by name, and what they must be."""
+        options = self.options
+        return {
+            "mode": (options.chosen_mode != "fusion", "'scores' or 'exact'"),
+            "score": (options.score != MIXED, "another one"),
+            "start": (not options.continues, "left out"),
+            "parameters": (options.asks_for_tables, "True"),
+            "discretize": (options.discretize == 0, "0"),
+            "row_id": (not options.row_id, "left out"),
+            "max_rounds": (options.max_rounds >= FEWEST_ROUNDS, f"{FEWEST_ROUNDS} or more"),
+        }
+
+    @property
     def policy(self) -> Policy:
         """How problems of the data are handled; one row is enough for a party."""
         return replace(super().policy, min_rows=1)
@@ -310,6 +333,8 @@ class FedGES(PaperVariant, JoiningStrategy):
         search = (
             self._joined(agreement, cuts, replicate)
             if self.columns_differ
+            else self._completed(agreement, small)
+            if self.options.incomplete
             else self._search(agreement, cuts, small, taken)
         )
         # Requests say the cut points; cells of few rows in the replies are counted.
@@ -322,6 +347,29 @@ class FedGES(PaperVariant, JoiningStrategy):
                 search, points, look=lambda replies: small.update(small_cells(replies))
             )
         )
+
+    def _completed(self, agreement: Agreement, small: Mapping[str, int]) -> Training:
+        """Search on the rows that are seen; then on all rows, completed by the network found."""
+        problem = replace(self._problem(agreement), seen=True)
+        result = partial(self._result, agreement, {}, small)
+        most = self.options.max_rounds // 2 - 1
+        graphs, taken = yield from self._on_sums(problem, most, result)
+        fitted = yield from fit(problem, graphs, result)
+        if fitted is None:
+            return result(graphs[0], over=True)
+        network = network_values(fitted, self.options.equivalent_sample_size)
+        return (yield from relayed(self._search(agreement, {}, small, taken + 1), network))
+
+    def _on_sums(
+        self, problem: Problem, most: int, standing: Standing
+    ) -> Generator[Step, Any, Searched]:
+        """Search as the mode and the score say; parameters as of `search_on_likelihoods`."""
+        search = search_on_likelihoods
+        if self.options.chosen_mode == "exact":
+            search = search_on_counts
+        elif self.options.chosen_score == "bdeu":
+            search = search_on_scores
+        return (yield from search(problem, most, standing))
 
     def _search(
         self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
@@ -345,12 +393,7 @@ class FedGES(PaperVariant, JoiningStrategy):
             found, used = yield from self._fused(agreement, most, result)
             graphs: tuple[Found, ...] = (found,)
         else:
-            search = search_on_likelihoods
-            if options.chosen_mode == "exact":
-                search = search_on_counts
-            elif options.chosen_score == "bdeu":
-                search = search_on_scores
-            graphs, used = yield from search(self._problem(agreement), most, result)
+            graphs, used = yield from self._on_sums(self._problem(agreement), most, result)
         taken += used
         fitted = None
         if options.asks_for_tables and taken < options.max_rounds:

@@ -107,6 +107,13 @@ class FedGESOptions(VariantOptions, CausalOptions):
         columns are an error. The cut points follow from the parties' counts.
     max_states : int, default 64
         Largest number of states of a column.
+    missing_values : {"fail", "drop", "em"}, default "fail"
+        "em" keeps rows with missing cells, in the modes "scores" and "exact": a first search uses
+        the rows in which the columns of each count are seen; by the network that it finds each
+        party draws its missing cells given the seen ones, and the search is repeated on all rows
+        (one step of structural EM, Friedman 1997, by simulation).
+    unshared_columns : {"fail", "drop", "keep"}, default "fail"
+        With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
     constant_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns of one state: "keep" leaves them as isolated variables.
     categories : str, default ""
@@ -137,6 +144,8 @@ class FedGESOptions(VariantOptions, CausalOptions):
     parameters: bool | None = None
     discretize: int = only(NOT_MIXED, 0)
     max_states: int = 64
+    missing_values: Literal["fail", "drop", "em"] = "fail"  # type: ignore[assignment]
+    unshared_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
@@ -191,6 +200,11 @@ class FedGESOptions(VariantOptions, CausalOptions):
     def drives(self) -> bool:
         """Whether the sum of the parties' scores chooses among starts, round by round."""
         return self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether rows with missing cells take part."""
+        return self.missing_values == "em"
 
     @property
     def known(self) -> Knowledge | None:

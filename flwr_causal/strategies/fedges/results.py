@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
-from flwr_causal.core.graphs.edge_lists import families_of
+from flwr_causal.core.discrete.probabilities import posterior_mean
+from flwr_causal.core.graphs.edge_lists import edges_of, families_of
 from flwr_causal.core.words import by_name
 from flwr_causal.protocol.fedges import MIXED
 from flwr_causal.runtime.algorithm import Result
@@ -118,6 +119,23 @@ def network_of(
         marks=fitted.found.marks[np.ix_(place_of, place_of)],
         cuts=cuts,
     )
+
+
+def network_values(fitted: Fitted, sample_size: float) -> dict[str, Any]:
+    """Return the network of a graph, by which parties complete rows, as it is sent.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    sample_size : float
+        Weight of the prior in rows, above 0: no probability is 0.
+    """
+    dag, tables = fitted.found.dag, []
+    for y, parents in families_of(dag):
+        members = sorted((*parents, y))
+        counts = np.moveaxis(fitted.tables[tuple(members)], members.index(y), -1)
+        tables.append(posterior_mean(str(y), counts, sample_size).ravel())
+    return {"network": edges_of(dag), "probabilities": np.concatenate(tables)}
 
 
 def small_cells(replies: Replies) -> dict[str, int]:

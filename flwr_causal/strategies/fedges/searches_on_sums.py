@@ -86,6 +86,9 @@ class Problem:
     num_rows, num_parties : int
         Rows of all parties together, and how many parties there are.
     options : FedGESOptions
+    seen : bool, default False
+        Whether parties count the rows in which the columns of a set are seen, instead of all. A
+        search on likelihoods is then not refined on counts.
     """
 
     names: tuple[str, ...]
@@ -93,6 +96,7 @@ class Problem:
     num_rows: int
     num_parties: int
     options: FedGESOptions
+    seen: bool = False
 
     @property
     def withheld(self) -> bool:
@@ -112,7 +116,7 @@ class Problem:
             terms,
             price,
             edge_cost,
-            own_margins=self.withheld,
+            own_margins=self.withheld or self.seen,
         )
 
     def search(
@@ -190,7 +194,7 @@ def search_on_likelihoods(
         source.learn_sums(replies["gains"], replies["means"])
 
     found, taken, ended = yield from _by_gains(problem, source, LIKELIHOODS, learn, most, standing)
-    if not ended or not problem.options.refined_by:
+    if not ended or not problem.options.refined_by or problem.seen:
         return (found,), taken
     graphs, further = yield from refined(problem, found, most - taken, standing)
     return graphs, taken + further
@@ -304,6 +308,8 @@ def _counted(
                 values, exchange = values | all_cells(sets, problem.cardinalities), POOLED_COUNTS
             replies = yield Ask(exchange, values, so_far=partial(standing, found[0]))
             counts = summed_counts(replies, sets, problem.cardinalities)
+            if problem.seen:
+                counts = counts.scaled(sets, problem.cardinalities, problem.num_rows)
             for source in sources.values():
                 source.learn_counts(sets, counts)
     score, source = next(iter(sources.items()))
@@ -389,13 +395,17 @@ def chosen(problem: Problem, graphs: Sequence[Found], sets: Sets, replies: Repli
 def _held_out(
     dag: BoolArray, tables: Mapping[tuple[int, ...], IntArray], sample_size: float
 ) -> float:
-    """Return the mean log-likelihood of a row under the tables of all other rows."""
-    total = 0.0
+    """Return the mean log-likelihood of a row under the tables of all other rows.
+
+    Tables may count different rows: the mean is over the rows of each.
+    """
+    sums, rows = [], []
     for y, parents in families_of(dag):
         members = sorted((*parents, y))
-        table = tables[tuple(members)]
-        total += held_out_log_likelihood(np.moveaxis(table, members.index(y), -1), sample_size)
-    return total / int(table.sum())
+        table = np.moveaxis(tables[tuple(members)], members.index(y), -1)
+        sums.append(held_out_log_likelihood(table, sample_size))
+        rows.append(max(int(table.sum()), 1))
+    return sum(one * (rows[-1] / n) for one, n in zip(sums, rows, strict=True)) / rows[-1]
 
 
 # -- numbers beside categories ---------------------------------------------------------------------

@@ -269,9 +269,9 @@ def test_rows_up_to_thresholds_are_counted():
 def test_rows_are_read_once_and_scores_computed_once(monkeypatch):
     grid, setup = opened(mode="fusion")
     made, scored = [], []
-    prepare, family = FedGESClient._new_cache, TableGains.family_score
+    prepare, family = FedGESClient._cache_of, TableGains.family_score
     monkeypatch.setattr(
-        FedGESClient, "_new_cache", lambda *a: made.append(1) or prepare(*a), raising=True
+        FedGESClient, "_cache_of", lambda *a: made.append(1) or prepare(*a), raising=True
     )
     monkeypatch.setattr(TableGains, "family_score", lambda *a: scored.append(1) or family(*a))
     request = {"edges": GRAPH, "lengths": np.array([3])}

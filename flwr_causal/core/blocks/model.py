@@ -16,13 +16,19 @@ import numpy as np
 
 from flwr_causal.core.blocks import fit_check, network
 from flwr_causal.core.blocks.design import Category, Number, column_names
+from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label, state_name
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.effects import in_order
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import (
+    Moments,
+    columns_of,
+    from_plain_by_variable,
+    plain_by_variable,
+)
 from flwr_causal.core.linear.regression import informing_rows
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.core.ties import first_largest
@@ -64,6 +70,10 @@ class BlockModel:
         The class, see :mod:`core.graphs.equivalence`.
     fixed : mapping of str to object
         Variables that an intervention has set, and to what: see :meth:`do`.
+    own_moments : tuple of Moments, default ()
+        Under interventions: for each variable those of the rows in which it is no target, by which
+        its edges are tested. ``moments`` are then those that they imply, see
+        :func:`core.blocks.interventions.implied_moments`.
 
     Raises
     ------
@@ -78,12 +88,28 @@ class BlockModel:
     moments: Moments
     marks: BoolArray
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    own_moments: tuple[Moments, ...] = ()
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
+
+    @classmethod
+    def of(
+        cls,
+        variables: tuple[Variable, ...],
+        moments: Moments | Sequence[Moments],
+        marks: BoolArray,
+    ) -> Self:
+        """Return the model of moments of all rows or, under interventions, of each variable's."""
+        if isinstance(moments, Moments):
+            return cls(variables, moments, marks)
+        member = consistent_extension(marks)
+        assert member is not None
+        implied = implied_moments(moments, [one.width for one in variables], member)
+        return cls(variables, implied, marks, own_moments=tuple(moments))
 
     def __repr__(self) -> str:
         categories = sum(isinstance(one, Category) for one in self.variables)
@@ -212,14 +238,14 @@ class BlockModel:
             After an intervention.
         """
         self._require_rows("a fit check")
-        found = fit_check.check(self.names, self._widths, self.moments, self.dag)
+        found = fit_check.check(self.names, self._widths, self._tested, self.dag)
         return found if rows is None else found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty after an intervention."""
         if self.fixed:
             return []
-        return fit_check.edge_tests(self.names, self._widths, self.moments, self.dag)
+        return fit_check.edge_tests(self.names, self._widths, self._tested, self.dag)
 
     def total_effect(
         self,
@@ -305,6 +331,8 @@ class BlockModel:
             "marks": self.marks.tolist(),
             "fixed": {name: plain_label(value) for name, value in self.fixed.items()},
         }
+        if self.own_moments:
+            content["own_moments"] = plain_by_variable(self.own_moments)
         with writing(path, "model") as file:
             file.write_text(json.dumps(content), encoding="utf-8")
 
@@ -327,7 +355,9 @@ class BlockModel:
             )
             moments = Moments.from_plain(**content["moments"])
             marks = np.array(content["marks"], dtype=np.bool_)
-            return cls(variables, moments, marks, content.get("fixed", {}))
+            own = content.get("own_moments", {"parts": [], "places": []})
+            fixed = content.get("fixed", {})
+            return cls(variables, moments, marks, fixed, from_plain_by_variable(own))
         except DAMAGE as error:
             raise DataError(
                 f"{path} holds a damaged {cls.KIND} ({error}): save it again"
@@ -337,6 +367,11 @@ class BlockModel:
     def _widths(self) -> list[int]:
         """How many columns each variable has."""
         return [one.width for one in self.variables]
+
+    @property
+    def _tested(self) -> Moments | tuple[Moments, ...]:
+        """Of the rows by which edges are tested."""
+        return self.own_moments or self.moments
 
     def _codes(self) -> dict[int, Any]:
         """Return the values to set: numbers, or codes of states; a ConfigError if impossible."""

@@ -28,6 +28,7 @@ POOLING = (
     "moments additive",
     "moments mixed",
     "moments curved",
+    "moments mixed interventions",
     "fedges exact",
     "fedges cuts",
     "fedges mixed",

@@ -29,6 +29,7 @@ POOLING = (
     "moments mixed",
     "moments regressions",
     "moments curved",
+    "moments mixed interventions",
     "fedges exact",
     "fedges cuts",
     "fedges missing",

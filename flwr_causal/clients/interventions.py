@@ -14,6 +14,8 @@ from flwr_causal.data.read.pieces import whole
 from flwr_causal.protocol.door import RefusedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -58,11 +60,15 @@ class InterventionClient(LinearClient):
         place = {targets: k for k, targets in enumerate(self.setup.targets)}
         return np.array([place.get(targets, -1) for targets in sets], dtype=np.int64)[codes]
 
-    def products_by_targets(self) -> FloatArray:
+    def products_by_targets(self, designs: Iterable[FloatArray] | None = None) -> FloatArray:
         """Return the sums of products of the rows [1, x] by set of targets, (sets, 1 + m, 1 + m).
 
-        x are the centred and scaled rows, with their lags. Sums over few rows are treated as the
-        option ``small_counts`` says.
+        Sums over few rows are treated as the option ``small_counts`` says.
+
+        Parameters
+        ----------
+        designs : iterable of ndarray of shape (rows, m), optional
+            The rows x in pieces. Default: the centred and scaled rows, with their lags.
 
         Raises
         ------
@@ -72,7 +78,7 @@ class InterventionClient(LinearClient):
         sets, count = self.target_sets(), len(self.setup.targets)
         sums: FloatArray | float = 0.0
         start = 0
-        for design in self.design_pieces():
+        for design in self.design_pieces() if designs is None else designs:
             rows = np.column_stack([np.ones(len(design)), design])
             own = sets[start : start + len(rows)]
             parts = [rows[own == k] for k in range(count)]

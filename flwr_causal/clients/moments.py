@@ -17,7 +17,7 @@ from flwr_causal.clients.privacy import (
     drawn_products,
     numbers,
 )
-from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.design import Category, column_names, with_lags
 from flwr_causal.core.blocks.logistic import sums_of_rows
 from flwr_causal.core.blocks.missing import MomentEstimate, SeenSums, expected_sums, seen_sums
 from flwr_causal.core.linear.folds import stretches
@@ -26,6 +26,7 @@ from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
+from flwr_causal.data.series.series import value_columns
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import (
     CONTRACT,
@@ -40,6 +41,8 @@ from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.data.check.policy import Policy
@@ -98,7 +101,18 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
         names, held = super()._product_columns(asked)
-        return lagged_names(names, self.order), np.tile(held, 1 + self.order)
+        held = np.tile(held, 1 + self.order)
+        if self.setup.states:
+            design = with_lags(blocks_of(self.setup), self.order)
+            return column_names(design), np.repeat(held, [block.width for block in design])
+        return lagged_names(names, self.order), held
+
+    def _product_values(self, asked: Asked) -> FloatArray:
+        if not self.setup.states:
+            return super()._product_values(asked)
+        held = self._product_columns(asked)[1]
+        rows = np.concatenate([*self._block_pieces()])[asked["rows"]]
+        return np.where(held, rows, 0.0)
 
     def _centered_rows(self) -> FloatArray:
         if self.order == 0:
@@ -111,13 +125,14 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def second_moments(self, asked: Asked) -> Arrays:
         """Return the second moments of each fold."""
         if self.setup.targets:
-            return {"moments": self.products_by_targets() / self.num_rows}
+            designs = self._block_pieces() if self.setup.states else self.design_pieces()
+            return {"moments": self.products_by_targets(designs) / self.num_rows}
+        if self.setup.states:
+            return {"moments": self._of_blocks()}
         if self.order:
             return {"moments": self._of_series()}
         if self.options.additive:
             return {"moments": self._of_functions()}
-        if self.setup.states:
-            return {"moments": self._of_blocks()}
         return {"moments": self.products() / self.num_rows}
 
     def _of_functions(self) -> FloatArray:
@@ -133,25 +148,35 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         return self._with_ones(self._block_pieces())
 
     def _block_pieces(self) -> Iterator[FloatArray]:
-        """Yield the columns of the variables, shape (n_k, s), in pieces.
+        """Yield the columns of the variables, with their lags, shape (n_k, s), in pieces.
 
         Missing cells are NaN, and so are all of a variable that the party lacks.
         """
+        if self.order:
+            steps = self.kept_rows(self.setup.policy)
+            used, places = np.unique(steps, return_inverse=True)
+            columns = self._block_columns(value_columns(self.frame(), self.layout).iloc[used])
+            yield columns[places.reshape(steps.shape)].reshape(len(steps), -1)
+            return
+        for piece in pieces(self.table()):
+            yield self._block_columns(piece)
+
+    def _block_columns(self, piece: pd.DataFrame) -> FloatArray:
+        """Return the columns of the variables of a part of the table."""
         setup, blocks, held = self.setup, blocks_of(self.setup), self.held_names
         states = [block.states if isinstance(block, Category) else () for block in blocks]
         own = [one for name, one in zip(setup.names, states, strict=True) if name in held]
-        for piece in pieces(self.table()):
-            columns = prepare_columns(piece, held, own, setup.policy)
-            known = dict(zip(held, columns, strict=True))
-            missing = np.full(len(columns[0]), np.nan)
-            yield np.column_stack(
-                [
-                    block.columns(known[block.name])
-                    if block.name in known
-                    else np.tile(missing[:, None], block.width)
-                    for block in blocks
-                ]
-            )
+        columns = prepare_columns(piece, held, own, setup.policy)
+        known = dict(zip(held, columns, strict=True))
+        missing = np.full(len(columns[0]), np.nan)
+        return np.column_stack(
+            [
+                block.columns(known[block.name])
+                if block.name in known
+                else np.tile(missing[:, None], block.width)
+                for block in blocks
+            ]
+        )
 
     @answers(SEEN)
     def sums_of_seen(self, asked: Asked) -> Arrays:

@@ -78,8 +78,10 @@ class Expected:
     raw_units : bool, default False
         Whether the units of the columns matter to the method.
     columns : int, default 0
-        Numbers for each column that are fitted to the rows: 1, or 1 + p with p lags, or the
-        functions of a number; 0 where few rows do no harm.
+        Numbers for each column that are fitted to the rows: 1, or the functions of a number; 0
+        where few rows do no harm.
+    lags : int, default 0
+        How many lags of each column are fitted, too.
     own_fits : bool, default False
         Whether each party's rows are fitted by themselves.
     densities : bool, default False
@@ -92,6 +94,7 @@ class Expected:
     level_remedy: str = ""
     raw_units: bool = False
     columns: int = 0
+    lags: int = 0
     own_fits: bool = False
     densities: bool = False
     nominal: bool = False
@@ -211,13 +214,13 @@ def few_rows(agreement: Agreement, expected: Expected) -> list[str]:
     # A category of k states is k - 1 columns.
     states = agreement.states or [()] * len(agreement.names)
     fitted = sum(len(own) - 1 if own else expected.columns for own in states)
-    fitted *= expected.columns > 0
+    fitted *= (1 + expected.lags) * (expected.columns > 0)
     rows = max(agreement.rows.values()) if expected.own_fits else agreement.n
     if rows > fitted:
         return []
     whose = "The largest party has" if expected.own_fits else "All parties together have"
-    of_lags = " with their lags" if expected.columns > 1 else ""
-    what = " of values and states" if agreement.states else of_lags
+    what = " of values and states" if agreement.states else ""
+    what += " with their lags" if expected.lags else ""
     return [
         f"{whose} {rows} rows for {fitted} columns{what}: so few rows fit any graph, and its "
         "edges mean little. Add rows, or leave columns out."

@@ -24,7 +24,7 @@ _WHEN = "parties with ids and a secret hold different columns"
 _PLAN = (
     Sent(
         "presence",
-        "1 where a party holds a column; in fedpc and fedges a state, or two",
+        "1 where a party holds a column; of a category a state, in fedpc and fedges also two",
         ("parties", "columns"),
         values="mark",
     ),
@@ -139,9 +139,10 @@ PRODUCTS = Exchange(
             "products",
             "the party's parts of the sums of products of columns over the rows that know both, "
             "and over those of each fold and replicate; behind masks that cancel in the sum. "
-            "Columns are centred and scaled; in fedpc and fedges they mark states of one or two "
-            "variables; in fedpc with training='sums' they are transformed numbers, classes, and "
-            "numbers within classes",
+            "Columns are centred and scaled; in moments with text_columns='keep' or model='curved' "
+            "they are those of its sums, which mark states of categories; in fedpc and fedges they "
+            "mark states of one or two variables; in fedpc with training='sums' they are "
+            "transformed numbers, classes, and numbers within classes",
             ("weightings", "columns", "columns"),
             "ring",
             "sum",

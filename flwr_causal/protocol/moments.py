@@ -92,9 +92,9 @@ SUMS = Exchange(
             "perturbed; with model='additive' they are [1, five functions of each variable]; with "
             "text_columns='keep' or model='curved' they are [1, z], where z has a column for each "
             "state of a category but one, 1 in its rows and 0 in the others, and one or three "
-            "functions of each number: their products count the rows of pairs of states; under "
-            "known interventions they are [1, x] with the lags of x, a fold for each set of "
-            "targets",
+            "functions of each number, and with their lags: their products count the rows of pairs "
+            "of states; under known interventions they are [1, x] or [1, z] with their lags, a "
+            "fold for each set of targets",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
@@ -241,7 +241,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
     if options.additive:
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
     if setup.states:
-        return {"m": m, "s": 1 + num_block_columns(setup), "folds": 1}
+        return {"m": m, "s": 1 + num_block_columns(setup), "folds": max(len(setup.targets), 1)}
     if setup.targets:
         return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
     if order == 0:

@@ -178,15 +178,17 @@ def blocks_of(setup: Setup) -> tuple[Variable, ...]:
 
 
 def num_block_columns(setup: Setup) -> int:
-    """Return the number of columns of all blocks, which follows from the states."""
+    """Return the number of columns of all blocks and their lags, which follows from the states."""
     states = setup.states or ((),) * len(setup.names)
-    return sum(widths_of(states, functions_of(setup.options.model)))
+    lags: int = setup.options.lags
+    return (1 + lags) * sum(widths_of(states, functions_of(setup.options.model)))
 
 
 def largest_block_products(setup: Setup) -> FloatArray:
     """Return bounds of the mean products of the rows of all parties, shape (s, s)."""
-    size = 1 + num_block_columns(setup)
-    return np.ones((size, size))
+    own = np.ones(1 + num_block_columns(setup))
+    own[1 + (len(own) - 1) // (1 + setup.options.lags) :] = LAGS_ROOM
+    return np.outer(own, own)
 
 
 def impossible_products(arrays: Arrays, known: ReplyContext) -> str:

@@ -64,6 +64,9 @@ class Holders:
         More than one where something is chosen by held-out rows.
     order : int, default 0
         p, the number of lags of each column.
+    variables : tuple of str, default ()
+        The variable of each column of products, for warnings; of lags the variable itself. Default:
+        the columns' names.
     """
 
     parties: tuple[str, ...]
@@ -76,6 +79,7 @@ class Holders:
     columns: PlanColumns | None = None
     folds: int = 1
     order: int = 0
+    variables: tuple[str, ...] = ()
 
 
 class MatchedRows(NamedTuple):
@@ -313,11 +317,11 @@ def _differing(
     digests : sequence of ndarray of shape (parties, d, DIGEST_BYTES)
         By party; of two parties' columns by the other one.
     """
-    warnings, own_names = [], holders.names[: len(holders.names) // (1 + holders.order)]
+    warnings, own_names = [], holders.variables or holders.names
     for (one, of_one), (other, of_other) in combinations(enumerate(digests), 2):
         _, shared = plan.shared(one, other)
         unlike = (of_one[other] != of_other[one]).any(axis=1)
-        names = dict.fromkeys(repr(own_names[k % len(own_names)]) for k in shared if unlike[k])
+        names = dict.fromkeys(repr(own_names[k]) for k in shared if unlike[k])
         if names:
             warnings.append(
                 f"Values differ between {holders.parties[one]} and {holders.parties[other]} in "

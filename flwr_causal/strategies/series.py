@@ -125,7 +125,7 @@ class SeriesOptions:
 def expected_of_series(expected: Expected, order: int) -> Expected:
     """Return the expectations of series with lags, given the expectations of rows without time."""
     remedy = expected.level_remedy and "set center='series'"
-    return replace(expected, columns=1 + order, level_remedy=remedy) if order else expected
+    return replace(expected, lags=order, level_remedy=remedy) if order else expected
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,9 @@ def test_no_more_rows_than_columns():
     the_only(given, "4 rows for 4 columns", "Add rows")
     assert warned({**given, **tables(rows=3, parties=1)}) == ()
     # With a lag twice as many numbers are fitted; own mechanisms need the rows at one party.
-    the_only(tables(rows=3, parties=2), "6 rows for 8", "lags", expected=Expected(columns=2))
+    the_only(
+        tables(rows=3, parties=2), "6 rows for 8", "lags", expected=Expected(columns=1, lags=1)
+    )
     own = Expected(columns=1, own_fits=True)
     the_only(tables(rows=4, parties=9), "largest party has 4 rows", expected=own)
 

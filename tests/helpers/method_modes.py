@@ -40,7 +40,16 @@ REGRESSED = _parts(
 )
 CLASSES = _parts(ROWS.assign(target=np.where(ROWS["a"] + 0.3 * ROWS["c"] > 0, "yes", "no")))
 TARGETED = _parts(ROWS.assign(on=np.array(["", "a", "", "b; c"])[np.arange(105) % 4]))
-SERIES = [table.to_numpy() for table in _parts(_numbers(150, 2), (50, 50, 50))]
+MIXED_TARGETS = [
+    mixed.assign(on=targeted["on"]) for mixed, targeted in zip(MIXED, TARGETED, strict=True)
+]
+STEPS = _numbers(150, 2)
+SERIES = [table.to_numpy() for table in _parts(STEPS, (50, 50, 50))]
+MIXED_SERIES = _parts(STEPS.assign(d=np.where(STEPS["b"] > 0.2, "high", "low")), (50, 50, 50))
+#: Every eleventh cell is missing.
+SERIES_GAPS = _parts(
+    STEPS.mask((np.arange(150)[:, None] + 3 * np.arange(3)) % 11 == 0), (50, 50, 50)
+)
 IDS = ROWS.iloc[:40].assign(
     row=[f"p{i}" for i in range(40)], target=np.where(ROWS["a"].iloc[:40] > 0, "yes", "no")
 )
@@ -74,6 +83,13 @@ MODES = {
     ),
     "moments missing": ("moments", GAPS, {"missing_values": "em", "unshared_columns": "keep"}),
     "moments curved": ("moments", NUMBERS, {"model": "curved"}),
+    "moments mixed interventions": (
+        "moments",
+        MIXED_TARGETS,
+        {"text_columns": "keep", "intervention_column": "on"},
+    ),
+    "moments mixed order": ("moments", MIXED_SERIES, {"text_columns": "keep", "order": 1}),
+    "moments missing order": ("moments", SERIES_GAPS, {"missing_values": "em", "order": 1}),
     "fedges scores": ("fedges", CATEGORIES, {"mode": "scores"}),
     "fedges scores driven": (
         "fedges",

@@ -69,7 +69,14 @@ WIDE = {
 }  # fmt: skip
 CASES = {name: case for name, case in (MODES | WIDE).items() if name not in NETWORKS}
 #: The rows of series have an order; rows are divided into folds by their places.
-ORDERED = ("2dbn", "moments order", "lingam order", "moments held-out")
+ORDERED = (
+    "2dbn",
+    "moments order",
+    "moments mixed order",
+    "moments missing order",
+    "lingam order",
+    "moments held-out",
+)
 
 
 def changed(table, how, rng):

@@ -113,14 +113,12 @@ def test_replicates_and_rows_with_missing_values():
     [
         {"solver": "order"},
         {"model": "additive"},
-        {"order": 1},
         {"standardize": True},
         {"center": "party"},
         {"aggregation": "median"},
         {"epsilon": 1.0},
         {"threshold": 0.1},
         {"sparsity": 0.1},
-        {"interventions": {"party 0": ["v0"]}},
     ],
     ids=str,
 )

@@ -179,7 +179,7 @@ def test_standardising_changes_units_alone(stated):
             "moments",
             {"model": "additive", "intervention_column": "on"},
             ConfigError,
-            "'model'.*must be 'linear' with interventions",
+            "'model'.*must be 'linear' or 'curved' with interventions",
         ),
         ("ges", {"interventions": {7: ["a"]}}, ConfigError, "'party 7'; there are party 0"),
         ("ges", {"interventions": {1: ["z"]}}, DataError, "party 1: 'z' is stated"),

@@ -138,7 +138,6 @@ def test_pairs_that_few_rows_have_together_get_no_edge():
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("order", 1),
         ("model", "additive"),
         ("center", "party"),
         ("aggregation", "median"),

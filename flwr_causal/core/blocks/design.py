@@ -13,13 +13,14 @@ with mixed data-types. PMLR 104.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
 from flwr_causal.core.nonlinear.basis import SIZE, raw_basis
+from flwr_causal.core.series.design import lagged_names
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -167,6 +168,13 @@ def variables_of(
         else Number(name, float(mean[j]), float(np.sqrt(variance[j])), functions)
         for j, (name, own) in enumerate(zip(names, states, strict=True))
     )
+
+
+def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]:
+    """Return the variables of the lagged design: those at t, t - 1, ..., t - order."""
+    names = lagged_names([one.name for one in variables], order)
+    every = [one for _ in range(1 + order) for one in variables]
+    return tuple(replace(one, name=name) for one, name in zip(every, names, strict=True))
 
 
 def design(table: Any, functions: int = 1) -> tuple[tuple[Variable, ...], FloatArray]:

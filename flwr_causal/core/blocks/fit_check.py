@@ -14,7 +14,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.doubt import EdgeTest
 from flwr_causal.core.graphs.fit_check import check_order
-from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.linear.moments import columns_of, moments_of_variables
 from flwr_causal.core.linear.order_search import log_pivots
 from flwr_causal.core.linear.regression import informing_rows
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
 
 class _Blocks:
-    """The moments by variable."""
+    """The moments of the rows that inform about each variable, and the columns by variable."""
 
-    def __init__(self, moments: Moments, widths: Sequence[int]) -> None:
-        self.moments, self.columns = moments, columns_of(widths)
-        self.correlations = moments.correlations
+    def __init__(self, moments: Moments | Sequence[Moments], widths: Sequence[int]) -> None:
+        self.moments, self.columns = moments_of_variables(moments, len(widths)), columns_of(widths)
 
     def of(self, variables: Sequence[int] | IntArray) -> IntArray:
         """Return the columns of variables side by side."""
@@ -45,14 +44,14 @@ class _Blocks:
 
         The degrees are 0 where the rows are too few.
         """
-        before, own = self.of(given), self.columns[second]
+        before, own, moments = self.of(given), self.columns[second], self.moments[second]
         with_first = np.concatenate([before, self.columns[first]])
         logs = [
-            log_pivots(self.correlations, np.concatenate([others, own]))[len(others) :].sum()
+            log_pivots(moments.correlations, np.concatenate([others, own]))[len(others) :].sum()
             for others in (before, with_first)
         ]
         regressors = np.concatenate([self.columns[first], before])
-        rows = round(float(informing_rows(self.moments, regressors, int(own[0]))[0]))
+        rows = round(float(informing_rows(moments, regressors, int(own[0]))[0]))
         # Bartlett's factor, see Anderson (2003), section 8.5.
         factor = rows - 1 - len(with_first) + (len(self.columns[first]) - len(own) - 1) / 2
         degrees = len(own) * len(self.columns[first])
@@ -60,7 +59,10 @@ class _Blocks:
 
 
 def check(
-    names: Sequence[str], widths: Sequence[int], moments: Moments, dag: BoolArray
+    names: Sequence[str],
+    widths: Sequence[int],
+    moments: Moments | Sequence[Moments],
+    dag: BoolArray,
 ) -> FitCheck:
     """Test the independencies that a DAG implies.
 
@@ -70,8 +72,8 @@ def check(
         The d variables.
     widths : sequence of int
         Of their blocks.
-    moments : Moments
-        Of all columns.
+    moments : Moments or sequence of Moments
+        Of all columns; or for each variable those of the rows that inform about its causes.
     dag : ndarray of bool, shape (d, d)
     """
     from scipy.special import chdtrc
@@ -90,7 +92,10 @@ def check(
 
 
 def edge_tests(
-    names: Sequence[str], widths: Sequence[int], moments: Moments, dag: BoolArray
+    names: Sequence[str],
+    widths: Sequence[int],
+    moments: Moments | Sequence[Moments],
+    dag: BoolArray,
 ) -> list[EdgeTest]:
     """Test each edge given the other parents of its effect; parameters as in :func:`check`."""
     blocks, found = _Blocks(moments, widths), []

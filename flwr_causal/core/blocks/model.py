@@ -17,6 +17,7 @@ import numpy as np
 from flwr_causal.core.blocks import fit_check, logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.design import Category, Number, column_names
+from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label, state_name
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
@@ -24,7 +25,12 @@ from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.effects import in_order
 from flwr_causal.core.linear.model import LinearModel
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.linear.moments import (
+    Moments,
+    columns_of,
+    from_plain_by_variable,
+    plain_by_variable,
+)
 from flwr_causal.core.linear.regression import informing_rows
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.core.ties import first_largest
@@ -74,6 +80,10 @@ class BlockModel:
         By categories with causes in :attr:`member`, the coefficients of their logistic regressions
         (:mod:`core.blocks.logistic`), shape (1 + columns of the causes, states - 1). Default:
         linear discriminant analysis of the moments (:mod:`core.blocks.conditionals`).
+    own_moments : tuple of Moments, default ()
+        Under interventions: for each variable those of the rows in which it is no target, by which
+        its edges are tested. ``moments`` are then those that they imply, see
+        :func:`core.blocks.interventions.implied_moments`.
 
     Raises
     ------
@@ -90,6 +100,7 @@ class BlockModel:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     seen: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
+    own_moments: tuple[Moments, ...] = ()
 
     def __post_init__(self) -> None:
         if self.moments.names != column_names(self.variables):
@@ -101,6 +112,21 @@ class BlockModel:
             expected = {self.names[one.child]: one.shape for one in asked}
             if {name: own.shape for name, own in self.parameters.items()} != expected:
                 raise DataError("the parameters are not those of the categories with causes")
+
+    @classmethod
+    def of(
+        cls,
+        variables: tuple[Variable, ...],
+        moments: Moments | Sequence[Moments],
+        marks: BoolArray,
+    ) -> Self:
+        """Return the model of moments of all rows or, under interventions, of each variable's."""
+        if isinstance(moments, Moments):
+            return cls(variables, moments, marks)
+        member = consistent_extension(marks)
+        assert member is not None
+        implied = implied_moments(moments, [one.width for one in variables], member)
+        return cls(variables, implied, marks, own_moments=tuple(moments))
 
     def __repr__(self) -> str:
         categories = sum(isinstance(one, Category) for one in self.variables)
@@ -283,14 +309,14 @@ class BlockModel:
             After an intervention.
         """
         self._require_rows("a fit check")
-        found = fit_check.check(self.names, self._widths, self.moments, self.dag)
+        found = fit_check.check(self.names, self._widths, self._tested, self.dag)
         return found if rows is None else found.with_rows(float(self.log_likelihood(rows).mean()))
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty of chosen or set rows."""
         if self.fixed or self.seen:
             return []
-        return fit_check.edge_tests(self.names, self._widths, self.moments, self.dag)
+        return fit_check.edge_tests(self.names, self._widths, self._tested, self.dag)
 
     def total_effect(
         self,
@@ -504,6 +530,8 @@ class BlockModel:
             "seen": {name: plain_label(value) for name, value in self.seen.items()},
             "parameters": {name: own.tolist() for name, own in self.parameters.items()},
         }
+        if self.own_moments:
+            content["own_moments"] = plain_by_variable(self.own_moments)
         with writing(path, "model") as file:
             file.write_text(json.dumps(content), encoding="utf-8")
 
@@ -530,8 +558,9 @@ class BlockModel:
                 name: np.array(own, dtype=np.float64)
                 for name, own in content.get("parameters", {}).items()
             }
+            own = content.get("own_moments", {"parts": [], "places": []})
             given = content.get("fixed", {}), content.get("seen", {})
-            return cls(variables, moments, marks, *given, parameters)
+            return cls(variables, moments, marks, *given, parameters, from_plain_by_variable(own))
         except DAMAGE as error:
             raise DataError(
                 f"{path} holds a damaged {cls.KIND} ({error}): save it again"
@@ -541,6 +570,11 @@ class BlockModel:
     def _widths(self) -> list[int]:
         """How many columns each variable has."""
         return [one.width for one in self.variables]
+
+    @property
+    def _tested(self) -> Moments | tuple[Moments, ...]:
+        """Of the rows by which edges are tested."""
+        return self.own_moments or self.moments
 
     def _codes(self, values: Mapping[str, Any]) -> dict[int, Any]:
         """Return numbers, or the numbers of states, by variable; a ConfigError if impossible."""

@@ -11,6 +11,7 @@ score of Andrews, Ramsey & Cooper 2019; the basis function BIC for curved effect
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,18 +19,25 @@ import numpy as np
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.moments import (
+    Moments,
+    columns_of,
+    distinct,
+    moments_of_variables,
+)
 from flwr_causal.core.linear.order_kernels import DEPENDENT
 from flwr_causal.core.linear.order_search import log_pivots, search_orders
 from flwr_causal.core.linear.solution import edge_masks
+from flwr_causal.core.series.design import lagged_names, split_blocks, to_square
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.knowledge import Knowledge
 
 # Cost of an edge beyond that of the BIC, in units of log d. Measured on tables of 20 variables,
 # half of them categories (seeds 9000-9005): mean SHD of the classes without this cost, with it, and
@@ -50,11 +58,31 @@ class BlockClass(NamedTuple):
     graph : CausalGraph
         A CPDAG; a weight is the edge's strength, without a sign, and 1 where it is 0.
     strengths : ndarray of shape (d, d)
-        Of all pairs in the best order: of the edge, or of the edge that was left out.
+        Of all pairs in the best order: of the edge, or of the edge that was left out; with lags
+        their sums.
     """
 
     graph: CausalGraph
     strengths: FloatArray
+
+
+class Independent(NamedTuple):
+    """Moments without columns that the columns before them in the block determine.
+
+    Attributes
+    ----------
+    moments : list of Moments
+        One for each of the d variables. Columns that are determined in its rows alone have the
+        second moments 0.
+    widths : list of int
+        Columns that are left of each of the m blocks, 1 or more.
+    sizes : ndarray of int64, shape (d, m)
+        How many of them are not determined in the rows of each variable.
+    """
+
+    moments: list[Moments]
+    widths: list[int]
+    sizes: IntArray
 
 
 def block_search(
@@ -110,11 +138,12 @@ def block_search(
 
 
 def block_class(
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     widths: Sequence[int],
     names: tuple[str, ...],
     masks: EdgeMasks,
     *,
+    distinguished: BoolArray | None = None,
     least_effect: float = 0.0,
     max_parents: int | None = None,
 ) -> BlockClass:
@@ -122,14 +151,17 @@ def block_class(
 
     Parameters
     ----------
-    moments : Moments
-        Of all columns, those of a variable side by side.
+    moments : Moments or sequence of Moments
+        Of all columns, those of a variable side by side. Or one for each of the d variables, of the
+        rows that inform about what causes it (:mod:`core.linear.interventions`).
     widths : sequence of int
-        Number of columns of each of the d variables.
+        Number of columns of each of m = d (1 + p) blocks: of the d variables, then of their lags.
     names : tuple of str
-        Of the variables.
+        Of the d variables.
     masks : EdgeMasks
-        Background knowledge over the variables.
+        Background knowledge over the m blocks; with lags no edge leads into one.
+    distinguished : ndarray of bool, shape (d, d), optional
+        Pairs whose edge has a direction in every class, symmetric. Default: none.
     least_effect, max_parents
         See :func:`block_search`.
 
@@ -138,86 +170,138 @@ def block_class(
     DataError
         If a variable has one value.
     """
-    moments, widths = independent(moments, widths, names)
-    # In the order of names, by which ties are broken.
-    order = sorted(range(len(names)), key=names.__getitem__)
-    columns = columns_of(widths)
-    own = moments.subset(np.concatenate([columns[k] for k in order]).tolist())
-    own_widths = [widths[k] for k in order]
-    both = np.ix_(order, order)
-    known = type(masks)(masks.allowed[both], masks.required[both])
-    solution = search_orders(
-        [own] * len(names),
-        known,
-        least_effect=least_effect,
-        starts=_starts(own, own_widths),
-        max_parents=max_parents,
-        edge_cost=edge_costs(moments.n, own_widths),
-        widths=own_widths,
+    d, order = len(names), len(widths) // len(names) - 1
+    found = independent(
+        moments_of_variables(moments, d), widths, lagged_names(names, order) if order else names
     )
-    back = np.argsort(order)
-    dag = solution.best.adjacency[np.ix_(back, back)]
-    strengths = solution.strengths[np.ix_(back, back)]
-    marks = informed_class(dag, np.asarray(masks.allowed, dtype=bool) | dag)
-    strength = np.maximum(strengths, strengths.T)
-    weights = np.where(marks, np.where(strength > 0, strength, 1.0), 0.0)
-    required = masks.required if np.asarray(masks.required).any() else None
-    graph = CausalGraph(names, weights, kind="cpdag", required=required)
-    return BlockClass(graph, np.abs(strengths))
+    # In the order of names, by which ties are broken.
+    by_name = np.array(sorted(range(d), key=names.__getitem__), dtype=np.intp)
+    places = np.concatenate([by_name + d * lag for lag in range(1 + order)])
+    own = _arranged(found, by_name, places)
+    both = np.ix_(places, places)
+    rows = float(np.mean([part.n for part in own.moments]))
+    solution = search_orders(
+        own.moments,
+        EdgeMasks(masks.allowed[both], masks.required[both]),
+        least_effect=least_effect,
+        starts=_starts(max(own.moments, key=lambda part: part.n), own.widths, d),
+        max_parents=max_parents,
+        edge_cost=edge_costs(rows, own.sizes),
+        widths=own.widths,
+    )
+    back = np.ix_(np.argsort(places), np.argsort(by_name))
+    dag, strengths = to_square(solution.best.adjacency[back]), np.abs(solution.strengths[back])
+    turned = np.asarray(masks.allowed, dtype=bool).copy()
+    if distinguished is not None:
+        turned[:d, :d] &= ~distinguished
+    marks = informed_class(dag, turned | dag)
+    either = to_square(strengths)
+    either = np.maximum(either, either.T)
+    weights = np.where(marks, np.where(either > 0, either, 1.0), 0.0)
+    now, lagged = split_blocks(weights[:, :d])
+    required = masks.required[:d, :d]
+    graph = CausalGraph(
+        names,
+        now,
+        kind="cpdag",
+        lagged=lagged if order else None,
+        required=required if np.asarray(masks.required).any() else None,
+    )
+    return BlockClass(graph, strengths.reshape(-1, d, d).sum(axis=0))
 
 
 def independent(
-    moments: Moments, widths: Sequence[int], names: Sequence[str]
-) -> tuple[Moments, list[int]]:
+    moments: Sequence[Moments], widths: Sequence[int], names: Sequence[str]
+) -> Independent:
     """Return the moments without columns that the columns before them in the block determine.
 
     These are further functions of a number of few values, and states that no row has.
 
-    Returns
-    -------
-    moments : Moments
-    widths : list of int
-        Columns that are left of each variable, 1 or more.
+    Parameters
+    ----------
+    moments : sequence of Moments
+        Of all columns, one for each of the first d variables.
+    widths : sequence of int
+        Of the m blocks.
+    names : sequence of str
+        Of the m blocks.
 
     Raises
     ------
     DataError
-        If none is left of a variable.
+        If none is left of a block, or of a variable in the rows of its own moments.
     """
-    kept: list[int] = []
-    left = []
-    for name, columns in zip(names, columns_of(widths), strict=True):
-        varying = columns[moments.variances[columns] > 0]
+    parts, own = distinct(moments)
+    columns = columns_of(widths)
+    free = np.array([_free_columns(part, columns) for part in parts])
+    kept = np.flatnonzero(free.any(axis=0))
+    sizes = np.array([[free[k, block].sum() for block in columns] for k in own], dtype=np.int64)
+    left = [int(free[:, block].any(axis=0).sum()) for block in columns]
+    for j, name in enumerate(names):
+        if not left[j] or (j < len(own) and not sizes[j, j]):
+            where = " in the rows in which it is no target" if left[j] else ""
+            raise DataError(f"column {name!r} has one value{where}: leave it out")
+    reduced = []
+    for part, mask in zip(parts, free, strict=True):
+        second = np.where(np.outer(mask, mask), part.second, 0.0)
+        reduced.append(replace(part, second=second).subset(kept.tolist()))
+    return Independent([reduced[k] for k in own], left, sizes)
+
+
+def _free_columns(moments: Moments, columns: Sequence[IntArray]) -> BoolArray:
+    """Return the mask of columns that vary given those before them in the block, shape (M,)."""
+    free = np.zeros(moments.d, dtype=np.bool_)
+    for block in columns:
+        varying = block[moments.variances[block] > 0]
         scale = np.sqrt(moments.variances[varying])
         own = moments.second[np.ix_(varying, varying)] / np.outer(scale, scale)
         given = log_pivots(own, np.arange(len(varying)))
-        free = varying[given > math.log(DEPENDENT)]
-        if not len(free):
-            raise DataError(f"column {name!r} has one value: leave it out")
-        kept += free.tolist()
-        left.append(len(free))
-    return moments.subset(kept), left
+        free[varying[given > math.log(DEPENDENT)]] = True
+    return free
 
 
-def edge_costs(n: float, widths: Sequence[int]) -> FloatArray:
-    """Return the cost of each edge, shape (d, d)."""
-    sizes = np.array(widths, dtype=np.float64)
-    bic = 0.5 * math.log(n) * np.outer(sizes, sizes)
-    return np.asarray(bic + GAMMA * math.log(max(len(sizes), 1)))
+def _arranged(found: Independent, variables: IntArray, places: IntArray) -> Independent:
+    """Return the same with the d variables, and the m blocks, in another order."""
+    columns = columns_of(found.widths)
+    order = np.concatenate([columns[k] for k in places]).tolist()
+    parts, own = distinct(found.moments)
+    sorted_parts = [part.subset(order) for part in parts]
+    return Independent(
+        [sorted_parts[own[j]] for j in variables],
+        [found.widths[k] for k in places],
+        found.sizes[np.ix_(variables, places)],
+    )
 
 
-def _starts(moments: Moments, widths: Sequence[int]) -> dict[str, list[int]]:
+def edge_costs(n: float, sizes: Sequence[int] | IntArray) -> FloatArray:
+    """Return the cost of each edge, shape (m, d).
+
+    Parameters
+    ----------
+    n : float
+        Number of rows.
+    sizes : sequence of int, or ndarray of int64 of shape (d, m)
+        Number of columns of each of the m blocks; or of each in the rows of each variable.
+    """
+    by_variable = np.array(sizes, dtype=np.float64)
+    if by_variable.ndim == 1:
+        by_variable = np.tile(by_variable, (len(by_variable), 1))
+    bic = 0.5 * math.log(n) * by_variable.T * np.diagonal(by_variable)
+    return np.asarray(bic + GAMMA * math.log(max(by_variable.shape[1], 1)))
+
+
+def _starts(moments: Moments, widths: Sequence[int], num_targets: int) -> dict[str, list[int]]:
     """Return the orders from which the search starts, by name.
 
-    Two are sorted by how much of a variable all others explain; the others are shuffled.
+    Two are sorted by how much of a variable all others, and lags, explain; the others are shuffled.
     """
-    d, columns = len(widths), columns_of(widths)
+    d, columns = num_targets, columns_of(widths)
     starts = {}
     if moments.n > moments.d:
         correlations = moments.correlations
         left = np.empty(d)
-        for j, own in enumerate(columns):
-            others = np.concatenate([columns[i] for i in range(d) if i != j] or [own[:0]])
+        for j, own in enumerate(columns[:d]):
+            others = np.concatenate([block for block in columns if block is not own] or [own[:0]])
             given = log_pivots(correlations, np.concatenate([others, own]))[len(others) :]
             left[j] = (given.sum() - log_pivots(correlations, own).sum()) / len(own)
         sorted_order = np.argsort(-as_ranked(left), kind="stable").tolist()

@@ -49,7 +49,11 @@ def columns_by_rows(acted: BoolArray) -> list[tuple[BoolArray, IntArray]]:
 
 
 def moments_by_variable(
-    products: FloatArray, acted: BoolArray, num_rows: int, names: Sequence[str]
+    products: FloatArray,
+    acted: BoolArray,
+    num_rows: int,
+    names: Sequence[str],
+    variables: Sequence[str] | None = None,
 ) -> list[Moments]:
     """Return for each variable the moments of the rows in which it is no target.
 
@@ -57,13 +61,15 @@ def moments_by_variable(
     ----------
     products : ndarray of shape (groups, 1 + d, 1 + d)
         Products of the rows [1, x] of each group of equal targets, summed and divided by n; x is
-        the d variables, and possibly their lags.
+        the d variables, or their blocks of columns, and possibly their lags.
     acted : ndarray of bool, shape (groups, d)
         The targets of each group.
     num_rows : int
         n, the number of rows of all groups.
     names : sequence of str
         The columns of x.
+    variables : sequence of str, optional
+        The d variables. Default: the first d columns.
 
     Returns
     -------
@@ -77,15 +83,16 @@ def moments_by_variable(
         If a variable is a target in all rows.
     """
     found: dict[int, Moments] = {}
-    for outside, variables in columns_by_rows(acted):
+    for outside, own_variables in columns_by_rows(acted):
         total = products[outside].sum(axis=0)
         if not total[0, 0] > 0:
+            name = (variables or names)[own_variables[0]]
             raise DataError(
-                f"column {names[variables[0]]!r} is the target of an intervention in all rows that "
-                "arrived: no row says what causes it"
+                f"column {name!r} is the target of an intervention in all rows that arrived: no "
+                "row says what causes it"
             )
         own = Moments.from_products(max(round(num_rows * float(total[0, 0])), 1), total, names)
-        found |= dict.fromkeys(variables.tolist(), own)
+        found |= dict.fromkeys(own_variables.tolist(), own)
     return [found[j] for j in range(acted.shape[1])]
 
 

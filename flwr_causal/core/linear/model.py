@@ -6,7 +6,7 @@ parents, which needs only the moments among the variable and its parents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -297,12 +297,6 @@ class LinearModel(LinearSystem):
             return fit_check.check(self._required_moments(), self._edges, self._held_out)
         held_out = Moments.from_rows(named_columns(rows, self.names, self.names), self.names)
         return fit_check.on_rows(held_out, self._edges, self.log_likelihood(rows))
-
-    def with_rows_together(self, together: FloatArray) -> LinearModel:
-        """Return the model of rows with missing cells, see :class:`Moments`."""
-        rows = self._required_moments()
-        assert isinstance(rows, Moments)  # the same rows for all variables
-        return replace(self, sample_moments=replace(rows, together=together))
 
     def do(self, values: Mapping[str, float]) -> LinearModel:
         """Return the system under an intervention that sets variables to values.

@@ -15,7 +15,7 @@ import numpy as np
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -332,6 +332,18 @@ def distinct(moments: Sequence[Moments]) -> tuple[list[Moments], IntArray]:
     parts = list({id(own): own for own in moments}.values())
     places = {id(part): place for place, part in enumerate(parts)}
     return parts, np.array([places[id(own)] for own in moments], dtype=np.int64)
+
+
+def plain_by_variable(moments: Sequence[Moments]) -> dict[str, Any]:
+    """Return values for JSON, with each different object once."""
+    parts, places = distinct(moments)
+    return {"parts": [part.to_plain() for part in parts], "places": places.tolist()}
+
+
+def from_plain_by_variable(plain: Mapping[str, Any]) -> tuple[Moments, ...]:
+    """Return the moments that :func:`plain_by_variable` wrote."""
+    parts = [Moments.from_plain(**part) for part in plain["parts"]]
+    return tuple(parts[place] for place in plain["places"])
 
 
 def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: int) -> list[Moments]:

@@ -243,7 +243,8 @@ def search_orders(
         moments.require_varying()
         d = moments.d if num_targets is None else num_targets
         moments = [moments] * d
-    require_varying(moments)
+    if widths is None:
+        require_varying(moments)
     problem = _Problem(moments, masks, least_effect, pairs, max_parents, edge_cost, widths)
     if starts is None:
         most = max(moments, key=lambda own: own.n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -13,7 +14,13 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear import effects, fit_check
-from flwr_causal.core.linear.moments import Moments, distinct, moments_of_variables
+from flwr_causal.core.linear.moments import (
+    Moments,
+    distinct,
+    from_plain_by_variable,
+    moments_of_variables,
+    plain_by_variable,
+)
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
@@ -117,6 +124,14 @@ class LinearSystem:
             return []
         return fit_check.edge_tests(self.sample_moments, self._edges)
 
+    def with_rows_together(self, together: FloatArray) -> Self:
+        """Return the model of rows with missing cells, see :class:`Moments`."""
+        rows = self._required_moments()
+        assert isinstance(rows, Moments)  # the same rows for all variables
+        model: Any = self  # a dataclass, see above
+        found: Self = replace(model, sample_moments=replace(rows, together=together))
+        return found
+
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""
         content: dict[str, Any] = {"format": self._format(), "names": list(self.names)}
@@ -125,9 +140,7 @@ class LinearSystem:
         if isinstance(rows, Moments):
             content["sample_moments"] = rows.to_plain()
         elif rows is not None:
-            parts, places = distinct(rows)
-            by_variable = {"parts": [part.to_plain() for part in parts], "places": places.tolist()}
-            content["sample_moments_by_variable"] = by_variable
+            content["sample_moments_by_variable"] = plain_by_variable(rows)
         if self.marks is not None:
             content["marks"] = self.marks.tolist()
         if self._held_out is not None:
@@ -157,8 +170,7 @@ class LinearSystem:
         try:
             found["sample_moments"] = None if rows is None else Moments.from_plain(**rows)
             if by_variable is not None:
-                parts = [Moments.from_plain(**part) for part in by_variable["parts"]]
-                found["sample_moments"] = tuple(parts[place] for place in by_variable["places"])
+                found["sample_moments"] = from_plain_by_variable(by_variable)
         except DAMAGE as error:
             raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
         return cls(**found)

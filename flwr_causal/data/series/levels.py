@@ -147,7 +147,13 @@ def describe_series(
     variables = value_columns(frame, layout)
     rows = np.concatenate([one.rows[p:] for one in series])
     # Incomplete rows are dropped already: only columns of texts can have missing values here.
-    report = describe(variables.iloc[rows], policy, sums=sums, relations=relations)
+    states = policy is not None and policy.names_states
+    report = describe(variables.iloc[rows], policy, sums=sums, states=states, relations=relations)
+    if states:
+        every = describe(
+            variables.iloc[np.concatenate([one.rows for one in series])], policy, states=True
+        )
+        report = _with_states_of(report, every)
     report = replace(report, step=time_step(frame, layout))
     if warning:
         report = replace(report, notes=(warning,))
@@ -179,6 +185,23 @@ def describe_series(
             )
     level_rows = len(levels) if by == "phase" else None
     return replace(report, columns=tuple(columns), level_rows=level_rows)
+
+
+def _with_states_of(report: TableReport, every: TableReport) -> TableReport:
+    """Return a report with the states of all steps: the first p are lags of others."""
+    columns = [
+        replace(
+            own,
+            texts=min(of_all.texts, report.rows),
+            distinct=min(of_all.distinct, report.rows),
+            whole=of_all.whole,
+            values=of_all.values,
+            repeated=of_all.repeated,
+            states=of_all.states,
+        )
+        for own, of_all in zip(report.columns, every.columns, strict=True)
+    ]
+    return replace(report, columns=tuple(columns))
 
 
 def _mean(values: FloatArray) -> FloatArray:

@@ -118,7 +118,7 @@ class Series:
     Parameters
     ----------
     values : float64 array of shape (T, d)
-        Finite, in the order of time.
+        In the order of time; finite, but where missing values are kept.
     names : tuple of str
         The d variables.
     phase : bool array of shape (T,) or None
@@ -149,8 +149,8 @@ def find_series(
         The layout of the series in the table.
     policy : Policy, optional
         With ``missing_values="drop"`` rows with a missing or infinite value in any variable are
-        dropped, and a new series starts after them, as with ``gaps="split"``. Default: the default
-        policy.
+        dropped, and a new series starts after them, as with ``gaps="split"``; with "em" they are
+        kept. Default: the default policy.
     names : sequence of str, optional
         The variables. Default: all columns of numbers or booleans without another role. The
         variables do not affect which rows are complete.
@@ -332,20 +332,26 @@ def _phase(frame: pd.DataFrame, layout: SeriesLayout) -> BoolArray | None:
 def _complete(
     variables: pd.DataFrame, groups: Sequence[IndexArray], layout: SeriesLayout, policy: Policy
 ) -> BoolArray:
-    """Return the rows without missing or infinite values; a DataError unless others are dropped."""
+    """Return the rows without missing or infinite values; a DataError unless others are dropped.
+
+    Where missing values are kept, all rows.
+    """
+    if policy.missing_values == "em":
+        return np.ones(len(variables), dtype=np.bool_)
     if layout.gaps == "split" or policy.missing_values == "drop":
         dropping = Policy(missing_values="drop", text_columns=policy.text_columns)
         return complete_rows(variables, dropping)
     for column in all_columns(variables):
-        if kind_of(column) not in NUMBERS:
+        is_number = kind_of(column) in NUMBERS
+        if not is_number and policy.text_columns != "keep":
             continue
-        values = as_numbers(column)
-        bad = ~np.isfinite(values)
+        lacking = column.isna().to_numpy(dtype=np.bool_)
+        bad = ~np.isfinite(as_numbers(column)) if is_number else lacking
         if not bad.any():
             continue
         number = next(k for k, rows in enumerate(groups) if bad[rows].any())
         step = int(bad[groups[number]].argmax())
-        word = "missing" if np.isnan(values[groups[number][step]]) else "infinite"
+        word = "missing" if lacking[groups[number][step]] else "infinite"
         raise DataError(
             f"column {str(column.name)!r}: {word} in {place(groups, number, step)}, "
             f"{int(bad.sum())} such values in all: fill them in, leave the column out, or end the "

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flwr_causal.core.blocks.design import column_names, functions_of, variables_of
+from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
 from flwr_causal.core.blocks.model import BlockModel
+from flwr_causal.core.linear.interventions import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.doubts.graphs import determined_warning
-from flwr_causal.strategies.moments.outcome import Outcome
+from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
 
 
-def blocks_of(agreement: Agreement, model: str) -> tuple[Variable, ...]:
-    """Return the variables as blocks of columns."""
-    return variables_of(
+def blocks_of(agreement: Agreement, model: str, order: int) -> tuple[Variable, ...]:
+    """Return the variables, and their lags up to the order, as blocks of columns."""
+    now = variables_of(
         agreement.names,
         agreement.states,
         agreement.mean,
@@ -30,6 +31,7 @@ def blocks_of(agreement: Agreement, model: str) -> tuple[Variable, ...]:
         functions_of(model),
         agreement.values,
     )
+    return with_lags(now, order)
 
 
 def solve_blocks(
@@ -38,26 +40,41 @@ def solve_blocks(
     products: FloatArray,
     *,
     model: str,
+    order: int,
     search: Callable[..., BlockClass],
 ) -> Outcome:
-    """Find the equivalence class of numbers and categories.
+    """Find the equivalence class of numbers and categories, with lags or without.
+
+    With lags there is no fitted system.
 
     Parameters
     ----------
     agreement : Agreement
         Columns, rows, means, variances and states.
     masks : EdgeMasks
-        Background knowledge over the d columns.
-    products : ndarray of shape (1, 1 + s, 1 + s)
-        Mean products of the rows [1, columns of the variables], see :mod:`core.blocks.design`.
+        Background knowledge over the d variables and their lags.
+    products : ndarray of shape (sets, 1 + s, 1 + s)
+        Mean products of the rows [1, columns of the variables and of their lags], see
+        :mod:`core.blocks.design`; under interventions of each set of targets, summed and divided by
+        the number of all rows.
     model : {"linear", "curved"}
         Whether a number is one column or three functions of it.
+    order : int
+        p, the number of lags.
     search : callable
         :func:`~flwr_causal.core.blocks.search.block_class` with its limits.
     """
-    blocks = blocks_of(agreement, model)
-    pooled = Moments.from_products(agreement.n, products[0], column_names(blocks))
-    found = search(pooled, [block.width for block in blocks], agreement.names, masks)
-    system = BlockModel(blocks, pooled, found.graph.adjacency)
-    warnings = determined_warning(blocks, pooled, agreement.rows.values())
-    return Outcome(pooled, found.graph, system, found.strengths, tuple(warnings), {})
+    d, blocks = len(agreement.names), blocks_of(agreement, model, order)
+    columns = column_names(blocks)
+    pooled = Moments.from_products(agreement.n, products.sum(axis=0), columns)
+    own: Moments | Sequence[Moments] = pooled
+    apart, info = None, {}
+    if agreement.targets:
+        own, acted = moments_of_targets(agreement, products, columns)
+        apart, info = distinguished_pairs(acted), {"target sets": len(agreement.targets)}
+    widths = [block.width for block in blocks]
+    found = search(own, widths, agreement.names, masks, distinguished=apart)
+    system = None if order else BlockModel.of(blocks, own, found.graph.adjacency)
+    now = pooled.subset(range(sum(widths[:d])))
+    warnings = determined_warning(blocks[:d], now, agreement.rows.values())
+    return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.doubts.graphs import combination_warning
+from flwr_causal.core.blocks.design import column_names
+from flwr_causal.doubts.graphs import combination_warning, determined_warning
 from flwr_causal.doubts.tables import few_rows
 from flwr_causal.strategies.columns import joined_sums
 from flwr_causal.strategies.linear import divisors
-from flwr_causal.strategies.moments.outcome import PooledMoments
+from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.columns import Holders
+    from flwr_causal.strategies.columns import Holders, JoinedMoments
 
 
 def joined_moments(
@@ -63,18 +65,59 @@ def joined_moments(
         products = np.array([_leveled(part, moments.n, level, units) for part in parts])
     else:
         products = (moments.second * np.outer(units, units))[None]
-    warnings = [
-        *few_rows(own, replace(expected, columns=lags)),
-        # A party alone does not see combinations with columns of others.
-        *combination_warning(moments.subset(range(d)), rows=()),
-        *joined.warnings,
-    ]
+    # A party alone does not see combinations with columns of others.
+    doubts = combination_warning(moments.subset(range(d)), rows=())
+    return _pooled(joined, own, masks, products, [*few_rows(own, expected), *doubts])
+
+
+def joined_blocks(
+    agreement: Agreement,
+    masks: EdgeMasks,
+    holders: Holders,
+    *,
+    blocks: Sequence[Variable],
+    replicate: int,
+    expected: Expected,
+) -> Generator[Step, Any, PooledMoments]:
+    """Add up products of blocks of columns, as :func:`joined_moments` those of columns.
+
+    Parameters
+    ----------
+    agreement, masks, holders, replicate, expected
+        As of :func:`joined_moments`.
+    blocks : sequence of Number or Category
+        The variables and their lags.
+    """
+    d, widths = len(agreement.names), [block.width for block in blocks]
+    holders = replace(
+        holders,
+        names=column_names(blocks),
+        presence=np.repeat(holders.presence, widths, axis=1),
+        variables=tuple(np.repeat(holders.variables, widths).tolist()),
+    )
+    joined = yield from joined_sums(holders)
+    moments = joined.moments(replicate)
+    own = replace(agreement, total=moments.n)
+    # A party alone does not see what columns of others determine.
+    doubts = determined_warning(blocks[:d], moments.subset(range(sum(widths[:d]))), rows=())
+    products = products_with_ones(moments.mean, moments.second)[None]
+    return _pooled(joined, own, masks, products, [*few_rows(own, expected), *doubts])
+
+
+def _pooled(
+    joined: JoinedMoments,
+    agreement: Agreement,
+    masks: EdgeMasks,
+    products: FloatArray,
+    warnings: Sequence[str],
+) -> PooledMoments:
+    """Return the moments of joined rows, with what the sums say of them."""
     return PooledMoments(
-        own,
+        agreement,
         masks,
         products,
         info=joined.info,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *joined.warnings),
         num_rows=joined.plan.num_rows,
         reason="the exchange of products is done",
     )
@@ -92,10 +135,9 @@ def _leveled(moments: Moments, num_rows: int, level: FloatArray, units: FloatArr
     level, units : ndarray of shape (m,)
         z is the columns less the level, times the units.
     """
-    row = np.concatenate([[1.0, 1.0], (moments.mean - level) * units])
     second = moments.second * np.outer(units, units)
-    share = moments.n / num_rows
-    return np.asarray(share * (np.outer(row, row) + np.pad(second, (2, 0))))
+    products = products_with_ones((moments.mean - level) * units, second, 2)
+    return np.asarray(moments.n / num_rows * products)
 
 
 def _joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:

@@ -30,7 +30,7 @@ from flwr_causal.errors import DataError
 from flwr_causal.protocol.moments import EXPECTED, SEEN
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.linear import divisors
-from flwr_causal.strategies.moments.outcome import PooledMoments
+from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -93,7 +93,7 @@ def completed_moments(
     masks : EdgeMasks
         Edges between variables that too few rows have together are taken out.
     blocks : sequence of Variable
-        The variables.
+        The variables and their lags.
     takes_blocks : bool
         Whether the solver takes blocks of columns, in their own units.
     standardize : bool
@@ -102,14 +102,16 @@ def completed_moments(
     mean, second = found.estimate
     own = replace(agreement, total=found.effective_rows)
     if takes_blocks:
-        row = np.concatenate([[1.0], mean])
-        products = np.outer(row, row) + np.pad(second, (1, 0))
+        products = products_with_ones(mean, second)
     else:
-        spread = np.sqrt(agreement.variance)
-        level, variance = spread * mean, agreement.variance * np.diagonal(second)
-        own = replace(own, mean=agreement.mean + level, variance=variance)
-        units = spread / divisors(variance, standardize)
+        d, spread = len(agreement.names), np.sqrt(agreement.variance)
+        own = replace(own, variance=agreement.variance * np.diagonal(second)[:d])
+        units = np.resize(spread / divisors(own.variance, standardize), len(mean))
         products = second * np.outer(units, units)
+        if len(blocks) > d:
+            products = products_with_ones(mean * units, products, 2)
+        else:
+            own = replace(own, mean=agreement.mean + spread * mean)
     return PooledMoments(
         own,
         masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),
@@ -117,7 +119,7 @@ def completed_moments(
         info={"steps": found.steps, "effective_rows": own.n},
         warnings=found.warnings,
         num_rows=found.num_rows,
-        adapted=lambda model: model.with_rows_together(found.together),
+        adapted=lambda model: model and model.with_rows_together(found.together),
         reason="the estimate of the moments stands",
     )
 

@@ -37,7 +37,7 @@ from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
-from flwr_causal.strategies.moments.columns import joined_moments
+from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
@@ -150,31 +150,53 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Ask for the second moments of all rows, in the way that options and parties need."""
         if self.options.private:
             return (yield from released_moments(agreement, masks, self.options))
+        options = self.options
         if self.columns_differ:
-            return (
-                yield from joined_moments(
-                    agreement,
-                    masks,
-                    self._holders(agreement),
-                    replicate=replicate,
-                    own_levels=self.within_parties,
-                    standardize=self.options.standardize,
-                    expected=self.expected,
-                )
-            )
-        if self.options.incomplete:
+            return (yield from self._joined(agreement, masks, replicate))
+        if options.incomplete:
             return (
                 yield from completed_moments(
                     agreement,
                     masks,
-                    blocks_of(agreement, self.options.model),
-                    takes_blocks=self.options.takes_blocks,
-                    standardize=self.options.standardize,
+                    blocks_of(agreement, options.model, options.order),
+                    takes_blocks=options.takes_blocks,
+                    standardize=options.standardize,
                 )
             )
         replies = yield Ask(SUMS)
         # Parties may be missing from a secure sum.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+
+    def _joined(
+        self, agreement: Agreement, masks: EdgeMasks, replicate: int
+    ) -> Generator[Step, Any, PooledMoments]:
+        """Ask for the second moments of joined rows, of parties that hold different columns."""
+        options, holders = self.options, self._holders(agreement)
+        # How many rows there are is known once they are matched.
+        expected = replace(self.expected, columns=functions_of(options.model))
+        if options.takes_blocks:
+            blocks = blocks_of(agreement, options.model, options.order)
+            return (
+                yield from joined_blocks(
+                    agreement,
+                    masks,
+                    holders,
+                    blocks=blocks,
+                    replicate=replicate,
+                    expected=expected,
+                )
+            )
+        return (
+            yield from joined_moments(
+                agreement,
+                masks,
+                holders,
+                replicate=replicate,
+                own_levels=self.within_parties,
+                standardize=options.standardize,
+                expected=expected,
+            )
+        )
 
     def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
@@ -212,7 +234,14 @@ class Moments(JoiningStrategy, LinearStrategy):
         least, most = options.least_effect, options.max_parents
         if options.takes_blocks:
             search = partial(block_class, least_effect=least, max_parents=most)
-            return solve_blocks(agreement, masks, products, model=options.model, search=search)
+            return solve_blocks(
+                agreement,
+                masks,
+                products,
+                model=options.model,
+                order=options.order,
+                search=search,
+            )
         scale = self.scale(agreement)
         if options.finds_class:
             by_orders = options.solver == "class"
@@ -404,14 +433,16 @@ class Moments(JoiningStrategy, LinearStrategy):
         options, expected = self.options, super().expected
         if options.order:
             expected = expected_of_series(expected, options.order)
-        if self.columns_differ:
-            # How many rows there are is known once they are matched.
-            expected = replace(expected, columns=0)
-        if expected.level_remedy and self.columns_differ and not options.order:
-            remedy = "subtract the parties' own means before the run"
+        by_hand = options.takes_blocks or (self.columns_differ and not options.order)
+        if expected.level_remedy and by_hand:
+            whose = "series'" if options.order else "parties'"
+            remedy = f"subtract the {whose} own means before the run"
             expected = replace(expected, level_remedy=remedy)
         if options.takes_blocks:
             expected = replace(expected, columns=functions_of(options.model))
+        if self.columns_differ:
+            # How many rows there are is known once they are matched.
+            expected = replace(expected, columns=0)
         return replace(expected, raw_units=False) if options.finds_class else expected
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
@@ -452,7 +483,12 @@ class Moments(JoiningStrategy, LinearStrategy):
         order, names = self.options.order, agreement.names
         presence = np.tile(self.presence_of(names), 1 + order)
         holders = self.holders_of(agreement, lagged_names(names, order), presence)
-        return replace(holders, folds=self.options.num_folds if order else 1, order=order)
+        return replace(
+            holders,
+            folds=self.options.num_folds if order else 1,
+            order=order,
+            variables=names * (1 + order),
+        )
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone

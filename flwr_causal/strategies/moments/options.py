@@ -25,6 +25,7 @@ THRESHOLD, LAGGED_THRESHOLD = 0.3, 0.15
 PENALISED = ("sparsity", "lagged_sparsity", "regression", "ridge", "ranking", "polish", "refit")
 
 
+NOT_ADDITIVE = Mode("model='linear' or 'curved'", lambda method: method.options.model != "additive")
 OF_BLOCKS = Mode(
     "text_columns='keep' or model='curved'", lambda method: method.options.takes_blocks
 )
@@ -68,8 +69,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     ----------
     missing_values : {"fail", "drop", "em"}, default "fail"
         "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
-        over the sums of all parties (``core.blocks.missing``), an exchange a step. It is for linear
-        effects among rows without time.
+        over the sums of all parties (``core.blocks.missing``), an exchange a step. With an order
+        the rows are steps with their lags, any of whose cells may be missing.
     unshared_columns : {"fail", "drop", "keep"}, default "fail"
         With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
     text_columns : {"fail", "drop", "keep"}, default "fail"
@@ -176,7 +177,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     narrowed: ClassVar[Mapping[str, Mode]] = {
         **dict.fromkeys(("regression", "ridge", "ranking", "lagged_sparsity"), OF_PENALTY),
         **dict.fromkeys(("select_order", "instantaneous", "lagged_threshold"), OF_WEIGHTS),
-        **dict.fromkeys(("order", "polish", "solver"), OF_LINEAR),
+        **dict.fromkeys(("polish", "solver"), OF_LINEAR),
+        "order": NOT_ADDITIVE,
     }
 
     @property
@@ -271,10 +273,18 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     @property
     def with_missing(self) -> Needs:
         """For rows with missing cells."""
+        by_ridge = self.regression == "ridge" and self.ridge != "held-out"
         return {
-            **self._of_equal_rows,
+            **self._without_interventions,
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
+            "select_order": (not self.select_order, "False"),
+            "instantaneous": (self.instantaneous != "auto", "True or False"),
+            "regression": (
+                self.regression == "lasso" or by_ridge,
+                "'lasso', or 'ridge' with a number for 'ridge'",
+            ),
+            "ranking": (self.ranking == "weights", "'weights'"),
             "epsilon": (not self.private, "left out"),
             "parameters": (self.parameters == "moments", "'moments', or missing_values='drop'"),
             "center": (self.center == "global", "'global'"),
@@ -289,11 +299,12 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return {
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "solver": (self.solver in ("auto", "class"), "'auto' or 'class'"),
-            **self._of_equal_rows,
             "center": (self.center == "global", "'global'"),
             "standardize": (not self.standardize, "False"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
+            # There is no model of series of blocks.
+            "parameters": (self.parameters == "moments" or not self.order, "'moments', or order=0"),
         }
 
     @property
@@ -302,8 +313,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         penalised = self.solver in ("dagma", "notears") or changed(self, *PENALISED)
         return {
             **super().with_interventions,
-            "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "parameters": (self.parameters == "moments", "'moments'"),
             "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
             "select_order": (not self.select_order, "False"),
             "instantaneous": (self.instantaneous != "auto", "True or False"),
@@ -313,7 +324,14 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     @property
     def with_privacy(self) -> dict[str, tuple[bool, str]]:
         """For differential privacy: rows of a table, in one sum."""
-        return {**super().with_privacy, **self._of_rows_alone}
+        return {
+            **super().with_privacy,
+            "model": (self.model == "linear", "'linear'"),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "order": (self.order == 0, "0"),
+            **self._without_interventions,
+            "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
+        }
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:
@@ -321,28 +339,20 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         needs = {
             "center": (self.center == "global", "'global'"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
-            **self._of_rows_alone,
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "parameters": (self.parameters == "moments", "'moments'"),
+            **self._without_interventions,
         }
         if self.order:
-            del needs["order"], needs["sparsity"]
             needs["center"] = (self.center != "phase", "'global' or 'series'")
+        else:
+            needs["sparsity"] = (not self.held_out, "'auto', 'bic' or a number")
         return needs
 
     @property
-    def _of_equal_rows(self) -> dict[str, tuple[bool, str]]:
-        """For rows without time and interventions."""
+    def _without_interventions(self) -> dict[str, tuple[bool, str]]:
+        """For rows without known interventions."""
         return {
-            "order": (self.order == 0, "0"),
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
-        }
-
-    @property
-    def _of_rows_alone(self) -> dict[str, tuple[bool, str]]:
-        """For one array of second moments of rows without time and interventions."""
-        return {
-            "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
-            **self._of_equal_rows,
-            "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
         }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from flwr_causal.core.linear.interventions import moments_by_variable
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.runtime.algorithm import Result
@@ -129,5 +131,19 @@ def moments_of_targets(
     agreement: Agreement, products: FloatArray, columns: tuple[str, ...]
 ) -> tuple[list[Moments], BoolArray]:
     """Return each variable's moments where it is no target, and the targets, (sets, d)."""
-    acted = acted_on(agreement.targets, agreement.names)
-    return moments_by_variable(products, acted, agreement.n, columns), acted
+    acted, names = acted_on(agreement.targets, agreement.names), agreement.names
+    return moments_by_variable(products, acted, agreement.n, columns, names), acted
+
+
+def products_with_ones(mean: FloatArray, second: FloatArray, ones: int = 1) -> FloatArray:
+    """Return the mean products of rows [1, z], given means and central second moments of z.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (m,)
+    second : ndarray of shape (m, m)
+    ones : int, default 1
+        How many ones are before z.
+    """
+    row = np.concatenate([np.ones(ones), mean])
+    return np.asarray(np.outer(row, row) + np.pad(second, (ones, 0)))

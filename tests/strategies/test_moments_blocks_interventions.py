@@ -1,0 +1,155 @@
+"""Moments of numbers and categories under known interventions."""
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from worlds_of_blocks import intervened_table
+
+from flwr_causal import Knowledge, Run, simulate
+from flwr_causal.errors import ConfigError, DataError
+
+TABLE, TRUTH, TARGETS = intervened_table(7, 1500, seed=1)
+MARKED = TABLE.assign(on=[",".join(own) for own in TARGETS])
+
+
+def dealt(table=MARKED, parties=3):
+    return [table.iloc[k::parties].reset_index(drop=True) for k in range(parties)]
+
+
+def found(parties=None, **options):
+    given = {"text_columns": "keep", "intervention_column": "on"} | options
+    return simulate("moments", dealt() if parties is None else parties, **given)
+
+
+def same(one, two):
+    np.testing.assert_array_equal(one.graph.adjacency, two.graph.adjacency)
+    np.testing.assert_allclose(one.graph.weights, two.graph.weights, atol=1e-9)
+    np.testing.assert_allclose(one.model.moments.second, two.model.moments.second, atol=1e-9)
+    np.testing.assert_allclose(one.model.moments.mean, two.model.moments.mean, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def marked():
+    return found()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_alone_have_the_class_of_the_solver_class(seed):
+    table, _, targets = intervened_table(6, 900, seed=seed, kinds=(0,))
+    parties = dealt(table.assign(on=[",".join(own) for own in targets]))
+    blocks = found(parties)
+    columns = found(parties, text_columns="fail", solver="class")
+    assert blocks.graph.kind == columns.graph.kind == "cpdag"
+    np.testing.assert_array_equal(blocks.graph.adjacency, columns.graph.adjacency)
+    assert blocks.history[0]["target sets"] == columns.history[0]["target sets"] == 3
+    # The systems are the same, too: moments without interventions, effects with their units.
+    np.testing.assert_allclose(
+        blocks.model.moments.second * np.outer(*[scales(blocks)] * 2),
+        columns.model.covariance(),
+        atol=1e-9,
+    )
+    names = list(table)
+    for cause, effect in pairwise(names):
+        ours, theirs = (run.model.total_effect(cause, effect) for run in (blocks, columns))
+        if not isinstance(ours, list) and not isinstance(theirs, list):
+            assert ours.value == pytest.approx(theirs.value, abs=1e-9)
+
+
+def scales(run):
+    return [one.scale for one in run.model.variables]
+
+
+@pytest.mark.parametrize(
+    "parties",
+    [
+        dealt(parties=1),
+        dealt()[::-1],
+        [part.reset_index(drop=True) for _, part in MARKED.groupby("on")],
+    ],
+    ids=["one party", "another order", "by targets"],
+)
+def test_any_split_of_the_rows_gives_the_same(marked, parties):
+    same(found(parties), marked)
+
+
+def test_parties_state_what_columns_state(marked):
+    groups = [part.reset_index(drop=True) for _, part in MARKED.groupby("on")]
+    stated = {k: part["on"].iloc[0].split(",") for k, part in enumerate(groups) if part["on"][0]}
+    parties = [part.drop(columns="on") for part in groups]
+    same(found(parties, intervention_column="", interventions=stated), marked)
+
+
+def test_secure_sums_are_plain_sums(marked):
+    same(found(secure_aggregation=True), marked)
+
+
+def test_directions_at_targets_are_found(marked):
+    names, adjacency = list(TABLE), marked.graph.adjacency
+    hit = {name for own in TARGETS for name in own}
+    assert any(TABLE[name].dtype.kind not in "iuf" for name in hit)
+    for name in hit:
+        j = names.index(name)
+        both = adjacency[j] & adjacency[:, j]
+        assert not both.any()
+        known = (TRUTH[j] + TRUTH[:, j] > 0) & (adjacency[j] | adjacency[:, j])
+        np.testing.assert_array_equal(adjacency[j][known], TRUTH[j][known] > 0)
+    assert (found(dealt(TABLE), intervention_column="").graph.adjacency != adjacency).any()
+
+
+def test_curved_effects_replicates_and_knowledge(marked):
+    curved = found(model="curved", replicates=3)
+    assert curved.graph.adjacency_confidence.shape == (7, 7)
+    same(curved, found(dealt(parties=1), model="curved"))
+    i, j = np.argwhere(marked.graph.adjacency)[0]
+    names = list(TABLE)
+    known = Knowledge(forbidden=[(names[i], names[j]), (names[j], names[i])])
+    assert not found(knowledge=known).graph.adjacency[[i, j], [j, i]].any()
+
+
+def test_answers_of_a_set_category():
+    rng = np.random.default_rng(0)
+    n = 3000
+    drug = rng.choice(["new", "old"], n)
+    set_to = rng.random(n) < 0.5
+    age = rng.normal(50, 10, n)
+    drug = np.where(~set_to, np.where(age + rng.normal(0, 5, n) > 50, "new", "old"), drug)
+    pain = 2.0 * (drug == "new") + 0.05 * (age - 50) + rng.normal(size=n)
+    table = pd.DataFrame(
+        {"age": age, "drug": drug, "pain": pain, "on": np.where(set_to, "drug", "")}
+    )
+    run = found(dealt(table))
+    assert run.graph.adjacency.astype(int).tolist() == [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
+    effect = run.total_effect("drug", "pain", state="new", reference="old")
+    assert effect.value == pytest.approx(2.0, abs=4 * effect.standard_error)
+    # Where nothing is set, who gets the drug depends on age.
+    drawn = run.model.sample(20_000, seed=0)
+    observed = table[~set_to]
+    gaps = [
+        part[part["drug"] == "new"]["age"].mean() - part[part["drug"] == "old"]["age"].mean()
+        for part in (drawn, observed, table)
+    ]
+    assert gaps[0] == pytest.approx(gaps[1], abs=1.0)
+    assert abs(gaps[2] - gaps[1]) > 3
+
+
+def test_a_run_is_kept(tmp_path, marked):
+    marked.save(tmp_path / "run")
+    again = Run.load(tmp_path / "run")
+    assert again.model.edge_tests() == marked.model.edge_tests()
+    np.testing.assert_array_equal(again.graph.weights, marked.graph.weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"missing_values": "em"}, ConfigError, "'intervention_column'.*missing_values='em'"),
+        ({"epsilon": 1.0}, ConfigError, "epsilon"),
+        ({"model": "additive"}, ConfigError, "'model'"),
+        ({"interventions": {0: ["z"]}}, DataError, "'z' is stated"),
+    ],
+)
+def test_what_interventions_do_not_fit_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        found(**options)

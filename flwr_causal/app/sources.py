@@ -125,6 +125,11 @@ def simulation(
         parties, test = hold_out(tables, config.test_share, config.seed, roles.row_id)
         return Simulation(parties, test=test)
     if not config.data:
+        if reading.dictionary is not None:
+            raise ConfigError(
+                "The option 'dictionary' is for tables, and the run makes up its data: give "
+                "'data', or leave the dictionary out."
+            )
         return _synthetic(config, num_parties, kind)
     path = _path_of(config)
     if path.is_dir():
@@ -248,4 +253,4 @@ def source_of(context: Context) -> Source:
     wanted = data_config(context.run_config).data
     path = table_path(node, wanted)
     # Not the file's name, which may disclose more than the party wants.
-    return Source.opening(name, partial(open_table_cached, path), wanted)
+    return Source.opening(name, partial(open_table_cached, path), wanted, node.dictionary_map)

@@ -17,10 +17,9 @@ import numpy as np
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import columns_of, normal, some_parties
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.interventions import split_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.agreement import Agreement
@@ -141,7 +140,7 @@ def doubts(
         *_row_numbers(reports, held),
         *_without_values(reports, held),
         *_states_that_are_names(held),
-        *_like_states(held, split_names(policy.categories)),
+        *_like_states(held, policy.category_names),
         *_like_missing(held),
         *_other_states(held),
         *_other_codes(reports, held),
@@ -680,7 +679,7 @@ def nominal_numbers(
     """
     if not policy.discretize:
         return []
-    held, declared = columns_of(reports), split_names(policy.categories)
+    held, declared = columns_of(reports), policy.category_names
     named = [
         name
         for name, states in categories.items()
@@ -697,7 +696,7 @@ def nominal_numbers(
     ]
 
 
-def _like_states(held: Mapping[str, Holders], codes: Sequence[str]) -> list[str]:
+def _like_states(held: Mapping[str, Holders], codes: Collection[str]) -> list[str]:
     """Warn of states that differ in spelling only, but for declared codes. They are not named."""
     where = []
     for name, holders in held.items():

@@ -9,15 +9,46 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: How many rows of a fault are listed.
-SHOWN_ROWS = 10
+#: How many values of a fault are listed, and how many rows of each.
+SHOWN_VALUES, SHOWN_ROWS = 10, 5
 # Characters of a value that are listed.
 _LONGEST = 60
+
+
+@dataclass(frozen=True)
+class FaultyValue:
+    """A value that does not fit, and where it is; for the party alone.
+
+    Parameters
+    ----------
+    value : str
+    count : int
+        In how many rows.
+    rows : tuple of int
+        The first of them, counted from 1.
+    """
+
+    value: str
+    count: int
+    rows: tuple[int, ...]
+
+    def and_also(self, other: FaultyValue) -> FaultyValue:
+        """Return the value with its rows in a later part of the table."""
+        rows = (*self.rows, *other.rows)[:SHOWN_ROWS]
+        return FaultyValue(self.value, self.count + other.count, rows)
+
+    @property
+    def where(self) -> str:
+        """The rows in words."""
+        rest = self.count - len(self.rows)
+        listed = some(map(str, self.rows), SHOWN_ROWS) + (f" and {rest} more" if rest else "")
+        return f"row{'s' * (self.count > 1)} {listed}"
 
 
 @dataclass(frozen=True)
@@ -32,8 +63,8 @@ class Fault:
         What is wrong, without any value of the table.
     count : int
         How many values; 0 where the column itself is at fault.
-    cells : tuple of (row, value)
-        The first of them; rows count from 1. They never leave the party.
+    values : tuple of FaultyValue
+        The first of them. They never leave the party.
     hint : str, default ""
         A remedy that names something of the party's table. It never leaves the party.
     """
@@ -41,23 +72,23 @@ class Fault:
     column: str
     reason: str
     count: int = 0
-    cells: tuple[tuple[int, str], ...] = ()
+    values: tuple[FaultyValue, ...] = ()
     hint: str = ""
 
     def public(self, *, counts: bool = True) -> str:
         """Return the fault as others may see it, without counts where rows are hidden in sums."""
         if not self.count:
             return f"column {self.column!r} {self.reason}"
-        some = str(self.count) if counts else "some"
-        return f"column {self.column!r}: {some} value{'s' * (some != '1')} {self.reason}"
+        number = str(self.count) if counts else "some"
+        return f"column {self.column!r}, {number} value{'s' * (number != '1')}: {self.reason}"
 
     def local(self) -> list[str]:
-        """Return the fault as the party may see it, a line for each of the first rows."""
+        """Return the fault as the party may see it, a line for each of the first values."""
         where = f"column {self.column!r}"
-        lines = [f"{where}, row {row}: {value!r} {self.reason}" for row, value in self.cells]
-        rest = self.count - len(self.cells)
+        lines = [f"{where}, {one.where}: {one.value!r}: {self.reason}" for one in self.values]
+        rest = self.count - sum(one.count for one in self.values)
         if rest > 0 and lines:
-            lines.append(f"{where}: {rest} more of {self.count} {self.reason}")
+            lines.append(f"{where}, {rest} further values: {self.reason}")
         lines = lines or [self.public()]
         return [*lines[:-1], f"{lines[-1]}; {self.hint}"] if self.hint else lines
 
@@ -68,14 +99,16 @@ class DictionaryFaultError(DataError):
     Parameters
     ----------
     faults : sequence of Fault
+    counts : bool, default True
+        Whether the message says how many values are at fault.
     """
 
     def __init__(self, faults: Sequence[Fault], *, counts: bool = True) -> None:
         lines = "; ".join(one.public(counts=counts) for one in faults)
         super().__init__(
             f"the table does not fit the dictionary: {lines}. The log of its node says which rows, "
-            "and so does flwr-causal check on the party's machine. Correct them there, map the "
-            "party's codes and units by a file (dictionary-map), or correct the dictionary"
+            "and so does flwr-causal check on the party's machine. Map the party's own names, "
+            "codes and units by a file (dictionary-map), correct the table, or the dictionary"
         )
         self.faults = tuple(faults)
 
@@ -92,13 +125,16 @@ def joined_faults(faults: Iterable[Fault]) -> list[Fault]:
     """Return the faults of the pieces of a table as those of the whole table."""
     found: dict[tuple[str, str], Fault] = {}
     for one in faults:
-        key = (one.column, one.reason)
-        before = found.get(key)
-        if before is None:
-            found[key] = one
-        elif one.count:
-            cells = (*before.cells, *one.cells)[:SHOWN_ROWS]
-            found[key] = replace(before, count=before.count + one.count, cells=cells)
+        before = found.setdefault((one.column, one.reason), one)
+        if before is not one and one.count:
+            values = {value.value: value for value in before.values}
+            for value in one.values:
+                known = values.get(value.value)
+                if known is not None or len(values) < SHOWN_VALUES:
+                    values[value.value] = value if known is None else known.and_also(value)
+            found[one.column, one.reason] = replace(
+                before, count=before.count + one.count, values=tuple(values.values())
+            )
     return list(found.values())
 
 

@@ -16,7 +16,13 @@ from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.core.names import as_seen
 from flwr_causal.core.words import nearest
 from flwr_causal.data.dictionary.entries import NUMERIC, STATED, plain_number
-from flwr_causal.data.dictionary.faults import SHOWN_ROWS, Fault, shortened
+from flwr_causal.data.dictionary.faults import (
+    SHOWN_ROWS,
+    SHOWN_VALUES,
+    Fault,
+    FaultyValue,
+    shortened,
+)
 from flwr_causal.data.dictionary.local_map import NO_MAP, LocalMap
 from flwr_causal.data.read.texts import MISSING
 from flwr_causal.errors import DataError
@@ -138,7 +144,7 @@ class PartyDictionary:
             return values, {_no_state(entry): wrong}
         if entry.kind == "date":
             values, wrong = _by_text(cells, missing, _date_of)
-            return pd.to_datetime(values), {"no date of the form 2024-01-31": wrong}
+            return pd.to_datetime(values), {"no date such as 2024-01-31": wrong}
         values, _ = _by_text(cells, missing, lambda text: text)
         return values, {}
 
@@ -158,9 +164,14 @@ def _faults(
     for reason, marked in wrong.items():
         rows = np.flatnonzero(marked)
         if len(rows):
-            shown = rows[:SHOWN_ROWS].tolist()
-            listed = tuple((first_row + row, shortened(cells.iloc[row])) for row in shown)
-            found.append(Fault(entry.name, reason, len(rows), listed))
+            values: dict[str, list[int]] = {}
+            for row, value in zip(rows.tolist(), cells.iloc[rows].tolist(), strict=True):
+                values.setdefault(shortened(value), []).append(first_row + row)
+            listed = [
+                FaultyValue(value, len(own), tuple(own[:SHOWN_ROWS]))
+                for value, own in list(values.items())[:SHOWN_VALUES]
+            ]
+            found.append(Fault(entry.name, reason, len(rows), tuple(listed)))
     return found
 
 
@@ -172,10 +183,10 @@ def _numbers(
     values = raw if (own.factor, own.offset) == (1.0, 0.0) else own.factor * raw + own.offset
     known = np.isfinite(values)
     no_number = no_number | np.isinf(values)
-    wrong: dict[str, BoolArray] = {"that are no numbers": no_number}
+    wrong: dict[str, BoolArray] = {"no number": no_number}
     if entry.kind == "count":
         whole = known & (values >= 0) & (values == np.floor(values))
-        wrong["that are no whole numbers from 0 on"] = known & ~whole
+        wrong["no whole number from 0 on"] = known & ~whole
     outside = np.zeros(len(values), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         if entry.least is not None:

@@ -158,12 +158,16 @@ def naming(path: Path) -> Iterator[None]:
 def _from_path(path: Path, reading: Reading) -> pd.DataFrame:
     path = existing_file(path)
     with naming(path):
-        if separator := separator_of(path):
-            frame = read_delimited(path, separator, reading.of_cells)
-            return frame if reading.dictionary is None else as_read(frame, reading)
-        if path.name.lower().endswith(".npz"):
-            return as_read(from_array(*npz_array(path)), reading)
-        return as_read(from_frame(pd.read_parquet(path)), reading)
+        cells = _cells(path, reading.of_cells)
+    return cells if reading.dictionary is None else as_read(cells, reading)
+
+
+def _cells(path: Path, reading: Reading) -> pd.DataFrame:
+    if separator := separator_of(path):
+        return read_delimited(path, separator, reading)
+    if path.name.lower().endswith(".npz"):
+        return as_read(from_array(*npz_array(path)), reading)
+    return as_read(from_frame(pd.read_parquet(path)), reading)
 
 
 def npz_array(

@@ -253,4 +253,4 @@ def source_of(context: Context) -> Source:
     wanted = data_config(context.run_config).data
     path = table_path(node, wanted)
     # Not the file's name, which may disclose more than the party wants.
-    return Source.opening(name, partial(open_table_cached, path), wanted, node.dictionary_map)
+    return Source.opening(name, partial(open_table_cached, path), wanted)

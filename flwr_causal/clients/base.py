@@ -77,7 +77,8 @@ class Source:
         :class:`~flwr_causal.data.read.reading.Reading`. Default: what ``read`` returns, of which
         numbers have lost the spelling that they had in a file.
     own_map : Path, optional
-        The file of the party's names, codes and units, for runs with a dictionary.
+        The file of a simulated party's names, codes and units, for runs with a dictionary; of a
+        node its configuration names it.
     """
 
     name: str

@@ -367,7 +367,8 @@ def _opened(
         If it does not fit the dictionary: names, with ``counts`` numbers of values. Rows and values
         are in the party's log.
     """
-    reading = reading_at(policy, options, source.own_map, own.policy.columns)
+    own_map = own.node.dictionary_map or source.own_map
+    reading = reading_at(policy, options, own_map, own.policy.columns)
     try:
         table = source.opened(reading, private=options.guarantee is not None)
     except DictionaryFaultError as error:

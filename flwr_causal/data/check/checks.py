@@ -597,7 +597,7 @@ def _check_states(
         remedy = _remedy(numeric, len(states), False, policy)
         found.add(None, name, problem, remedy, settings=_as_fewer_states(name, numeric))
     else:
-        found.states[name] = states
+        found.states[name] = policy.in_order(name, states)
         numeric = all(column.kind == "numeric" for column in filled.values())
         rows = sum(report.rows for report in reports.values())
         check_repetition(name, len(states), rows, policy, found, numeric=numeric)

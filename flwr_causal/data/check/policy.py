@@ -139,6 +139,12 @@ class Policy:
             one.name for one in entries if one.kind in STATED
         }
 
+    def in_order(self, name: str, states: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a column's states in the order of the dictionary, if it lists them."""
+        entry = None if self.entries is None else self.entries.find(name)
+        place = {} if entry is None else {own: k for k, own in enumerate(entry.state_names)}
+        return tuple(sorted(states, key=lambda state: place.get(state, len(place))))
+
     @property
     def chooses_columns(self) -> bool:
         """Whether columns are chosen by name."""

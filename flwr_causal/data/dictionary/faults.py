@@ -52,7 +52,7 @@ class FaultyValue:
 
 
 @dataclass(frozen=True)
-class Fault:
+class DictionaryFault:
     """One way in which a column does not fit.
 
     Parameters
@@ -98,12 +98,12 @@ class DictionaryFaultError(DataError):
 
     Parameters
     ----------
-    faults : sequence of Fault
+    faults : sequence of DictionaryFault
     counts : bool, default True
         Whether the message says how many values are at fault.
     """
 
-    def __init__(self, faults: Sequence[Fault], *, counts: bool = True) -> None:
+    def __init__(self, faults: Sequence[DictionaryFault], *, counts: bool = True) -> None:
         lines = "; ".join(one.public(counts=counts) for one in faults)
         super().__init__(
             f"the table does not fit the dictionary: {lines}. The log of its node says which rows, "
@@ -121,9 +121,9 @@ class DictionaryFaultError(DataError):
         return [line for one in self.faults for line in one.local()]
 
 
-def joined_faults(faults: Iterable[Fault]) -> list[Fault]:
+def joined_faults(faults: Iterable[DictionaryFault]) -> list[DictionaryFault]:
     """Return the faults of the pieces of a table as those of the whole table."""
-    found: dict[tuple[str, str], Fault] = {}
+    found: dict[tuple[str, str], DictionaryFault] = {}
     for one in faults:
         before = found.setdefault((one.column, one.reason), one)
         if before is not one and one.count:

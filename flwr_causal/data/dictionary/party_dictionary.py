@@ -19,7 +19,7 @@ from flwr_causal.data.dictionary.entries import NUMERIC, STATED, plain_number
 from flwr_causal.data.dictionary.faults import (
     SHOWN_ROWS,
     SHOWN_VALUES,
-    Fault,
+    DictionaryFault,
     FaultyValue,
     shortened,
 )
@@ -81,7 +81,7 @@ class PartyDictionary:
             if own.source in names and one.name not in self.hidden
         ]
 
-    def missing_columns(self, names: Sequence[str]) -> list[Fault]:
+    def missing_columns(self, names: Sequence[str]) -> list[DictionaryFault]:
         """Return a fault for each column that the table lacks or has twice."""
         found = []
         held = self.held(names)
@@ -92,12 +92,12 @@ class PartyDictionary:
                 alike = [name for name in others if as_seen(name) == as_seen(one.name)]
                 near = next(iter(alike), nearest(own.source, others))
                 hint = f'the table has {near!r}: map it, {one.name} = {{from = "{near}"}}'
-                found.append(Fault(one.name, "is missing in the table", hint=hint if near else ""))
+                found.append(DictionaryFault(one.name, "is missing in the table", hint=hint if near else ""))
             elif list(names).count(own.source) > 1 and one.name in held:
-                found.append(Fault(one.name, "is there more than once in the table"))
+                found.append(DictionaryFault(one.name, "is there more than once in the table"))
         return found
 
-    def applied(self, frame: pd.DataFrame, first_row: int = 1) -> tuple[pd.DataFrame, list[Fault]]:
+    def applied(self, frame: pd.DataFrame, first_row: int = 1) -> tuple[pd.DataFrame, list[DictionaryFault]]:
         """Return rows of a table as the dictionary has them, and what does not fit it.
 
         Parameters
@@ -114,7 +114,7 @@ class PartyDictionary:
             The columns that the dictionary uses and the table holds, in the dictionary's order:
             numbers as float64, states and ids as text, dates as datetime64. What does not fit is
             missing.
-        faults : list of Fault
+        faults : list of DictionaryFault
             Empty if all fits.
         """
         names = [str(name) for name in frame.columns]
@@ -159,7 +159,7 @@ def _no_state(entry: ColumnEntry) -> str:
 
 def _faults(
     entry: ColumnEntry, cells: pd.Series, wrong: dict[str, BoolArray], first_row: int
-) -> list[Fault]:
+) -> list[DictionaryFault]:
     found = []
     for reason, marked in wrong.items():
         rows = np.flatnonzero(marked)
@@ -171,7 +171,7 @@ def _faults(
                 FaultyValue(value, len(own), tuple(own[:SHOWN_ROWS]))
                 for value, own in list(values.items())[:SHOWN_VALUES]
             ]
-            found.append(Fault(entry.name, reason, len(rows), tuple(listed)))
+            found.append(DictionaryFault(entry.name, reason, len(rows), tuple(listed)))
     return found
 
 

@@ -147,8 +147,10 @@ def _of_column(column: pd.Series) -> PartyColumn:
     ):
         return _of_numbers(np.array(known), rows, len(known) == len(texts))
     states = list(map(str, counts.index))
+    if not states:
+        return PartyColumn("text", question="it has no value")
     dates = pd.to_datetime(pd.Series(states, dtype=str), format="ISO8601", errors="coerce")
-    if states and dates.notna().all():
+    if dates.notna().all():
         return PartyColumn("date")
     if len(states) > 1 and len(states) == rows and rows > MOST_CODES:
         words = max(len(text.split()) for text in states)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.report import Kind
-    from flwr_causal.data.dictionary.faults import Fault
+    from flwr_causal.data.dictionary.faults import DictionaryFault
 
 #: Values of a piece, rows times columns: 8 MiB of float64.
 PIECE = 2**20
@@ -114,7 +114,7 @@ class LargeFile:
         self._check_version()
         count, short = 0, False
         kinds: list[Kind] = []
-        faults: list[Fault] = []
+        faults: list[DictionaryFault] = []
         for cells, piece, own in _pieces_read(self.path, self.by_cell, self.reading):
             faults += own
             found = [kind_of(column) for column in all_columns(piece)]
@@ -260,7 +260,7 @@ def _version_of(path: Path) -> tuple[int, int]:
 
 def _pieces_read(
     path: Path, by_cell: bool, reading: Reading
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, list[Fault]]]:
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, list[DictionaryFault]]]:
     """Yield the rows of a file in pieces: their cells, as they are read, and what does not fit."""
     row = 1
     for cells in _file_pieces(path, by_cell, reading.of_cells):

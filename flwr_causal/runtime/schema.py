@@ -211,7 +211,9 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
 
 def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
-    known = {*columns_of(reports), *method.role_columns}
+    entries = method.policy.entries
+    listed = () if entries is None else [one.name for one in entries.columns]
+    known = {*columns_of(reports), *method.role_columns, *listed}
     for option in ("categories", "numbers", "exclude", "columns"):
         for name in split_names(getattr(method.policy, option)):
             if name not in known:

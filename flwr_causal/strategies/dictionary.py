@@ -9,6 +9,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import modes_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import ROLE_OPTIONS
+from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,13 +37,18 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
     """
     options = strategy.options
     modes = modes_of(type(options))
+
+    def has(option: str) -> bool:
+        holds = (mode.holds(strategy) for mode in modes.get(option, ()))
+        return hasattr(options, option) and all(holds)
+
+    if not has("dictionary"):
+        return options  # which the check of modes refuses
+    excluded = split_names(options.exclude)
     changes: dict[str, Any] = {}
     for role, option in ROLE_OPTIONS.items():
         name = dictionary.of_role(role)
-        has = hasattr(options, option) and all(
-            mode.holds(strategy) for mode in modes.get(option, ())
-        )
-        if not (name and has):
+        if not name or name in excluded or not has(option):
             continue
         given = getattr(options, option)
         if given and given != name:

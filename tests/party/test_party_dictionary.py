@@ -131,7 +131,7 @@ def test_simulated_parties_have_maps_too_and_runs_keep_the_digest(place, tmp_pat
     assert kept["config"]["dictionary_digest"] == digest
     with pytest.raises(ConfigError, match="maps has 1 entries for 3 parties"):
         simulate("moments", files, maps=maps[:1], **options)
-    with pytest.raises(CausalError, match="its map to a dictionary .* and the run has none"):
+    with pytest.raises(CausalError, match=r"its map to a dictionary .* and the run has none"):
         simulate("moments", files, maps=maps)
 
 
@@ -213,7 +213,7 @@ def test_a_policys_columns_hold_by_the_partys_names_and_the_dictionarys(place, t
     policy.write_text(f"[columns]\nnever = {names}\n")
     grid = grid_of(place)
     grid.context(grid.get_node_ids()[1]).node_config["policy"] = str(policy)
-    with pytest.raises(DataError, match="south: .* column 'weight' is missing in the table"):
+    with pytest.raises(DataError, match=r"south: .* column 'weight' is missing in the table"):
         run(with_dictionary(place), grid)
     policy.write_text("[columns]\nallowed = ['w_g', 'sex', 'age', 'stage']\n")
     assert run(with_dictionary(place), grid).graph is not None

@@ -55,6 +55,14 @@ def test_roles_name_the_columns_of_the_options_that_a_method_has(file):
     assert FedGES(dictionary=file).options.row_id == "patient"
 
 
+def test_a_run_may_leave_a_role_out(file):
+    """Interventions do not go with categories; without them the same dictionary does."""
+    with pytest.raises(ConfigError, match="with interventions"):
+        Moments(dictionary=file, text_columns="keep")
+    options = Moments(dictionary=file, text_columns="keep", exclude="acted").options
+    assert options.intervention_column == ""
+
+
 def test_tiers_are_knowledge_of_the_columns_that_are_used(file):
     assert Moments(dictionary=file).options.knowledge.tiers == (("x",), ("y", "z"))
     some = Moments(dictionary=file, exclude="z").options.knowledge
@@ -69,9 +77,15 @@ def test_tiers_are_knowledge_of_the_columns_that_are_used(file):
 CONTRADICTIONS = {
     "row_id": ({"row_id": "other"}, "'row_id' is 'other', and the dictionary gives .* 'patient'"),
     "tiers": ({"knowledge": Knowledge(tiers=[["y"], ["x"]])}, "both have tiers, and they differ"),
-    "required": ({"knowledge": Knowledge(required=[("y", "x")])}, "y -> x is required, but y is in"),
+    "required": (
+        {"knowledge": Knowledge(required=[("y", "x")])},
+        "y -> x is required, but y is in",
+    ),
     "missing_texts": ({"missing_texts": "?"}, "missing_texts='\\?' and a dictionary both say"),
-    "numbers": ({"numbers": "x", "text_columns": "keep"}, "numbers='x' and a dictionary both say"),
+    "numbers": (
+        {"numbers": "x", "text_columns": "keep", "exclude": "acted"},
+        "numbers='x' and a dictionary both say",
+    ),
     "epsilon": ({"epsilon": 1.0}, "'dictionary' is .* which is for runs without epsilon"),
 }
 
@@ -104,8 +118,7 @@ def series(seed):
     x, y = rng.normal(size=(2, 120))
     y[1:] += 0.9 * x[:-1]
     days = pd.date_range("2024-01-01", periods=60).strftime("%Y-%m-%d")
-    frame = pd.DataFrame({"x": x, "y": y, "day": [*days, *days], "ward": np.repeat(["a", "b"], 60)})
-    return frame.sample(frac=1, random_state=seed)
+    return pd.DataFrame({"x": x, "y": y, "day": [*days, *days], "ward": np.repeat(["a", "b"], 60)})
 
 
 def test_series_and_times_are_found_by_their_roles(tmp_path):
@@ -162,10 +175,8 @@ def test_a_column_of_a_tier_that_is_dropped_is_no_error(tmp_path, parties):
     file.write_text(body + "optional = true\n")
     lacking = [parties[0], parties[1].drop(columns="c")]
     for method in ("moments", "fedges", "notears-admm"):
-        more = {"discretize": 3} if method == "fedges" else {}
-        found = simulate(
-            method, lacking, dictionary=str(file), unshared_columns="drop", max_rounds=30, **more
-        )
+        more = {"fedges": {"discretize": 3}, "notears-admm": {"max_rounds": 30}}.get(method, {})
+        found = simulate(method, lacking, dictionary=str(file), unshared_columns="drop", **more)
         assert found.graph.names == ("a", "b")
         assert not found.graph.adjacency[1, 0]
         assert found.report(tmp_path / "page.html").exists()

@@ -106,9 +106,9 @@ class DictionaryFaultError(DataError):
     def __init__(self, faults: Sequence[DictionaryFault], *, counts: bool = True) -> None:
         lines = "; ".join(one.public(counts=counts) for one in faults)
         super().__init__(
-            f"the table does not fit the dictionary: {lines}. The log of its node says which rows, "
-            "and so does flwr-causal check on the party's machine. Map the party's own names, "
-            "codes and units by a file (dictionary-map), correct the table, or the dictionary"
+            f"the table does not fit the dictionary: {lines}. Rows and values are in its "
+            "node's log, and flwr-causal check shows them there: correct the party's map (dictionary-map), the "
+            "table, or the dictionary"
         )
         self.faults = tuple(faults)
 

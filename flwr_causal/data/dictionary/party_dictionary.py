@@ -92,12 +92,16 @@ class PartyDictionary:
                 alike = [name for name in others if as_seen(name) == as_seen(one.name)]
                 near = next(iter(alike), nearest(own.source, others))
                 hint = f'the table has {near!r}: map it, {one.name} = {{from = "{near}"}}'
-                found.append(DictionaryFault(one.name, "is missing in the table", hint=hint if near else ""))
+                found.append(
+                    DictionaryFault(one.name, "is missing in the table", hint=hint if near else "")
+                )
             elif list(names).count(own.source) > 1 and one.name in held:
                 found.append(DictionaryFault(one.name, "is there more than once in the table"))
         return found
 
-    def applied(self, frame: pd.DataFrame, first_row: int = 1) -> tuple[pd.DataFrame, list[DictionaryFault]]:
+    def applied(
+        self, frame: pd.DataFrame, first_row: int = 1
+    ) -> tuple[pd.DataFrame, list[DictionaryFault]]:
         """Return rows of a table as the dictionary has them, and what does not fit it.
 
         Parameters

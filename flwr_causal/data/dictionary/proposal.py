@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from math import floor, log10
 from typing import TYPE_CHECKING
@@ -89,10 +90,11 @@ def of_table(frame: pd.DataFrame) -> dict[str, PartyColumn]:
 
 def of_dictionary(dictionary: Dictionary) -> dict[str, PartyColumn]:
     """Return what a party's proposal, or any dictionary, tells of its columns, by name."""
-    return {
-        one.name: PartyColumn(one.kind, one.state_names, one.missing, one.least, one.most)
-        for one in dictionary.columns
-    }
+    found = {}
+    for one in dictionary.columns:
+        states = tuple(text for state, others in one.states for text in (state, *others))
+        found[one.name] = PartyColumn(one.kind, states, one.missing, one.least, one.most)
+    return found
 
 
 def proposed(parties: Mapping[str, Mapping[str, PartyColumn]]) -> tuple[str, int]:
@@ -280,9 +282,12 @@ def _states(held: Mapping[str, PartyColumn]) -> str:
     """Return the states of all parties in TOML; those that differ in case alone are one."""
     # Where some write words and others codes, the words are the states.
     worded = [one for one in held.values() if one.states and not _is_coded(one)]
+    written = Counter(state for one in worded or held.values() for state in one.states)
     spellings: dict[str, list[str]] = {}
-    for state in sorted_states(s for one in worded or held.values() for s in one.states):
+    for state in sorted_states(written):
         spellings.setdefault(state.casefold(), []).append(state)
+    for own in spellings.values():
+        own.sort(key=lambda state: -written[state])  # first the one that most parties write
     if all(len(own) == 1 for own in spellings.values()):
         return json.dumps([own[0] for own in spellings.values()], ensure_ascii=False)
     pairs = (

@@ -1,4 +1,4 @@
-"""The dictionary as a file: what it says, what is refused, and that its digest is of what it says."""
+"""The dictionary as a file: what it says, what is refused, and what its digest is of."""
 
 import tomllib
 
@@ -62,7 +62,9 @@ def test_its_text_makes_the_same_dictionary_and_its_digest_is_of_what_it_says():
     assert read(commented).digest == found.digest == dictionary_digest(found.text)
     for change in (("most = 300.5", "most = 301"), ('"low", "high"', '"high", "low"')):
         assert read(FILE.replace(*change)).digest != found.digest
-    swapped = FILE.replace("[columns.sex]", "[columns.a]").replace("[columns.grade]", "[columns.sex]")
+    swapped = FILE.replace("[columns.sex]", "[columns.a]").replace(
+        "[columns.grade]", "[columns.sex]"
+    )
     assert read(swapped.replace("[columns.a]", "[columns.grade]")).digest != found.digest
 
 
@@ -78,7 +80,9 @@ WRONG = {
     "columns.x = 3": "column 'x' is no table",
     column("unit = 'kg'"): "column 'x': 'kind' is missing; it is one of number, count",
     column("kind = 'numbr'"): "'kind' is 'numbr'; .*did you mean 'number'",
-    column("kind = 'number'\nunti = 'kg'"): "column 'x': there is no key 'unti'; did you mean 'unit'",
+    column(
+        "kind = 'number'\nunti = 'kg'"
+    ): "column 'x': there is no key 'unti'; did you mean 'unit'",
     column("kind = 'number'\nstates = ['a']"): "of the kind 'number', which has no 'states'",
     column("kind = 'category'\nstates = ['a', 'a']"): "lists a state twice",
     column("kind = 'category'\nstates = 3"): "'states' is 3: write",

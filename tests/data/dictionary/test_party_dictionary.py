@@ -64,7 +64,9 @@ def test_columns_names_and_cells_become_those_of_the_dictionary(write):
     assert listed(frame.stage) == ["I", "III", "II"]
     # Without a list any text is a state, but an empty field.
     assert listed(frame.town) == ["Bonn", "NA", None]
-    assert listed(frame.day) == [*map(pd.Timestamp, ("2024-01-31", "2024-02-01T12:00", "2024-02-01"))]
+    assert listed(frame.day) == [
+        *map(pd.Timestamp, ("2024-01-31", "2024-02-01T12:00", "2024-02-01"))
+    ]
     assert listed(frame.patient) == ["007", "7", "x"]
 
 
@@ -156,14 +158,20 @@ def test_frames_arrays_and_parquet_are_read_as_text_is(write, tmp_path):
     frame.to_parquet(tmp_path / "own.parquet")
     for source in (frame, tmp_path / "own.parquet"):
         pd.testing.assert_frame_equal(read_table(source, reading()), text, check_dtype=False)
-    columns = {"x0": {"kind": "number", "least": 0}, "x1": {"kind": "category", "states": ["1", "2"]}}
+    columns = {
+        "x0": {"kind": "number", "least": 0},
+        "x1": {"kind": "category", "states": ["1", "2"]},
+    }
     found = read_table(np.array([[1.0, 2.0], [3.0, 1.0]]), reading(columns))
     assert listed(found.x1) == ["2", "1"]
 
 
 def test_booleans_are_states_by_their_names():
     columns = {"x": {"kind": "category", "states": {"no": ["False"], "yes": ["True"]}}}
-    assert listed(read_table(pd.DataFrame({"x": [True, False]}), reading(columns)).x) == ["yes", "no"]
+    assert listed(read_table(pd.DataFrame({"x": [True, False]}), reading(columns)).x) == [
+        "yes",
+        "no",
+    ]
 
 
 def test_series_of_a_list_keep_their_numbers():

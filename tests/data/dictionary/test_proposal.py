@@ -1,4 +1,4 @@
-"""Proposed dictionaries: what tables tell, the questions where they cannot, and joined proposals."""
+"""Proposed dictionaries: what tables tell, what they cannot, and joined proposals."""
 
 import tomllib
 
@@ -47,7 +47,7 @@ KINDS = {
 def table(tmp_path, **columns):
     """What a file with these columns tells."""
     file = tmp_path / "own.csv"
-    frame = pd.DataFrame(COLUMNS if not columns else columns)
+    frame = pd.DataFrame(columns or COLUMNS)
     frame.to_csv(file, index=False)
     return of_table(read_table(file, Reading(categories=tuple(frame.columns))))
 
@@ -66,7 +66,11 @@ def test_a_table_tells_kinds_states_and_codes(tmp_path):
     }
     asked = [line for line in text.splitlines() if line.startswith("# QUESTION: ")]
     assert len(asked) == questions
-    for word in ("what do 0, 1 stand for?", "is -999 a missing value?", "a count, or codes of states"):
+    for word in (
+        "what do 0, 1 stand for?",
+        "is -999 a missing value?",
+        "a count, or codes of states",
+    ):
         assert word in text
     # No id, no free text, no date, no number of the table but coarse ends of ranges.
     for value in ("P-7", "seen by", "free text 3 ", "1960", "507"):
@@ -89,9 +93,20 @@ def test_parties_that_write_differently_are_asked(tmp_path):
     sex = np.arange(ROWS) % 2
     text = question(
         tmp_path,
-        north={"sex": sex, "w": RNG.uniform(50, 99, ROWS).round(2), "answer": np.where(sex, "y", "n")},
-        south={"sex": sex + 1, "w_g": RNG.uniform(50000, 99000, ROWS).round(1), "answer": np.where(sex, "Y", "n")},
-        west={"sex": np.where(sex, "male", "female"), "w": RNG.uniform(50000, 99000, ROWS).round(1)},
+        north={
+            "sex": sex,
+            "w": RNG.uniform(50, 99, ROWS).round(2),
+            "answer": np.where(sex, "y", "n"),
+        },
+        south={
+            "sex": sex + 1,
+            "w_g": RNG.uniform(50000, 99000, ROWS).round(1),
+            "answer": np.where(sex, "Y", "n"),
+        },
+        west={
+            "sex": np.where(sex, "male", "female"),
+            "w": RNG.uniform(50000, 99000, ROWS).round(1),
+        },
     )
     shared = Dictionary.from_dict(tomllib.loads(text))
     # Words, where some have them, are the states; another case is another spelling.
@@ -128,7 +143,9 @@ def test_proposals_of_parties_join_as_their_tables_do(tmp_path):
 
 
 def test_odd_names_are_quoted(tmp_path):
-    text = question(tmp_path, north={'a "b" é.c': RNG.normal(size=ROWS), "x": RNG.normal(size=ROWS)})
+    text = question(
+        tmp_path, north={'a "b" é.c': RNG.normal(size=ROWS), "x": RNG.normal(size=ROWS)}
+    )
     assert Dictionary.from_dict(tomllib.loads(text)).used[0].name == 'a "b" é.c'
 
 

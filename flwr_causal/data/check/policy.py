@@ -139,6 +139,16 @@ class Policy:
             one.name for one in entries if one.kind in STATED
         }
 
+    @cached_property
+    def certain_names(self) -> frozenset[str]:
+        """The columns of which a dictionary lists all states, or says the range."""
+        entries = () if self.entries is None else self.entries.used
+        return frozenset(
+            one.name
+            for one in entries
+            if one.states or (one.least is not None and one.most is not None)
+        )
+
     def in_order(self, name: str, states: tuple[str, ...]) -> tuple[str, ...]:
         """Return a column's states in the order of the dictionary, if it lists them."""
         entry = None if self.entries is None else self.entries.find(name)

@@ -107,8 +107,8 @@ class DictionaryFaultError(DataError):
         lines = "; ".join(one.public(counts=counts) for one in faults)
         super().__init__(
             f"the table does not fit the dictionary: {lines}. Rows and values are in its "
-            "node's log, and flwr-causal check shows them there: correct the party's map (dictionary-map), the "
-            "table, or the dictionary"
+            "node's log, and flwr-causal check shows them there: correct the party's map "
+            "(dictionary-map), the table, or the dictionary"
         )
         self.faults = tuple(faults)
 

@@ -48,6 +48,8 @@ class PartyDictionary:
         Columns of the dictionary that the party's policy withholds: it lacks them.
     left_out : tuple of str, default ()
         Columns of roles that the run has no use for.
+    may_lack : bool, default False
+        Whether the table may lack any column, as the rows of a query do.
     as_numbers : bool, default False
         Whether ordered states, and the two states of a column of two, are the numbers 0, 1, ... of
         their order, for methods that take numbers alone.
@@ -57,6 +59,7 @@ class PartyDictionary:
     local: LocalMap = NO_MAP
     hidden: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    may_lack: bool = False
     as_numbers: bool = False
 
     @cached_property
@@ -87,7 +90,7 @@ class PartyDictionary:
         held = self.held(names)
         sources = {own.source for _, own in self.columns}
         for one, own in self.columns:
-            if one.name not in held and not one.optional:
+            if one.name not in held and not (one.optional or self.may_lack):
                 others = [name for name in names if name not in sources]
                 alike = [name for name in others if as_seen(name) == as_seen(one.name)]
                 near = next(iter(alike), nearest(own.source, others))

@@ -63,6 +63,13 @@ class Reading(NamedTuple):
         return self._replace(dictionary=replace(self.dictionary, left_out=unused))
 
     @property
+    def of_queries(self) -> Reading:
+        """How rows are read that may lack columns."""
+        if self.dictionary is None:
+            return self
+        return self._replace(dictionary=replace(self.dictionary, may_lack=True))
+
+    @property
     def of_cells(self) -> Reading:
         """How the cells of a file are read before the dictionary is applied to them."""
         return self if self.dictionary is None else Reading(self.dictionary.text_sources)

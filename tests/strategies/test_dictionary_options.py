@@ -5,10 +5,13 @@ import pandas as pd
 import pytest
 
 from flwr_causal.app.config import read_config
+from flwr_causal.app.methods import CLIENTS
+from flwr_causal.app.sources import source_of
+from flwr_causal.clients import client_app
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import ConfigError
-from flwr_causal.simulations import simulate
-from flwr_causal.strategies import FedGES, FedPC, Moments, TwoDBN
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.strategies import FedGES, FedPC, Moments, TwoDBN, run
 
 COLUMNS = """
 [columns.patient]
@@ -35,6 +38,9 @@ states = ["no", "yes"]
 role = "target"
 tier = 2
 """
+
+
+X_AND_Y = '[columns.x]\nkind = "number"\n[columns.y]\nkind = "number"\n'
 
 
 @pytest.fixture
@@ -180,3 +186,18 @@ def test_a_column_of_a_tier_that_is_dropped_is_no_error(tmp_path, parties):
         assert found.graph.names == ("a", "b")
         assert not found.graph.adjacency[1, 0]
         assert found.report(tmp_path / "page.html").exists()
+
+
+def test_a_table_that_is_dealt_to_simulated_nodes_is_read_by_it(tmp_path):
+    """As flwr run does it: client and server read the dictionary that the run config names."""
+    file, data = tmp_path / "dictionary.toml", tmp_path / "all.csv"
+    file.write_text(COLUMNS.partition("[columns.x]")[0].partition("[columns.day]")[0] + X_AND_Y)
+    table = pd.concat([series(seed) for seed in range(2)], ignore_index=True)
+    table["ward"] = np.repeat([*"abcd"], 60)
+    table.assign(patient=range(240)).to_csv(data, index=False)
+    config = {"method": "2dbn", "dictionary": str(file), "data": str(data), "2dbn.order": 1}
+    nodes = [{"partition-id": k, "num-partitions": 2} for k in range(2)]
+    grid = LocalGrid(client_app(CLIENTS, source_of), 2, run_config=config, node_configs=nodes)
+    found = run(read_config(config)[2], grid)
+    assert found.graph.names == ("x", "y")
+    assert found.graph.lagged[0, 0, 1] > 0.5

@@ -12,7 +12,7 @@ The file never leaves the party.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,11 @@ class LocalMap:
 
     def of(self, name: str) -> ColumnMap:
         """Return how a column is written; by default as the dictionary says."""
-        return dict(self.columns).get(name) or ColumnMap(name)
+        return self._by_name.get(name) or ColumnMap(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, ColumnMap]:
+        return dict(self.columns)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], dictionary: Dictionary) -> LocalMap:

@@ -5,6 +5,7 @@ Each cell is read by itself, so that the pieces of a large file are read as all 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -76,31 +77,30 @@ class PartyDictionary:
         """The party's names of the columns whose cells are read as they are spelled."""
         return tuple(own.source for one, own in self.columns if one.kind not in NUMERIC)
 
-    def held(self, names: Sequence[str]) -> list[str]:
-        """Return the names, in the dictionary, of the columns that a table holds."""
-        return [
-            one.name
-            for one, own in self.columns
-            if own.source in names and one.name not in self.hidden
-        ]
-
     def missing_columns(self, names: Sequence[str]) -> list[DictionaryFault]:
-        """Return a fault for each column that the table lacks or has twice."""
+        """Return a fault for each column that a table of these columns lacks or has twice."""
         found = []
-        held = self.held(names)
+        times = self._times(names)
         sources = {own.source for _, own in self.columns}
+        others = [name for name in names if name not in sources]
         for one, own in self.columns:
-            if one.name not in held and not (one.optional or self.may_lack):
-                others = [name for name in names if name not in sources]
+            if not times[one.name] and not (one.optional or self.may_lack):
                 alike = [name for name in others if as_seen(name) == as_seen(one.name)]
                 near = next(iter(alike), nearest(own.source, others))
                 hint = f'the table has {near!r}: map it, {one.name} = {{from = "{near}"}}'
                 found.append(
                     DictionaryFault(one.name, "is missing in the table", hint=hint if near else "")
                 )
-            elif list(names).count(own.source) > 1 and one.name in held:
+            elif times[one.name] > 1:
                 found.append(DictionaryFault(one.name, "is there more than once in the table"))
         return found
+
+    def _times(self, names: Sequence[str]) -> dict[str, int]:
+        """Return how often each column of the dictionary is in a table and may be seen."""
+        there = Counter(names)
+        return {
+            one.name: there[own.source] * (one.name not in self.hidden) for one, own in self.columns
+        }
 
     def applied(
         self, frame: pd.DataFrame, first_row: int = 1
@@ -126,11 +126,10 @@ class PartyDictionary:
         """
         names = [str(name) for name in frame.columns]
         faults = self.missing_columns(names)
-        doubled = {one.column for one in faults}
+        times = self._times(names)
         found: dict[str, pd.Series] = {}
-        held = self.held(names)
         for one, own in self.columns:
-            if one.name in held and one.name not in doubled:
+            if times[one.name] == 1:
                 cells = frame[own.source]
                 found[one.name], wrong = self._read(cells, one, own)
                 faults += _faults(one, cells, wrong, first_row)

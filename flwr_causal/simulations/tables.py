@@ -47,7 +47,7 @@ class PartyTables:
         maps: Sequence[Path | None] = (),
     ) -> None:
         self._directory = directory
-        self._maps = tuple(maps) or (None,) * len(parties)
+        self._maps = {k: own for k, own in enumerate(maps) if own is not None}
         self._opens: list[Callable[..., Table]] = []
         for index, party in enumerate(parties):
             if directory is None:
@@ -62,7 +62,7 @@ class PartyTables:
         index = int(context.node_config["partition-id"])
         if self._directory is None:
             return Source.opening(
-                party_name(context), self._opens[index], own_map=self._maps[index]
+                party_name(context), self._opens[index], own_map=self._maps.get(index)
             )
         path = _stored(self._directory, index)
 
@@ -72,7 +72,7 @@ class PartyTables:
                 return open_table_cached(kept, by_cell=by_cell, reading=reading)
             return open_table(kept, by_cell=by_cell, reading=reading)
 
-        return Source.opening(party_name(context), opened, own_map=self._maps[index])
+        return Source.opening(party_name(context), opened, own_map=self._maps.get(index))
 
 
 def _stored(directory: str, index: int) -> Path:

@@ -29,10 +29,16 @@ from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
+from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.dictionary.entries import Dictionary
+from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.read.pieces import open_table
-from flwr_causal.data.read.tables import texts_of_missing
+from flwr_causal.data.read.reading import Reading
+from flwr_causal.data.read.tables import read_table, texts_of_missing
 from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.party.dictionary import reading_at
+from flwr_causal.party.policy import ColumnRules
 from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.doubts import describe_doubts
@@ -50,7 +56,7 @@ from flwr_causal.strategies.options import check_names
 from flwr_causal.testing import check_method as checks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import click
     import pandas as pd
@@ -110,6 +116,14 @@ MethodId = Annotated[
 Tables = Annotated[
     list[Path],
     typer.Argument(metavar="DATA...", help="CSV, Parquet or NPZ files, one for each party."),
+]
+Maps = Annotated[
+    list[str],
+    typer.Option(
+        "--map",
+        metavar="TABLE=FILE",
+        help="A table's own names and codes, with -o dictionary=FILE.",
+    ),
 ]
 Given = Annotated[
     list[str],
@@ -190,16 +204,62 @@ def options(method: MethodId, as_json: Json = False) -> None:
 
 
 @app.command()
+def dictionary(
+    data: Annotated[
+        list[Path],
+        typer.Argument(metavar="DATA...", help="Tables, or proposals that parties made of theirs."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A new file; default: print it.")
+    ] = None,
+) -> None:
+    """Propose a dictionary of all parties' columns, with questions to answer.
+
+    Each party may propose one from its own table; the coordinator joins the proposals. It has names
+    of columns, kinds, states, and coarse ranges of numbers; no ids, free text or counts.
+    """
+    # Takes a moment, which help and the shell's completion save.
+    from flwr_causal.data.dictionary import proposal
+
+    known: dict[str, dict[str, proposal.PartyColumn]] = {}
+    for name, path in zip(proposal.labels(map(str, data)), data, strict=True):
+        if path.suffix.lower() == ".toml":
+            known[name] = proposal.of_dictionary(Dictionary.read(path))
+            continue
+        columns = tuple(map(str, open_table(path).columns))
+        known[name] = proposal.of_table(read_table(path, Reading(categories=columns)))
+    text, questions = proposal.proposed(known)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{output} exists already: name a new file") from None
+    typer.echo(f"{output}: {counted(questions, 'question')} to answer, in lines # QUESTION")
+
+
+@app.command()
 def check(
     data: Tables,
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="Only these methods.")
     ] = None,
     option: Given = [],  # noqa: B006 - typer copies it
+    own_map: Maps = [],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
-    """Look at tables, and at what each method says of them."""
-    tables = {path: open_table(path) for path in data}
+    """Look at tables, and at what each method says of them.
+
+    With -o dictionary=FILE it first shows the rows and values that do not fit the dictionary.
+    """
+    maps = _maps(own_map, data)
+    entries = _dictionary(option)
+    tables, faults = _read_by(entries, data, maps)
+    if faults:
+        _show_faults(faults, as_json=as_json)
+        raise typer.Exit(2)
     reports = {path: describe(table) for path, table in tables.items()}
     stray = [
         {"table": str(path), "column": name, "row": row, "value": value}
@@ -222,10 +282,14 @@ def check(
         for path, report in reports.items()
         for column in report.columns
     ]
-    verdicts = {one: _verdict(one, data, option) for one in method or registry.METHODS}
+    verdicts = {one: _verdict(one, data, maps, option) for one in method or registry.METHODS}
+    digest = None if entries is None else entries.digest
     if as_json:
-        _print_json({"columns": columns, "stray": stray, "methods": verdicts})
+        found = {"columns": columns, "stray": stray, "methods": verdicts, "dictionary": digest}
+        _print_json(found)
     else:
+        if digest:
+            typer.echo(f"The tables fit the dictionary, whose digest is {digest}")
         _print_rows(columns)
         for path, own in reports.items():
             _echo_missing(path, own)
@@ -265,11 +329,75 @@ def _echo_missing(path: Path, report: TableReport) -> None:
             typer.echo(f"{path}, column {name!r}: missing values are {listed}")
 
 
-def _verdict(method: str, data: Sequence[Path], option: Sequence[str]) -> dict[str, Any]:
+def _dictionary(pairs: Sequence[str]) -> Dictionary | None:
+    """Return the dictionary that an option names; None if none does."""
+    given = [pair.partition("=")[2] for pair in pairs if pair.partition("=")[0] == "dictionary"]
+    return Dictionary.read(value_of(given[0])) if given else None
+
+
+def _maps(given: Sequence[str], data: Sequence[Path]) -> list[Path | None]:
+    """Return each table's map to the dictionary, from TABLE=FILE; of one table FILE is enough.
+
+    Raises
+    ------
+    ConfigError
+        If no table has the name, or it has two maps.
+    """
+    found: list[Path | None] = [None] * len(data)
+    for text in given:
+        table, equals, file = text.rpartition("=")
+        places = [k for k, path in enumerate(data) if table in (str(path), path.name)]
+        if not equals and len(data) == 1:
+            places = [0]
+        if len(places) != 1 or found[places[0]] is not None:
+            raise ConfigError(
+                f"--map {text} names {'a table twice' if places else 'no table'}: write "
+                f"--map {data[0].name}=FILE, once for each table that has a map"
+            )
+        found[places[0]] = Path(file)
+    return found
+
+
+def _read_by(
+    dictionary: Dictionary | None, data: Sequence[Path], maps: Sequence[Path | None]
+) -> tuple[dict[Path, Table], dict[Path, DictionaryFaultError]]:
+    """Return the tables as the dictionary has them, and what of others does not fit it."""
+    tables: dict[Path, Table] = {}
+    faults: dict[Path, DictionaryFaultError] = {}
+    policy = Policy(text_columns="keep", dictionary="" if dictionary is None else dictionary.text)
+    for path, own in zip(data, maps, strict=True):
+        try:
+            tables[path] = open_table(path, reading=reading_at(policy, None, own, ColumnRules()))
+            len(tables[path])  # all rows of a large file are looked at
+        except DictionaryFaultError as error:
+            faults[path] = error
+    return tables, faults
+
+
+def _show_faults(faults: Mapping[Path, DictionaryFaultError], *, as_json: bool) -> None:
+    """Print what of tables does not fit the dictionary: for the party, with rows and values."""
+    if as_json:
+        listed = [
+            {"table": str(path), **asdict(one)}
+            for path, own in faults.items()
+            for one in own.faults
+        ]
+        _print_json({"faults": listed})
+        return
+    for path, own in faults.items():
+        typer.secho(f"{path} does not fit the dictionary:", bold=True)
+        for line in own.local():
+            _wrapped(line, "    ", "  ")
+    typer.echo("Rows and values stay here: a run is told the columns and how many values.")
+
+
+def _verdict(
+    method: str, data: Sequence[Path], maps: Sequence[Path | None], option: Sequence[str]
+) -> dict[str, Any]:
     """Return what a method says of tables in the schema exchange."""
     registry.find(method)
     try:
-        agreed = agreement_of(method, data, **_options(method, option))
+        agreed = agreement_of(method, data, maps, **_options(method, option))
     except CausalError as error:
         return {"usable": False, "columns": [], "warnings": [], "error": _with_files(error, data)}
     return {
@@ -294,6 +422,7 @@ def run(
     output_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="For results and page; replaces a run.")
     ] = None,
+    own_map: Maps = [],  # noqa: B006 - typer copies it
     progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -308,10 +437,10 @@ def run(
         check_own(output_dir)
         check_page(output_dir / PAGE)
     try:
-        agreement_of(method, data, **{**given, "output_dir": None, "resume": False})
-        found = simulate(
-            method, data, engine=engine.value, progress=False if as_json else progress, **given
-        )
+        maps = _maps(own_map, data)
+        agreement_of(method, data, maps, **{**given, "output_dir": None, "resume": False})
+        shown = False if as_json else progress
+        found = simulate(method, data, engine=engine.value, progress=shown, maps=maps, **given)
     except DataError as error:
         raise DataError(_with_files(error, data)) from error
     except KeyboardInterrupt:

@@ -210,8 +210,8 @@ def query_table(path: str, row_id: str = ROW_ID, reading: Reading = AS_THEY_ARE)
         files = sorted(file for file in place.iterdir() if file.is_file())
         if not files:
             raise DataError(f"The directory '{path}', which the option 'query' names, is empty.")
-        return joined_tables([read_table(file, reading) for file in files], row_id)
-    return read_table(place, reading)
+        return joined_tables([read_table(file, reading.of_queries) for file in files], row_id)
+    return read_table(place, reading.of_queries)
 
 
 def answers(model: Any, rows: pd.DataFrame, row_id: str = ROW_ID) -> pd.DataFrame:

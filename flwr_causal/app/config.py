@@ -188,7 +188,8 @@ def read_config(run_config: Mapping[str, Any]) -> tuple[JobConfig, DataConfig, C
     for key, value in given.items():
         _check_key(key, value, job.method)
     strategy = _strategy(job.method, given)
-    paths = {name: getattr(strategy.options, name) for name in ("output_dir", "signing_key")}
+    names = ("output_dir", "signing_key", "dictionary")
+    paths = {name: getattr(strategy.options, name) for name in names}
     _check_paths({"truth": job.truth, "query": job.query, **paths})
     if job.query and strategy.data is not DataKind.TABLE:
         raise ConfigError(

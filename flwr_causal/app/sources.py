@@ -122,6 +122,11 @@ def simulation(
         parties, test = hold_out(tables, config.test_share, config.seed, roles.row_id)
         return Simulation(parties, test=test)
     if not config.data:
+        if reading.dictionary is not None:
+            raise ConfigError(
+                "The option 'dictionary' is for tables, and the run makes up its data: give "
+                "'data', or leave the dictionary out."
+            )
         return _synthetic(config, num_parties, kind)
     path = _path_of(config)
     if path.is_dir():

@@ -27,6 +27,7 @@ from flwr_causal.protocol.options import PartyOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import pandas as pd
     from flwr.app import Context
@@ -75,6 +76,9 @@ class Source:
         Returns the table as ``open_table(..., reading=reading)`` reads it, given a
         :class:`~flwr_causal.data.read.reading.Reading`. Default: what ``read`` returns, of which
         numbers have lost the spelling that they had in a file.
+    own_map : Path, optional
+        The file of a simulated party's names, codes and units, for runs with a dictionary; of a
+        node its configuration names it.
     """
 
     name: str
@@ -82,15 +86,18 @@ class Source:
     table: str = ""
     read_by_cell: Callable[[], Table] | None = None
     read_as: Callable[[Reading], Table] | None = None
+    own_map: Path | None = None
 
     @classmethod
-    def opening(cls, name: str, opens: Callable[..., Table], table: str = "") -> Source:
+    def opening(
+        cls, name: str, opens: Callable[..., Table], table: str = "", own_map: Path | None = None
+    ) -> Source:
         """Return the source of a table that ``opens(by_cell=..., reading=...)`` returns.
 
         Both arguments may be absent, as those of ``open_table``.
         """
         by_cell = partial(opens, by_cell=True)
-        return cls(name, opens, table, by_cell, lambda reading: opens(reading=reading))
+        return cls(name, opens, table, by_cell, lambda reading: opens(reading=reading), own_map)
 
     def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
         """Return the table for a run without or with epsilon."""

@@ -19,9 +19,11 @@ from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_d
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
+from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
+from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.record import SCHEMA
 from flwr_causal.party.releases import OF_RELEASE
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.mods import Mod
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.data.read.reading import Reading
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
@@ -188,8 +190,7 @@ def _report(
     contract.check_policy(options, policy)
     secure.check_demand(own.node, met=masked)
     guarantee, running = options.guarantee, _is_running(context, config)
-    reading = policy.reading
-    table = own.shown(party.opened(reading, private=guarantee is not None))
+    table = _opened(party, own, policy, options, counts=not masked)
     again = bool(config.get("exchange") or config.get("resumed"))
     restored = guarantee is not None and privacy.begin(context, options, again=again)
     released = privacy.of_line(context, guarantee)
@@ -325,8 +326,7 @@ def _open(
             for part in parts_of(exchange):
                 check_released(kind.contract, part)
         privacy.begin(context, setup.options, again=True)
-    reading = setup.policy.reading
-    table = _unchanged(source(context), context, own, reading, private=guarantee is not None)
+    table = _unchanged(source(context), context, own, setup)
     client = kind(table, context, setup)
     if guarantee is None:
         own.check_used(client.num_rows, partial(client.once, "identifiers", client.identifiers))
@@ -356,11 +356,31 @@ def _is_running(context: Context, config: Mapping[str, Any]) -> bool:
     return record[f"{PREFIX}exchange"] == config.get("exchange")
 
 
-def _unchanged(
-    source: Source, context: Context, own: PartyDoor, reading: Reading, *, private: bool
-) -> Source:
+def _opened(
+    source: Source, own: PartyDoor, policy: Policy, options: PartyOptions, *, counts: bool
+) -> Table:
+    """Return the table as runs see it.
+
+    Raises
+    ------
+    DictionaryFaultError
+        If it does not fit the dictionary: names, with ``counts`` numbers of values. Rows and values
+        are in the party's log.
+    """
+    own_map = own.node.dictionary_map or source.own_map
+    reading = reading_at(policy, options, own_map, own.policy.columns)
+    try:
+        table = source.opened(reading, private=options.guarantee is not None)
+    except DictionaryFaultError as error:
+        log_faults(source.name, error)
+        raise (error if counts else error.without_counts()) from None
+    # By a dictionary a column that the policy withholds has not been read.
+    return own.shown(table) if reading.dictionary is None else table
+
+
+def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -> Source:
     """Return the source with its present table, which must be the one of the schema exchange."""
-    table = own.shown(source.opened(reading, private=private))
+    table = _opened(source, own, setup.policy, setup.options, counts=not setup.masked)
     check_digest(context.state, table, source.name)
     return replace(source, read=lambda: table)
 

@@ -17,10 +17,9 @@ import numpy as np
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import columns_of, normal, some_parties
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.interventions import split_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.agreement import Agreement
@@ -122,8 +121,10 @@ def doubts(
     policy = policy or Policy()
     columns = columns_of(reports)
     held = {name: columns[name] for name in agreement.names}
+    # Each value of these has been held against the dictionary.
+    unsure = {name: one for name, one in held.items() if name not in policy.certain_names}
     dominated = _dominated(held)
-    far = _far(held)
+    far = _far(unsure)
     # What single rows do to a column is no matter of its unit.
     others = {name: one for name, one in held.items() if name not in (dominated.keys() | far)}
     spreads, levels = _unlike_parties(reports, others, expected.unit_ratio)
@@ -141,13 +142,13 @@ def doubts(
         *(_repeated(held) if expected.densities else ()),
         *_unlike_steps(reports),
         *_same_tables(reports),
-        *_row_numbers(reports, held),
+        *_row_numbers(reports, unsure),
         *_without_values(reports, held),
-        *_states_that_are_names(held),
-        *_like_states(held, split_names(policy.categories)),
-        *_like_missing(held),
-        *_other_states(held),
-        *_other_codes(reports, held),
+        *_states_that_are_names(unsure),
+        *_like_states(unsure, policy.category_names),
+        *_like_missing(unsure),
+        *_other_states(unsure),
+        *_other_codes(reports, unsure),
         *nominal_numbers(reports, dict(categories), policy),
     )
 
@@ -683,7 +684,7 @@ def nominal_numbers(
     """
     if not policy.discretize:
         return []
-    held, declared = columns_of(reports), split_names(policy.categories)
+    held, declared = columns_of(reports), policy.category_names
     named = [
         name
         for name, states in categories.items()
@@ -693,14 +694,18 @@ def nominal_numbers(
     ]
     if not named:
         return []
+    remedy = (
+        "name them in the option numbers; if they are codes, in categories"
+        if policy.entries is None
+        else "say so in the dictionary, by the kind 'number'; if they are codes, by 'category'"
+    )
     return [
         f"Some columns of numbers have so few different values that they are taken for categories "
-        f"without an order: {some(map(repr, named))}. If they count or measure something, name "
-        "them in the option numbers; if they are codes, in categories."
+        f"without an order: {some(map(repr, named))}. If they count or measure something, {remedy}."
     ]
 
 
-def _like_states(held: Mapping[str, Holders], codes: Sequence[str]) -> list[str]:
+def _like_states(held: Mapping[str, Holders], codes: Collection[str]) -> list[str]:
     """Warn of states that differ in spelling only, but for declared codes. They are not named."""
     where = []
     for name, holders in held.items():

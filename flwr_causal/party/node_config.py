@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flwr_causal.core.words import as_seen, is_invisible, nearest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
+from flwr_causal.party.dictionary import MAP_KEY
 from flwr_causal.protocol.release import RELEASES
 from flwr_causal.secure.signatures import PEERS, SUMS_KEY
 
@@ -119,6 +120,9 @@ KEYS = {
     "row-secret": Key("the text itself, which the machine's process list then shows", _text),
     "model-path": Key("absolute path of a file in which the party keeps its circuits", _path),
     "learner": Key("of the party's own circuits (fedpc)", _text),
+    MAP_KEY: Key(
+        "absolute path of its map to the dictionary of a run: its own names, codes and units", _path
+    ),
     "interventions": Key("columns on which interventions act in all of its rows", _columns),
     "partition-id": Key("in simulations only", _count),
     "num-partitions": Key("in simulations only", _count),
@@ -152,6 +156,7 @@ class NodeConfig:
     row_secret: str = ""
     model_path: Path | None = None
     learner: str = ""
+    dictionary_map: Path | None = None
     interventions: tuple[str, ...] = ()
     partition_id: int | None = None
     num_partitions: int | None = None

@@ -64,7 +64,12 @@ class ColumnRules:
 
     def shows(self, name: str) -> bool:
         """Return whether runs see a column."""
-        return (not self.allowed or _any(self.allowed, name)) and not _any(self.never, name)
+        return self.shows_as(name, name)
+
+    def shows_as(self, name: str, own: str) -> bool:
+        """Return whether runs see a column that the party calls otherwise than the run."""
+        allowed = not self.allowed or _any(self.allowed, name) or _any(self.allowed, own)
+        return allowed and not (_any(self.never, name) or _any(self.never, own))
 
     def knows(self, name: str) -> bool:
         """Return whether a column that looks like an identifier may be used."""

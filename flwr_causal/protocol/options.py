@@ -231,7 +231,7 @@ class PartyOptions:
         Where rows with missing values are left out, first the columns are chosen, and then the
         rows.
         """
-        return policy.missing_values == "drop" or bool(policy.exclude)
+        return policy.missing_values == "drop" or policy.chooses_columns
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,8 @@ _AROUND = (
     Fact("partition-id", "the number of the simulated party; -1 on real nodes", "position"),
     Fact(
         "error",
-        "instead of all that follows: why the table cannot be used, with names of columns, and the "
+        "instead of all that follows: why the table cannot be used, with names of columns, how "
+        "many values do not fit the dictionary of the run (not with secure aggregation), and the "
         "path of a file that cannot be read",
         "text",
     ),

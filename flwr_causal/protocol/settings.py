@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.options import to_plain
+from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
 from flwr_causal.protocol.columns import folds_of
@@ -106,6 +107,8 @@ def _of_policy(policy: Policy) -> Iterator[Setting]:
     for name, value in to_plain(policy).items():
         if name == "unshared_columns":
             yield Setting(name, value, _kept)
+        elif name == "dictionary":
+            yield Setting(name, dictionary_digest(value) or None, equal)
         elif name not in POLICY:
             yield Setting(name, value)
     yield from (Setting(own, getattr(policy, name)) for own, name in CALLED.items())

@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
@@ -766,6 +767,8 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
         for name, value in method.options.by_name().items()
     }
     given = {INITIAL: digest_of(method.initial)} if method.initial else {}
+    if method.policy.dictionary:
+        given["dictionary_digest"] = dictionary_digest(method.policy.dictionary)
     return {"method": method.method, **options, **given}
 
 

@@ -126,6 +126,14 @@ class CausalOptions:
     exclude : str, default ""
         Columns that are left out, separated by commas: dates, names and numbers of patients.
         Parties say that they have them, and nothing else of them leaves a party.
+    columns : str, default ""
+        The only columns that are used, separated by commas; all others are left out as by
+        ``exclude``. Default: all.
+    dictionary : str or None, default None
+        Path, on the server's machine, of the dictionary that all parties share: a TOML file that
+        says of each column what it is, its states, unit, range and codes for missing, roles and
+        tiers. Each party holds its table against it before anything leaves, and reads it so; see
+        docs/how_to/dictionary.md. Columns that it does not list are not read.
     constant_columns : {"fail", "drop"}, default "fail"
         What to do about columns with one value in the rows of all parties.
     text_columns : {"fail", "drop"}, default "fail"
@@ -165,6 +173,8 @@ class CausalOptions:
     missing_values: FailDrop = "fail"
     missing_texts: str = ""
     exclude: str = ""
+    columns: str = ""
+    dictionary: str | None = None
     constant_columns: FailDrop = "fail"
     text_columns: FailDrop = "fail"
     unshared_columns: FailDrop = "fail"

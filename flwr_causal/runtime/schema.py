@@ -20,6 +20,7 @@ from flwr_causal.core.words import as_seen, nearest
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
+from flwr_causal.data.dictionary.entries import dictionary_digest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import door, records
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.policy import Policy
     from flwr_causal.runtime.federation import Totals
     from flwr_causal.runtime.method import Method
 
@@ -93,10 +93,10 @@ def exchange_schema(
     else:
         parties, reports, late = _reported(method, answers)
     _check_declared(method, reports)
-    unused = _not_asked(method.policy, reports) if first else _unused(method, reports)
+    unused = _not_asked(method, reports) if first else _unused(method, reports)
     while first or unused:
         dropped |= unused
-        columns = _not_excluded(method, reports)
+        columns = _chosen(method, reports)
         # Where no column is left, the reports on all of them say why.
         names = [name for name in columns if name not in unused] or columns
         nodes, first = [party.node_id for party, _ in answers], {}
@@ -171,14 +171,21 @@ def _reported(
 def _needs_names(method: Method[Any]) -> bool:
     """Return whether the names of columns are asked for first, since some are not used."""
     policy = method.policy
-    some = policy.unshared_columns == "drop" or bool(policy.exclude)
+    some = policy.unshared_columns == "drop" or policy.chooses_columns
     return some and not method.private and method.schema_options.chooses_columns(policy)
 
 
-def _not_asked(policy: Policy, reports: Mapping[str, TableReport]) -> dict[str, str]:
+def _not_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:
     """Return the columns that parties do not report on, and why."""
+    policy = method.policy
     lacked = unshared(reports) if policy.unshared_columns == "drop" else {}
-    return lacked | dict.fromkeys(split_names(policy.exclude), "the option 'exclude' names it")
+    only = [*split_names(policy.columns), *method.role_columns] if policy.columns else None
+    others = () if only is None else [name for name in columns_of(reports) if name not in only]
+    return (
+        lacked
+        | dict.fromkeys(others, "the option 'columns' does not name it")
+        | dict.fromkeys(split_names(policy.exclude), "the option 'exclude' names it")
+    )
 
 
 def _names_reported(answers: list[tuple[Party, dict[str, Any]]]) -> dict[str, TableReport]:
@@ -203,8 +210,10 @@ def _order(answer: tuple[Party, Any]) -> tuple[int, str, int]:
 
 def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> None:
     """Raise a ConfigError if an option declares a column that no party has."""
-    known = {*columns_of(reports), *method.role_columns}
-    for option in ("categories", "numbers", "exclude"):
+    entries = method.policy.entries
+    listed = () if entries is None else [one.name for one in entries.columns]
+    known = {*columns_of(reports), *method.role_columns, *listed}
+    for option in ("categories", "numbers", "exclude", "columns"):
         for name in split_names(getattr(method.policy, option)):
             if name not in known:
                 near = nearest(name, known)
@@ -215,12 +224,18 @@ def _check_declared(method: Method[Any], reports: Mapping[str, TableReport]) -> 
                 )
 
 
-def _not_excluded(method: Method[Any], reports: Mapping[str, TableReport]) -> list[str]:
-    """Return the columns that the option ``exclude`` does not name; a ConfigError if all are."""
-    excluded = split_names(method.policy.exclude)
-    names = [name for name in columns_of(reports) if name not in excluded]
-    if excluded and not names:
-        raise ConfigError("The option 'exclude' names all columns of the tables: name fewer.")
+def _chosen(method: Method[Any], reports: Mapping[str, TableReport]) -> list[str]:
+    """Return the columns that ``columns`` and ``exclude`` leave; a ConfigError if none is."""
+    policy, roles = method.policy, method.role_columns
+    excluded = split_names(policy.exclude)
+    held = columns_of(reports)
+    names = [
+        name for name in held if policy.chooses(name) or (name in roles and name not in excluded)
+    ]
+    if policy.chooses_columns and not any(name not in roles for name in names):
+        option = "columns" if policy.columns else "exclude"
+        which = "no column" if policy.columns else "all columns"
+        raise ConfigError(f"The option '{option}' names {which} of the tables: name others.")
     return names
 
 
@@ -436,7 +451,9 @@ def ask_schema(
 
 def _terms(method: Method[Any]) -> dict[str, Any]:
     """Return the terms of the run, which the parties' policies judge, and their signature."""
-    terms = RunTerms.of(method.method, method.options.by_name()).to_text()
+    # A path of the server says nothing to a party, and the digest everything.
+    dictionary = {"dictionary": dictionary_digest(method.policy.dictionary) or None}
+    terms = RunTerms.of(method.method, method.options.by_name() | dictionary).to_text()
     return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
 
 

@@ -23,6 +23,8 @@ from flwr_causal.core.options import to_plain
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
+from flwr_causal.party.dictionary import reading_at
+from flwr_causal.party.policy import ColumnRules
 from flwr_causal.protocol.release import RELEASES
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.local_grid import LocalGrid
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.read.reading import Reading
 
 
 # One CPU for each simulated party, and no dashboard.
@@ -60,6 +63,7 @@ def simulate(
     output_dir: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
+    maps: Sequence[str | Path | None] | None = None,
     **options: Any,
 ) -> Run:
     """Run a method over simulated parties on this machine.
@@ -101,6 +105,9 @@ def simulate(
     progress : bool, optional
         Whether to show the exchanges and what is computed now, on the standard error stream.
         Default: in a terminal, and in a notebook that has ipywidgets.
+    maps : sequence of str, Path or None, optional
+        With the option ``dictionary``: of each party the file that maps its names, codes and units
+        to the dictionary, None for a party without.
     **options
         The method's options; see its strategy.
 
@@ -123,6 +130,7 @@ def simulate(
     _check_arguments(engine, client, wrap_grid)
     parties = _listed(parties)
     strategy = _strategy(method, seed, len(parties), options)
+    own_maps = _maps_of(maps, parties)
     if output_dir is not None or resume:
         directory = strategy.options.output_dir
         directory = directory if output_dir is None else str(Path(output_dir).absolute())
@@ -130,7 +138,7 @@ def simulate(
             output_dir=directory, resume=resume or strategy.options.resume
         )
     if truth is not None:
-        truth = _named_truth(truth, parties[0], strategy)
+        truth = _named_truth(truth, parties[0], strategy, own_maps[0])
     client_type = client or methods.find(strategy.method).client
 
     def run_on(grid: Grid, settle: float) -> Run:
@@ -144,7 +152,7 @@ def simulate(
 
     try:
         with quiet(logging.WARNING):
-            run = _run_on_engine(engine, run_on, client_type, parties, strategy)
+            run = _run_on_engine(engine, run_on, client_type, parties, own_maps, strategy)
     except CausalError as error:
         if isinstance(error.outcome, Run):
             error.outcome.sources = sources_of(parties)
@@ -156,7 +164,10 @@ def simulate(
         run.truth = _without_dropped(truth, run.graph.names)
         run.metrics = compare(run.truth, run.graph)
         # Metrics on the pooled rows, which only a simulation has.
-        rows = (read_table(party, strategy.reading) for party in parties)
+        rows = (
+            read_table(party, _reading(strategy, own))
+            for party, own in zip(parties, own_maps, strict=True)
+        )
         run.metrics |= strategy.pooled_metrics(rows, run.graph)
     if strategy.options.output_dir:
         run.save(strategy.options.output_dir, influence=False)
@@ -173,14 +184,30 @@ def sources_of(parties: Sequence[Any]) -> dict[str, str]:
     return {f"party {k}": file.name if differ else str(file) for k, file in files.items()}
 
 
-def agreement_of(method: str, parties: Iterable[Any], **options: Any) -> Agreement:
+def _maps_of(maps: Sequence[str | Path | None] | None, parties: Sequence[Any]) -> list[Path | None]:
+    """Return the parties' maps to the dictionary; a ConfigError if there is not one for each."""
+    own = [None] * len(parties) if maps is None else list(maps)
+    if len(own) != len(parties):
+        raise ConfigError(
+            f"maps has {len(own)} entries for {len(parties)} parties: give one for each, None for "
+            "a party without"
+        )
+    return [None if one is None else Path(one).absolute() for one in own]
+
+
+def agreement_of(
+    method: str,
+    parties: Iterable[Any],
+    maps: Sequence[str | Path | None] | None = None,
+    **options: Any,
+) -> Agreement:
     """Run the schema exchange alone: what a method says of the parties' tables before training.
 
     Parameters
     ----------
     method : str
         A method id.
-    parties, options
+    parties, maps, options
         As of :func:`simulate`.
 
     Returns
@@ -195,7 +222,8 @@ def agreement_of(method: str, parties: Iterable[Any], **options: Any) -> Agreeme
     """
     parties = _listed(parties)
     strategy = _strategy(method, 0, len(parties), options)
-    app = client_app(methods.find(method).client, PartyTables(parties))
+    tables = PartyTables(parties, maps=_maps_of(maps, parties))
+    app = client_app(methods.find(method).client, tables)
     with quiet(logging.ERROR):
         return exchange_schema(strategy, LocalGrid(app, len(parties)))[1]
 
@@ -268,7 +296,14 @@ def _strategy(
     return strategy
 
 
-def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy) -> CausalGraph:
+def _reading(strategy: CausalStrategy, own_map: Path | None) -> Reading:
+    """Return how a simulated party reads its table."""
+    return reading_at(strategy.policy, strategy.options, own_map, ColumnRules())
+
+
+def _named_truth(
+    truth: Any, first_party: Any, strategy: CausalStrategy, own_map: Path | None
+) -> CausalGraph:
     """Return a true graph whose variables are the first party's columns.
 
     Raises
@@ -277,7 +312,8 @@ def _named_truth(truth: Any, first_party: Any, strategy: CausalStrategy) -> Caus
         If an array has another shape, or the graph other variables.
     """
     try:
-        columns = open_table(first_party, by_cell=strategy.private).columns
+        reading = _reading(strategy, own_map)
+        columns = open_table(first_party, by_cell=strategy.private, reading=reading).columns
     except DataError as error:
         raise DataError(f"party 0: {error}") from error
     names = tuple(name for name in columns if name not in strategy.role_columns)
@@ -317,17 +353,20 @@ def _run_on_engine(
     run_on: Callable[[Grid, float], Run],
     client: type[CausalClient],
     parties: Sequence[Any],
+    maps: Sequence[Path | None],
     strategy: CausalStrategy,
 ) -> Run:
     if engine == "ray":
         with _alone_on_ray(), tempfile.TemporaryDirectory(prefix="flwr-causal-") as directory:
-            app = client_app(client, PartyTables(parties, directory))
+            app = client_app(client, PartyTables(parties, directory, maps))
             return _run_on_ray(run_on, app, len(parties))
     number, kept = len(parties), {}
     if strategy.private and strategy.options.output_dir:
         kept[RELEASES] = str(Path(strategy.options.output_dir, EXCHANGES, RELEASES))
     nodes = [{"partition-id": k, "num-partitions": number, **kept} for k in range(number)]
-    grid = LocalGrid(client_app(client, PartyTables(parties)), number, node_configs=nodes)
+    grid = LocalGrid(
+        client_app(client, PartyTables(parties, maps=maps)), number, node_configs=nodes
+    )
     try:
         return run_on(grid, 0.0)
     except FederationError as error:

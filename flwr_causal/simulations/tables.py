@@ -36,10 +36,18 @@ class PartyTables:
         Directory from which the processes of Ray read tables that are in memory, and the paths of
         the others. Otherwise Ray would send those of all parties with each message. Default:
         tables stay in memory.
+    maps : sequence of Path or None, default ()
+        The parties' maps to the dictionary; empty: none has one.
     """
 
-    def __init__(self, parties: Sequence[Any], directory: str | None = None) -> None:
+    def __init__(
+        self,
+        parties: Sequence[Any],
+        directory: str | None = None,
+        maps: Sequence[Path | None] = (),
+    ) -> None:
         self._directory = directory
+        self._maps = {k: own for k, own in enumerate(maps) if own is not None}
         self._opens: list[Callable[..., Table]] = []
         for index, party in enumerate(parties):
             if directory is None:
@@ -53,7 +61,9 @@ class PartyTables:
         """Return the table of a node's party."""
         index = int(context.node_config["partition-id"])
         if self._directory is None:
-            return Source.opening(party_name(context), self._opens[index])
+            return Source.opening(
+                party_name(context), self._opens[index], own_map=self._maps.get(index)
+            )
         path = _stored(self._directory, index)
 
         def opened(*, by_cell: bool = False, reading: Reading = AS_THEY_ARE) -> Table:
@@ -62,7 +72,7 @@ class PartyTables:
                 return open_table_cached(kept, by_cell=by_cell, reading=reading)
             return open_table(kept, by_cell=by_cell, reading=reading)
 
-        return Source.opening(party_name(context), opened)
+        return Source.opening(party_name(context), opened, own_map=self._maps.get(index))
 
 
 def _stored(directory: str, index: int) -> Path:

@@ -15,6 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr_causal.core.options import require, shown
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import tier_warning
 from flwr_causal.doubts.tables import (
@@ -31,6 +32,7 @@ from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.runtime.outcome import CausalResult, numbers_of, weights_of
 from flwr_causal.runtime.stepwise import Stepwise
 from flwr_causal.secure.ring import not_a_sum
+from flwr_causal.strategies.dictionary import with_dictionary
 from flwr_causal.strategies.options import (
     check_modes,
     check_names,
@@ -99,6 +101,8 @@ class CausalStrategy(FedAvg, Algorithm):
     Attributes
     ----------
     options_type : type of CausalOptions
+    entries : Dictionary or None
+        The dictionary of the parties' columns that the option ``dictionary`` names.
     options : CausalOptions
         With what was left to the method filled in. As of Flower's strategies, each is also read as
         an attribute, unless a method has its name.
@@ -111,6 +115,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
     options_type: ClassVar[type[CausalOptions]] = CausalOptions
     options: CausalOptions
+    entries: Dictionary | None = None
 
     federation: Federation | None = None
     grid: Grid | None = None
@@ -157,6 +162,10 @@ class CausalStrategy(FedAvg, Algorithm):
     def _settle(self, given: Mapping[str, Any]) -> None:
         """Set the options that were given, fill in the others and check them all."""
         self.options = self.options_type(**given)
+        path = self.options.dictionary
+        self.entries = Dictionary.read(path) if path else None
+        if self.entries is not None:
+            self.options = with_dictionary(self, self.entries)
         self.options = self.settled(self.options)
         self.validate()
 
@@ -251,12 +260,13 @@ class CausalStrategy(FedAvg, Algorithm):
         """How problems of the data are handled."""
         known = {one.name for one in fields(Policy)}
         own = {name: value for name, value in self.options.by_name().items() if name in known}
+        own["dictionary"] = "" if self.entries is None else self.entries.text
         return self.contract.completed(self.options, Policy(**own))
 
     @property
     def reading(self) -> Reading:
         """How the parties' tables are read."""
-        return self.policy.reading
+        return self.policy.reading.for_options(self.options)
 
     @property
     def role_columns(self) -> tuple[str, ...]:

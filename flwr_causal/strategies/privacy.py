@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Options about reports on some columns or on their values; a private report has names alone.
 OF_REPORTS = (
     *("text_columns", "constant_columns", "duplicate_columns", "missing_texts"),
-    "exclude",
+    *("exclude", "columns", "dictionary"),
 )
 PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.options.epsilon is not None)
 NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.options.epsilon is None)

@@ -328,7 +328,9 @@ def test_the_exit_status_says_whether_to_try_again(tmp_path, monkeypatch, state,
 
 def test_every_problem_has_a_remedy(tmp_path):
     """Of a node whose files are all wrong, and of a SuperLink whose files are."""
-    wrong = dict.fromkeys(("row-secret-file", "sums-key", "peers"), f"{tmp_path}/none")
+    wrong = dict.fromkeys(
+        ("row-secret-file", "sums-key", "peers", "dictionary-map"), f"{tmp_path}/none"
+    )
     wrong |= {"policy": tmp_path / "none.toml", "data-path": tmp_path / "none.csv"}
     wrong |= {"record": tmp_path / "no" / "record", "learner": "nobody"}
     (tmp_path / "no").write_text("")

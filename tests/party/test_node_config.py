@@ -16,7 +16,7 @@ from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 TABLES = make_federation(d=3, n=60, parties=2).tables
-PATHS = ["data-path", "policy", "record", "releases", "sums-key", "peers"]
+PATHS = ["data-path", "policy", "record", "releases", "sums-key", "peers", "dictionary-map"]
 PATHS += ["row-secret-file", "model-path"]
 TEXTS = ["name", "row-secret", "learner", "interventions", "tables"]
 

@@ -13,6 +13,7 @@ from flwr_causal.core.options import option_types
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
+from flwr_causal.party.dictionary import MAP_KEY
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig, check_keys
 from flwr_causal.party.policy import PartyPolicy
@@ -75,7 +76,12 @@ def check_party(node: NodeConfig) -> Iterator[Finding]:
     if node.row_secret:
         text = "the process list of this machine shows 'row-secret'"
         yield Finding("note", "node config", text, "Write it into a file: row-secret-file.")
-    files = {"row-secret-file": node.row_secret_file, SUMS_KEY: node.sums_key, PEERS: node.peers}
+    files = {
+        "row-secret-file": node.row_secret_file,
+        SUMS_KEY: node.sums_key,
+        PEERS: node.peers,
+        MAP_KEY: node.dictionary_map,
+    }
     for key, file in files.items():
         if file is not None and not file.is_file():
             yield Finding("problem", key, f"there is no file {file}", WHERE.format(key))

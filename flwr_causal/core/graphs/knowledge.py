@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -93,6 +93,9 @@ class Knowledge:
     forbidden_lagged : tuple of (cause, effect, lag) or (cause, effect), default ()
         For time series: edges at a lag that the graph must not have; a pair stands for every lag.
         Cause and effect may be the same variable.
+    other_names : bool, default False
+        Whether the tiers may name variables that the data do not have, as those of a dictionary of
+        many runs; these are left out.
 
     Raises
     ------
@@ -122,6 +125,7 @@ class Knowledge:
     tiers: tuple[tuple[str, ...], ...] = ()
     required_lagged: tuple[LaggedEdge, ...] = ()
     forbidden_lagged: tuple[LaggedEdge | Pair, ...] = ()
+    other_names: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "required", _checked_pairs("required", self.required))
@@ -169,7 +173,7 @@ class Knowledge:
         return max((edge[2] for edge in edges if len(edge) == 3), default=0)
 
     def __bool__(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self))
+        return any(getattr(self, name) for name in _STATEMENTS)
 
     def masks(self, names: Sequence[str]) -> EdgeMasks:
         """Return the knowledge as matrices over ``names``, for methods without lags.
@@ -204,10 +208,17 @@ class Knowledge:
         """
         index = {name: k for k, name in enumerate(names)}
         before = self.masks(names).required.copy()
-        for k, later in enumerate(self.tiers):
-            earlier = [index[name] for tier in self.tiers[:k] for name in tier]
-            before[np.ix_(earlier, [index[name] for name in later])] = True
+        for earlier, later in self._tiers_apart(index):
+            before[np.ix_(earlier, later)] = True
         return before
+
+    def _tiers_apart(self, index: Mapping[str, int]) -> Iterable[tuple[list[int], list[int]]]:
+        """Yield the positions of each tier's variables behind those of all earlier tiers."""
+        earlier: list[int] = []
+        for tier in self.tiers:
+            later = [index[name] for name in tier if name in index]
+            yield earlier, later
+            earlier = earlier + later
 
     def blocks(self, names: Sequence[str], order: int) -> EdgeBlocks:
         """Return the knowledge as matrices over ``names`` and their lags, for time series.
@@ -255,9 +266,8 @@ class Knowledge:
         allowed = ~np.eye(len(index), dtype=bool) & ~ancestors(required).T
         for cause, effect in self.forbidden:
             allowed[index[cause], index[effect]] = False
-        for k, later in enumerate(self.tiers):
-            earlier = [index[name] for tier in self.tiers[:k] for name in tier]
-            allowed[np.ix_([index[name] for name in later], earlier)] = False
+        for earlier, later in self._tiers_apart(index):
+            allowed[np.ix_(later, earlier)] = False
         return EdgeMasks(allowed, required)
 
     def _check_known(self, names: Iterable[str]) -> None:
@@ -266,7 +276,7 @@ class Knowledge:
         mentioned = {
             "required": [name for pair in self.required for name in pair],
             "forbidden": [name for pair in self.forbidden for name in pair],
-            "tiers": [name for tier in self.tiers for name in tier],
+            "tiers": [name for tier in self.tiers for name in tier if not self.other_names],
             "required_lagged": [name for edge in self.required_lagged for name in edge[:2]],
             "forbidden_lagged": [name for edge in self.forbidden_lagged for name in edge[:2]],
         }
@@ -298,9 +308,12 @@ class Knowledge:
                 raise ConfigError(f"unknown key {key!r} in knowledge: use {', '.join(expected)}")
         return cls(**record)
 
-    def to_dict(self) -> dict[str, list[list[str | int]]]:
-        """Return the fields as lists of lists of names and lags, ready for JSON and TOML."""
-        return {key: [list(entry) for entry in value] for key, value in asdict(self).items()}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the statements as lists of lists of names and lags, ready for JSON and TOML."""
+        found: dict[str, Any] = {
+            name: [list(entry) for entry in getattr(self, name)] for name in _STATEMENTS
+        }
+        return found | ({"other_names": True} if self.other_names else {})
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -349,6 +362,10 @@ class Knowledge:
             file.write_text(text, encoding="utf-8")
 
 
+# The fields that state something of edges.
+_STATEMENTS = tuple(one.name for one in fields(Knowledge) if one.name != "other_names")
+
+
 def as_knowledge(given: Knowledge | str | None) -> Knowledge | None:
     """Return background knowledge, read if it is given as the path of its file; "" is none.
 
@@ -380,8 +397,8 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"; they have {some(known)}"
 
 
-def _toml(value: list[list[str | int]]) -> str:
-    """Return a TOML array of arrays."""
+def _toml(value: Any) -> str:
+    """Return a TOML array of arrays, or a truth value."""
     # JSON strings are TOML strings, except for the delete character, which TOML escapes.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 

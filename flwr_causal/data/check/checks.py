@@ -13,7 +13,7 @@ from flwr_causal.core.limits import LARGEST, SMALLEST
 from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 from flwr_causal.data.interventions import split_names
-from flwr_causal.data.read.reading import are_whole_codes
+from flwr_causal.data.read.texts import are_whole_codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -428,7 +428,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
             stray = _strays(filled[party])
             settings = NO_OPTION if stray else _as_category(name, filled, policy)
             found.add(party, name, problem, stray or remedy, settings=settings)
-    elif name in split_names(policy.numbers):
+    elif name in policy.number_names:
         for party in texts:
             problem = f"holds {WORDS[filled[party].kind]}, and the option numbers names it"
             remedy = "correct the values that are no numbers, or leave it out of the option"
@@ -548,7 +548,7 @@ def _check_states(
         Gets the states, or the column among the continuous ones, or a problem.
     """
     filled = {p: column for p, column in holders.items() if not reports[p].is_empty(column)}
-    numbers = name in split_names(policy.numbers)
+    numbers = name in policy.number_names
     if numbers and not all(column.is_number for column in filled.values()):
         return  # found before
     if not _is_one_kind(name, filled, found):
@@ -597,7 +597,7 @@ def _check_states(
         remedy = _remedy(numeric, len(states), False, policy)
         found.add(None, name, problem, remedy, settings=_as_fewer_states(name, numeric))
     else:
-        found.states[name] = states
+        found.states[name] = policy.in_order(name, states)
         numeric = all(column.kind == "numeric" for column in filled.values())
         rows = sum(report.rows for report in reports.values())
         check_repetition(name, len(states), rows, policy, found, numeric=numeric)

@@ -36,9 +36,8 @@ from flwr_causal.data.check.report import (
     TableReport,
     tells_combinations,
 )
-from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.pieces import pieces, whole
-from flwr_causal.data.read.reading import is_number, is_stray
+from flwr_causal.data.read.texts import is_number, is_stray
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -545,7 +544,7 @@ def _states(rows: pd.Series, name: str, kind: Kind, policy: Policy) -> dict[str,
     types = type_of(rows, kind, values)
     whole = kind == "numeric" and bool((values == np.floor(values)).all())
     few = policy.max_states
-    if kind == "numeric" and name in split_names(policy.numbers):
+    if kind == "numeric" and name in policy.number_names:
         few = 0
     elif kind == "numeric" and policy.number_states:
         few = policy.number_states if whole else 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
 from flwr_causal.core.options import bounded, check_bounds, check_types
+from flwr_causal.data.dictionary.entries import STATED, Dictionary
+from flwr_causal.data.dictionary.party_dictionary import PartyDictionary
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.errors import ConfigError
@@ -62,11 +65,16 @@ class Policy:
         have. See :class:`~flwr_causal.data.read.reading.Reading`.
     exclude : str, default ""
         Separated by commas: columns that are left out.
+    columns : str, default ""
+        Separated by commas: the only columns that are used; default: all.
+    dictionary : str, default ""
+        The text of the dictionary that says what all columns are, see
+        :class:`~flwr_causal.data.dictionary.entries.Dictionary`.
 
     Raises
     ------
     ConfigError
-        For an unknown value.
+        For an unknown value, or a declaration beside a dictionary.
     """
 
     missing_values: Missing = "fail"
@@ -83,6 +91,8 @@ class Policy:
     categories: str = ""
     numbers: str = ""
     exclude: str = ""
+    columns: str = ""
+    dictionary: str = ""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -90,6 +100,13 @@ class Policy:
         both = sorted(set(split_names(self.categories)) & set(split_names(self.numbers)))
         if both:
             raise ConfigError(f"column {both[0]!r} is in categories and in numbers: choose one")
+        for name in ("missing_texts", "categories", "numbers"):
+            if self.dictionary and getattr(self, name):
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} and a dictionary both say what columns hold: "
+                    f"leave {name} out, and write it in the dictionary"
+                )
+        _ = self.entries  # an error of the text is one of the policy
         if not 2 <= self.max_states <= MAX_STATES:
             raise ConfigError(
                 f"max_states is {self.max_states}: give 2 to {MAX_STATES} (a column "
@@ -100,6 +117,53 @@ class Policy:
                 f"discretize is {self.discretize}: give 2 to {self.max_states} intervals "
                 "(max_states), or 0 to leave columns as they are"
             )
+
+    @cached_property
+    def entries(self) -> Dictionary | None:
+        """The dictionary; None where there is none."""
+        return Dictionary.from_text(self.dictionary) if self.dictionary else None
+
+    @cached_property
+    def number_names(self) -> frozenset[str]:
+        """The columns that are declared to be numbers."""
+        entries = () if self.entries is None else self.entries.used
+        return frozenset(split_names(self.numbers)) | {
+            one.name for one in entries if one.kind == "number"
+        }
+
+    @cached_property
+    def category_names(self) -> frozenset[str]:
+        """The columns that are declared to be categories."""
+        entries = () if self.entries is None else self.entries.used
+        return frozenset(split_names(self.categories)) | {
+            one.name for one in entries if one.kind in STATED
+        }
+
+    @cached_property
+    def certain_names(self) -> frozenset[str]:
+        """The columns of which a dictionary lists all states, or says the range."""
+        entries = () if self.entries is None else self.entries.used
+        return frozenset(
+            one.name
+            for one in entries
+            if one.states or (one.least is not None and one.most is not None)
+        )
+
+    def in_order(self, name: str, states: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a column's states in the order of the dictionary, if it lists them."""
+        entry = None if self.entries is None else self.entries.find(name)
+        place = {} if entry is None else {own: k for k, own in enumerate(entry.state_names)}
+        return tuple(sorted(states, key=lambda state: place.get(state, len(place))))
+
+    @property
+    def chooses_columns(self) -> bool:
+        """Whether columns are chosen by name."""
+        return bool(self.exclude or self.columns)
+
+    def chooses(self, name: str) -> bool:
+        """Return whether a column is among those that are chosen by name."""
+        only = split_names(self.columns)
+        return (not only or name in only) and name not in split_names(self.exclude)
 
     @property
     def keeps_missing(self) -> bool:
@@ -118,8 +182,12 @@ class Policy:
     def reading(self) -> Reading:
         """How tables are read.
 
-        Where fractions are no states they are measured numbers, unless there are few of them.
+        Where fractions are no states they are measured numbers, unless there are few of them. A
+        dictionary is that of a party without a map of its own.
         """
+        if self.entries is not None:
+            as_numbers = not self.names_states and self.text_columns != "keep"
+            return Reading(dictionary=PartyDictionary(self.entries, as_numbers=as_numbers))
         measured = self.discretize or self.number_states
         return Reading(
             tuple(split_names(self.categories)),

@@ -23,7 +23,7 @@ from flwr_causal.data.check.columns import (
     kind_of,
     named_states,
 )
-from flwr_causal.data.read.reading import is_spelled
+from flwr_causal.data.read.texts import is_spelled
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.errors import DataError
 

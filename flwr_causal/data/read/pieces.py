@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from flwr_causal.data.check.columns import all_columns, kind_of
+from flwr_causal.data.dictionary.faults import DictionaryFaultError, joined_faults
 from flwr_causal.data.read.by_cell import pieces_by_cell, read_by_cell
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.report import Kind
+    from flwr_causal.data.dictionary.faults import DictionaryFault
 
 #: Values of a piece, rows times columns: 8 MiB of float64.
 PIECE = 2**20
@@ -96,22 +98,32 @@ class LargeFile:
             yield from pieces(self.whole)
             return
         self._check_version()
-        for piece in _file_pieces(self.path, self.by_cell, self.reading):
+        for _, piece, _ in _pieces_read(self.path, self.by_cell, self.reading):
             yield _with_names(piece, self.columns)
         self._check_version()
 
     @cached_property
     def _rows_in_pieces(self) -> int | None:
-        """The number of rows; None if pieces differ in kind. The file is read once for it."""
+        """The number of rows; None if pieces differ in kind. The file is read once for it.
+
+        Raises
+        ------
+        DictionaryFaultError
+            If rows do not fit the dictionary.
+        """
         self._check_version()
         count, short = 0, False
         kinds: list[Kind] = []
-        for piece in _file_pieces(self.path, self.by_cell, self.reading):
+        faults: list[DictionaryFault] = []
+        for cells, piece, own in _pieces_read(self.path, self.by_cell, self.reading):
+            faults += own
             found = [kind_of(column) for column in all_columns(piece)]
             if (kinds or found) != found or "other" in found:
                 return None
             kinds, count = found, count + len(piece)
-            short = short or bool(piece.iloc[:, -1].isna().any())
+            short = short or bool(cells.iloc[:, -1].isna().any())
+        if faults:
+            raise DictionaryFaultError(joined_faults(faults))
         if short and not self.by_cell and (separator := separator_of(self.path)):
             check_widths(self.path, separator)
         return count
@@ -220,8 +232,8 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     version = _version_of(path)
     if version[1] < LARGE or path.name.lower().endswith(".npz"):
         return read(path)
-    columns = next(_file_pieces(path, by_cell, reading)).columns
-    return LargeFile(path, columns, version, by_cell, reading)
+    _, first, _ = next(_pieces_read(path, by_cell, reading))
+    return LargeFile(path, first.columns, version, by_cell, reading)
 
 
 def open_table_cached(
@@ -244,6 +256,19 @@ def _open_version(path: Path, version: tuple[int, int], by_cell: bool, reading: 
 def _version_of(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
+
+
+def _pieces_read(
+    path: Path, by_cell: bool, reading: Reading
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, list[DictionaryFault]]]:
+    """Yield the rows of a file in pieces: their cells, as they are read, and what does not fit."""
+    row = 1
+    for cells in _file_pieces(path, by_cell, reading.of_cells):
+        if reading.dictionary is None:
+            yield cells, cells, []
+        else:
+            yield cells, *reading.dictionary.applied(cells, row)
+        row += len(cells)
 
 
 def _file_pieces(path: Path, by_cell: bool, reading: Reading) -> Iterator[pd.DataFrame]:

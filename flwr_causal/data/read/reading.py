@@ -3,36 +3,27 @@
 One rule for all tables. An empty field is missing. In a column whose other texts are numbers, or
 true and false, the texts of :data:`MISSING` are missing, too; in a column of text they are text,
 such as the state "None" or the country "NA". Numbers that are spelled as codes are text only where
-columns are declared, or read, as categories, see :class:`Reading`.
+columns are declared, or read, as categories, see :class:`Reading`. Where the parties share a
+dictionary, it says what each column holds, and nothing is guessed.
 """
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.discrete import state_name
+from flwr_causal.data.dictionary.faults import DictionaryFaultError
+from flwr_causal.data.read.texts import MISSING, NUMBER, WHOLE, are_codes, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Texts that are missing values in a column whose other texts are numbers or truth values.
-MISSING = frozenset(
-    (
-        *("NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan"),
-        *("NULL", "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-    )
-)
-_NUMBER = re.compile(
-    r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|infinity)", re.ASCII | re.IGNORECASE
-)
-_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
-# Numbers as programs do not write them: "007", and "1E2" without a sign or a point. (Months and
-# hours have a zero before one digit.)
-_CODE = re.compile(r"0\d{2,}|\d+E\d+", re.ASCII)
+    from flwr_causal.data.dictionary.party_dictionary import PartyDictionary
+
 # Truth values as pandas reads them.
 _FLAGS = {
     **dict.fromkeys(("True", "TRUE", "true"), True),
@@ -54,12 +45,34 @@ class Reading(NamedTuple):
     codes : int, default 0
         Columns of delimited text with up to so many different texts are text where numbers are
         spelled as only codes are ("250.0" and "250.00", "007", "1E2"); 0: none.
+    dictionary : PartyDictionary, optional
+        Says what all columns are; then the other fields have their defaults.
     """
 
     categories: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     codes: int = 0
+    dictionary: PartyDictionary | None = None
+
+    def for_options(self, options: object) -> Reading:
+        """Return the reading of a run with these options, of which some name columns of roles."""
+        if self.dictionary is None:
+            return self
+        unused = self.dictionary.dictionary.left_out(options)
+        return self._replace(dictionary=replace(self.dictionary, left_out=unused))
+
+    @property
+    def of_queries(self) -> Reading:
+        """How rows are read that may lack columns."""
+        if self.dictionary is None:
+            return self
+        return self._replace(dictionary=replace(self.dictionary, may_lack=True))
+
+    @property
+    def of_cells(self) -> Reading:
+        """How the cells of a file are read before the dictionary is applied to them."""
+        return self if self.dictionary is None else Reading(self.dictionary.text_sources)
 
 
 #: The reading of a run that says nothing.
@@ -81,7 +94,7 @@ def typed(column: pd.Series, codes: int = 0) -> pd.Series:
     present = [text for text in plain if text not in MISSING]
     if len(texts) and not present and set(plain) == {"None"}:
         return column
-    if all(map(_NUMBER.fullmatch, present)):
+    if all(map(NUMBER.fullmatch, present)):
         if len(present) <= codes and are_codes(present):
             return column.mask(
                 column.isin([text for text in texts if str(text).strip() in MISSING])
@@ -97,7 +110,7 @@ def typed(column: pd.Series, codes: int = 0) -> pd.Series:
 
 def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:
     """Return a column of numbers, as pandas reads them: whole numbers where none is missing."""
-    if len(plain) and (places >= 0).all() and all(map(_WHOLE.fullmatch, plain)):
+    if len(plain) and (places >= 0).all() and all(map(WHOLE.fullmatch, plain)):
         values = [int(text) for text in plain]
         least, most = min(values), max(values)
         if least >= -(2**63) and most < 2**64 and (most < 2**63 or least >= 0):
@@ -108,46 +121,6 @@ def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:
     return pd.Series(np.array([*numbers, np.nan])[places], column.index)
 
 
-def is_stray(text: str) -> bool:
-    """Return whether a text among numbers is neither a number nor a mark of a missing value."""
-    plain = text.strip()
-    return not (_NUMBER.fullmatch(plain) or plain in MISSING)
-
-
-def is_number(text: str) -> bool:
-    """Return whether a text is a number."""
-    return _NUMBER.fullmatch(text.strip()) is not None
-
-
-def is_spelled(text: str) -> bool:
-    """Return whether a text is a number in an unusual spelling, such as 007."""
-    return is_number(text) and (not _WHOLE.fullmatch(text) or str(int(text)) != text)
-
-
-def are_whole_codes(texts: Iterable[str]) -> bool:
-    """Return whether these are whole numbers in one spelling each, some as only codes are."""
-    plain = set(texts)
-    spelled = {text for text in plain if _CODE.fullmatch(text)}
-    whole = all(text.isdigit() or text in spelled for text in plain)
-    return bool(spelled) and whole and len(set(map(float, plain))) == len(plain)
-
-
-def are_codes(texts: Iterable[str]) -> bool:
-    """Return whether numbers are spelled as codes are: "007", "1E2", or one number in two ways.
-
-    Whole numbers with and without a decimal point ("7.0" and "7") are none, as programs write both.
-    """
-    first: dict[float, str] = {}
-    for text in texts:
-        if _CODE.fullmatch(text):
-            return True
-        number = float(text)
-        plain = re.sub(r"\.0?$", "", text.lstrip("+-" if number == 0 else "+"))
-        if first.setdefault(number, plain) != plain:
-            return True
-    return False
-
-
 def as_read(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
     """Return a table with the columns that a run declares, and further missing values.
 
@@ -156,7 +129,17 @@ def as_read(frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
     frame : DataFrame
         It is not changed; without a declaration it is returned.
     reading : Reading
+
+    Raises
+    ------
+    DictionaryFaultError
+        If it does not fit the dictionary.
     """
+    if reading.dictionary is not None:
+        fitted, faults = reading.dictionary.applied(frame)
+        if faults:
+            raise DictionaryFaultError(faults)
+        return fitted
     changed: dict[int, pd.Series] = {}
     if not (reading.missing or reading.categories or reading.numbers):
         return frame
@@ -184,19 +167,9 @@ def with_columns(frame: pd.DataFrame, changed: Mapping[int, pd.Series]) -> pd.Da
     return together
 
 
-def is_text(column: pd.Series) -> bool:
-    """Return whether all values of a column that are there are texts."""
-    dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        dtype = dtype.categories.dtype
-    if pd.api.types.is_object_dtype(dtype):
-        return pd.api.types.infer_dtype(column, skipna=True) == "string"
-    return bool(pd.api.types.is_string_dtype(dtype))
-
-
 def _without(column: pd.Series, missing: Iterable[str]) -> pd.Series:
     """Return a column without some texts, and without the numbers that these are."""
-    numbers = [float(text) for text in missing if _NUMBER.fullmatch(text)]
+    numbers = [float(text) for text in missing if NUMBER.fullmatch(text)]
     found = column.isin([*missing, *([] if is_text(column) else numbers)])
     return column.mask(found) if found.any() else column
 

@@ -25,11 +25,11 @@ from flwr_causal.data.read.reading import (
     AS_THEY_ARE,
     Reading,
     as_read,
-    is_text,
     missing_texts,
     typed,
     with_columns,
 )
+from flwr_causal.data.read.texts import is_text
 from flwr_causal.data.roles import SERIES
 from flwr_causal.errors import DataError
 
@@ -158,11 +158,16 @@ def naming(path: Path) -> Iterator[None]:
 def _from_path(path: Path, reading: Reading) -> pd.DataFrame:
     path = existing_file(path)
     with naming(path):
-        if separator := separator_of(path):
-            return read_delimited(path, separator, reading)
-        if path.name.lower().endswith(".npz"):
-            return as_read(from_array(*npz_array(path)), reading)
-        return as_read(from_frame(pd.read_parquet(path)), reading)
+        cells = _cells(path, reading.of_cells)
+    return cells if reading.dictionary is None else as_read(cells, reading)
+
+
+def _cells(path: Path, reading: Reading) -> pd.DataFrame:
+    if separator := separator_of(path):
+        return read_delimited(path, separator, reading)
+    if path.name.lower().endswith(".npz"):
+        return as_read(from_array(*npz_array(path)), reading)
+    return as_read(from_frame(pd.read_parquet(path)), reading)
 
 
 def npz_array(

@@ -6,16 +6,9 @@ import pytest
 
 from flwr_causal.data.read import pieces as in_pieces
 from flwr_causal.data.read.pieces import open_table, selected, whole
-from flwr_causal.data.read.reading import (
-    MISSING,
-    Reading,
-    are_codes,
-    are_whole_codes,
-    as_read,
-    is_spelled,
-    typed,
-)
+from flwr_causal.data.read.reading import Reading, as_read, typed
 from flwr_causal.data.read.tables import read_table, texts_of_missing
+from flwr_causal.data.read.texts import MISSING, are_codes, are_whole_codes, is_spelled
 
 
 @pytest.mark.parametrize("codes", [0, 64])

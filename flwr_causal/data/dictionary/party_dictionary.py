@@ -1,0 +1,283 @@
+"""A party's table by the dictionary: its names, codes and units become the shared ones.
+
+Each cell is read by itself, so that the pieces of a large file are read as all of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from flwr_causal.core.discrete.discrete import state_name
+from flwr_causal.core.names import as_seen
+from flwr_causal.core.words import nearest
+from flwr_causal.data.dictionary.entries import NUMERIC, STATED, plain_number
+from flwr_causal.data.dictionary.faults import (
+    SHOWN_ROWS,
+    SHOWN_VALUES,
+    DictionaryFault,
+    FaultyValue,
+    shortened,
+)
+from flwr_causal.data.dictionary.local_map import NO_MAP, LocalMap
+from flwr_causal.data.read.texts import MISSING
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.data.dictionary.entries import ColumnEntry, Dictionary
+    from flwr_causal.data.dictionary.local_map import ColumnMap
+
+
+@dataclass(frozen=True)
+class PartyDictionary:
+    """The dictionary, with what a party says of its own table.
+
+    Parameters
+    ----------
+    dictionary : Dictionary
+    local : LocalMap
+        The party's names, codes and units.
+    hidden : tuple of str, default ()
+        Columns of the dictionary that the party's policy withholds: it lacks them.
+    left_out : tuple of str, default ()
+        Columns of roles that the run has no use for.
+    may_lack : bool, default False
+        Whether the table may lack any column, as the rows of a query do.
+    as_numbers : bool, default False
+        Whether ordered states, and the two states of a column of two, are the numbers 0, 1, ... of
+        their order, for methods that take numbers alone.
+    """
+
+    dictionary: Dictionary
+    local: LocalMap = NO_MAP
+    hidden: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    may_lack: bool = False
+    as_numbers: bool = False
+
+    @cached_property
+    def columns(self) -> tuple[tuple[ColumnEntry, ColumnMap], ...]:
+        """The columns that runs read, and how the party writes them."""
+        return tuple(
+            (one, self.local.of(one.name))
+            for one in self.dictionary.used
+            if one.name not in self.left_out
+        )
+
+    @cached_property
+    def text_sources(self) -> tuple[str, ...]:
+        """The party's names of the columns whose cells are read as they are spelled."""
+        return tuple(own.source for one, own in self.columns if one.kind not in NUMERIC)
+
+    def missing_columns(self, names: Sequence[str]) -> list[DictionaryFault]:
+        """Return a fault for each column that a table of these columns lacks or has twice."""
+        found = []
+        times = self._times(names)
+        sources = {own.source for _, own in self.columns}
+        others = [name for name in names if name not in sources]
+        for one, own in self.columns:
+            if not times[one.name] and not (one.optional or self.may_lack):
+                alike = [name for name in others if as_seen(name) == as_seen(one.name)]
+                near = next(iter(alike), nearest(own.source, others))
+                hint = f'the table has {near!r}: map it, {one.name} = {{from = "{near}"}}'
+                found.append(
+                    DictionaryFault(one.name, "is missing in the table", hint=hint if near else "")
+                )
+            elif times[one.name] > 1:
+                found.append(DictionaryFault(one.name, "is there more than once in the table"))
+        return found
+
+    def _times(self, names: Sequence[str]) -> dict[str, int]:
+        """Return how often each column of the dictionary is in a table and may be seen."""
+        there = Counter(names)
+        return {
+            one.name: there[own.source] * (one.name not in self.hidden) for one, own in self.columns
+        }
+
+    def applied(
+        self, frame: pd.DataFrame, first_row: int = 1
+    ) -> tuple[pd.DataFrame, list[DictionaryFault]]:
+        """Return rows of a table as the dictionary has them, and what does not fit it.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Rows as :mod:`~flwr_causal.data.read.reading` reads them, where columns of
+            :attr:`text_sources` may be text.
+        first_row : int, default 1
+            The number of the first of them.
+
+        Returns
+        -------
+        frame : DataFrame
+            The columns that the dictionary uses and the table holds, in the dictionary's order:
+            numbers as float64, states and ids as text, dates as datetime64. What does not fit is
+            missing.
+        faults : list of DictionaryFault
+            Empty if all fits.
+        """
+        names = [str(name) for name in frame.columns]
+        faults = self.missing_columns(names)
+        times = self._times(names)
+        found: dict[str, pd.Series] = {}
+        for one, own in self.columns:
+            if times[one.name] == 1:
+                cells = frame[own.source]
+                found[one.name], wrong = self._read(cells, one, own)
+                faults += _faults(one, cells, wrong, first_row)
+        return pd.DataFrame(found, index=frame.index), faults
+
+    def _read(
+        self, cells: pd.Series, entry: ColumnEntry, own: ColumnMap
+    ) -> tuple[pd.Series, dict[str, BoolArray]]:
+        """Return a column, and by the reason which of its cells do not fit."""
+        missing = (*self.dictionary.missing, *entry.missing, *own.missing)
+        if entry.kind in NUMERIC:
+            return _numbers(cells, entry, own, missing)
+        if entry.kind in STATED:
+            values, wrong = _by_text(cells, missing, _state_of(entry, own))
+            if self.as_numbers and entry.states and _is_scale(entry):
+                place = {state: float(k) for k, state in enumerate(entry.state_names)}
+                values = values.map(place).astype(np.float64)
+            return values, {_no_state(entry): wrong}
+        if entry.kind == "date":
+            values, wrong = _by_text(cells, missing, _date_of)
+            return pd.to_datetime(values), {"no date such as 2024-01-31": wrong}
+        values, _ = _by_text(cells, missing, lambda text: text)
+        return values, {}
+
+
+def _is_scale(entry: ColumnEntry) -> bool:
+    return entry.kind == "ordered" or len(entry.states) == 2
+
+
+def _no_state(entry: ColumnEntry) -> str:
+    return f"outside its states ({', '.join(entry.state_names)})"
+
+
+def _faults(
+    entry: ColumnEntry, cells: pd.Series, wrong: dict[str, BoolArray], first_row: int
+) -> list[DictionaryFault]:
+    found = []
+    for reason, marked in wrong.items():
+        rows = np.flatnonzero(marked)
+        if len(rows):
+            values: dict[str, list[int]] = {}
+            for row, value in zip(rows.tolist(), cells.iloc[rows].tolist(), strict=True):
+                values.setdefault(shortened(value), []).append(first_row + row)
+            listed = [
+                FaultyValue(value, len(own), tuple(own[:SHOWN_ROWS]))
+                for value, own in list(values.items())[:SHOWN_VALUES]
+            ]
+            found.append(DictionaryFault(entry.name, reason, len(rows), tuple(listed)))
+    return found
+
+
+def _numbers(
+    cells: pd.Series, entry: ColumnEntry, own: ColumnMap, missing: Sequence[str]
+) -> tuple[pd.Series, dict[str, BoolArray]]:
+    """Return a column of numbers in the dictionary's unit, and the cells that do not fit."""
+    raw, no_number = _raw_numbers(cells, missing)
+    values = raw if (own.factor, own.offset) == (1.0, 0.0) else own.factor * raw + own.offset
+    known = np.isfinite(values)
+    no_number = no_number | np.isinf(values)
+    wrong: dict[str, BoolArray] = {"no number": no_number}
+    if entry.kind == "count":
+        whole = known & (values >= 0) & (values == np.floor(values))
+        wrong["no whole number from 0 on"] = known & ~whole
+    outside = np.zeros(len(values), dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        if entry.least is not None:
+            outside |= values < entry.least
+        if entry.most is not None:
+            outside |= values > entry.most
+    wrong[f"outside {entry.range_in_words}"] = outside & known
+    bad = np.logical_or.reduce(list(wrong.values()))
+    return pd.Series(np.where(bad, np.nan, values), cells.index), wrong
+
+
+def _raw_numbers(cells: pd.Series, missing: Sequence[str]) -> tuple[FloatArray, BoolArray]:
+    """Return the numbers as they are written, NaN where missing, and which cells are none."""
+    dtype = cells.dtype
+    if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
+        values = cells.to_numpy(dtype=np.float64, na_value=np.nan).copy()
+        codes = [number for text in missing if (number := plain_number(text)) is not None]
+        values[np.isin(values, codes)] = np.nan
+        return values, np.zeros(len(values), dtype=np.bool_)
+    found, wrong = _by_text(cells, (*missing, *MISSING), plain_number)
+    return found.to_numpy(dtype=np.float64, na_value=np.nan), wrong
+
+
+def _by_text(
+    cells: pd.Series, missing: Sequence[str], value_of: Callable[[str], Any]
+) -> tuple[pd.Series, BoolArray]:
+    """Return what the texts of cells stand for, missing where they are, and which stand for none.
+
+    Parameters
+    ----------
+    cells : Series
+    missing : sequence of str
+        Texts that are missing values.
+    value_of : callable
+        Returns the value of a text; None where it has none.
+    """
+    places, distinct = pd.factorize(cells)
+    texts = [_text_of(value) for value in distinct]
+    numbers = {number for text in missing if (number := plain_number(text)) is not None}
+    absent = [not text or text in missing or plain_number(text) in numbers for text in texts]
+    values = [None if gone else value_of(text) for text, gone in zip(texts, absent, strict=True)]
+    unknown = [value is None and not gone for value, gone in zip(values, absent, strict=True)]
+    taken = np.array([*values, None], dtype=object)[places]
+    wrong = np.array([*unknown, False], dtype=np.bool_)[places]
+    return pd.Series(taken, cells.index, dtype=object), wrong
+
+
+def _text_of(value: Any) -> str:
+    """Return how a cell is spelled, without blanks around it."""
+    try:
+        return state_name(value).strip()
+    except DataError:
+        return str(value).strip()
+
+
+def _state_of(entry: ColumnEntry, own: ColumnMap) -> Callable[[str], str | None]:
+    """Return the function from a text to its state; None for a text that stands for none."""
+    known = {state: state for state in entry.state_names}
+    if own.states:
+        known |= dict(own.states)
+    else:
+        known |= {text: state for state, spellings in entry.states for text in spellings}
+    by_number: dict[float, set[str]] = {}
+    for text, state in known.items():
+        number = plain_number(text)
+        if number is not None:
+            by_number.setdefault(number, set()).add(state)
+    every_text = not entry.states and not own.states
+
+    def state_of(text: str) -> str | None:
+        if text in known:
+            return known[text]
+        # 1.0 is the state of 1, unless 1 and 01 are two states.
+        number = plain_number(text)
+        alike = set() if number is None else by_number.get(number, set())
+        if len(alike) == 1:
+            return next(iter(alike))
+        return text if every_text else None
+
+    return state_of
+
+
+def _date_of(text: str) -> pd.Timestamp | None:
+    try:
+        date = pd.to_datetime(text, format="ISO8601", utc=True)
+    except (ValueError, OverflowError):
+        return None
+    return None if pd.isna(date) else date.tz_localize(None)

@@ -1,0 +1,154 @@
+"""Proposed dictionaries: what tables tell, what they cannot, and joined proposals."""
+
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.data.dictionary.entries import Dictionary
+from flwr_causal.data.dictionary.proposal import labels, of_dictionary, of_table, proposed
+from flwr_causal.data.read.reading import Reading
+from flwr_causal.data.read.tables import read_table
+
+ROWS = 60
+RNG = np.random.default_rng(0)
+COLUMNS = {
+    "weight": RNG.normal(70, 9, ROWS).round(1),
+    "visits": RNG.integers(0, 40, ROWS),
+    "sex": np.arange(ROWS) % 2,
+    "centre": np.arange(ROWS) % 3 + 1,
+    "answer": np.where(np.arange(ROWS) % 3, "Yes", "no"),
+    "zip": [f"0{1000 + k % 4}" for k in range(ROWS)],
+    "patient": [f"P-{k}" for k in range(ROWS)],
+    "number": np.arange(ROWS) + 500,
+    "comment": [f"seen by nurse {k} at noon" for k in range(ROWS)],
+    "diagnosis": [f"free text {k % 30} of a doctor" for k in range(ROWS)],
+    "born": pd.date_range("1960-03-01", periods=ROWS).strftime("%Y-%m-%d"),
+    "pressure": np.where(np.arange(ROWS) == 7, -999, RNG.normal(120, 9, ROWS).round(1)),
+    "empty": np.full(ROWS, np.nan),
+}
+KINDS = {
+    "weight": "number",
+    "visits": "count",
+    "sex": "category",
+    "centre": "count",
+    "answer": "category",
+    "zip": "category",
+    "patient": "id",
+    "number": "id",
+    "comment": "text",
+    "diagnosis": "text",
+    "born": "date",
+    "pressure": "number",
+}
+
+
+def table(tmp_path, **columns):
+    """What a file with these columns tells."""
+    file = tmp_path / "own.csv"
+    frame = pd.DataFrame(columns or COLUMNS)
+    frame.to_csv(file, index=False)
+    return of_table(read_table(file, Reading(categories=tuple(frame.columns))))
+
+
+def test_a_table_tells_kinds_states_and_codes(tmp_path):
+    found = table(tmp_path)
+    assert {name: found[name].kind for name in KINDS} == KINDS
+    assert found["sex"].states == ("0", "1")
+    assert found["zip"].states == ("01000", "01001", "01002", "01003")
+    assert found["pressure"].missing == ("-999",)
+    assert (found["visits"].least, found["visits"].most) == (0.0, 40.0)
+    text, questions = proposed({"north": found})
+    shared = Dictionary.from_dict(tomllib.loads(text))
+    assert {one.name for one in shared.used} == {
+        name for name, kind in KINDS.items() if kind not in ("id", "text", "date")
+    }
+    asked = [line for line in text.splitlines() if line.startswith("# QUESTION: ")]
+    assert len(asked) == questions
+    for word in (
+        "what do 0, 1 stand for?",
+        "is -999 a missing value?",
+        "a count, or codes of states",
+    ):
+        assert word in text
+    # No id, no free text, no date, no number of the table but coarse ends of ranges.
+    for value in ("P-7", "seen by", "free text 3 ", "1960", "507"):
+        assert value not in text
+
+
+@pytest.mark.parametrize("code", ["-9", "-99", "-999", "999", "9999", "-8"])
+def test_codes_of_missing_values_are_far_outside(tmp_path, code):
+    values = np.append(RNG.uniform(1, 5, ROWS).round(2), float(code))
+    assert table(tmp_path, x=values)["x"].missing == (code,)
+    assert table(tmp_path, x=np.arange(-1200.0, 1200.0, 0.5))["x"].missing == ()
+
+
+def question(tmp_path, **parties):
+    text, _ = proposed({k: table(tmp_path, **own) for k, own in parties.items()})
+    return text
+
+
+def test_parties_that_write_differently_are_asked(tmp_path):
+    sex = np.arange(ROWS) % 2
+    text = question(
+        tmp_path,
+        north={
+            "sex": sex,
+            "w": RNG.uniform(50, 99, ROWS).round(2),
+            "answer": np.where(sex, "y", "n"),
+        },
+        south={
+            "sex": sex + 1,
+            "w_g": RNG.uniform(50000, 99000, ROWS).round(1),
+            "answer": np.where(sex, "Y", "n"),
+        },
+        west={
+            "sex": np.where(sex, "male", "female"),
+            "w": RNG.uniform(50000, 99000, ROWS).round(1),
+        },
+    )
+    shared = Dictionary.from_dict(tomllib.loads(text))
+    # Words, where some have them, are the states; another case is another spelling.
+    assert shared.find("sex").state_names == ("female", "male")
+    assert shared.find("answer").states == (("Y", ("y",)), ("n", ()))
+    assert "0, 1 at north; 1, 2 at south; female, male at west" in text
+    assert "missing at south: has it another name there (perhaps 'w_g' at south)?" in text
+    assert "usual values at west are about" in text
+    assert "w = {factor = 0.001}" in text
+    assert "missing at west: has it another name there?" in text
+
+
+def test_kinds_that_differ_are_asked(tmp_path):
+    text = question(
+        tmp_path,
+        north={"x": RNG.normal(size=ROWS)},
+        south={"x": np.where(np.arange(ROWS) % 2, "a", "b")},
+    )
+    assert "which kind is it? number at north, category at south" in text
+
+
+def test_proposals_of_parties_join_as_their_tables_do(tmp_path):
+    """But for usual values, which no proposal has: no table leaves its party."""
+    own = {
+        "north": table(tmp_path, sex=np.arange(ROWS) % 2, x=RNG.normal(size=ROWS)),
+        "south": table(tmp_path, sex=np.arange(ROWS) % 2 + 1, y=RNG.integers(0, 99, ROWS)),
+    }
+    files = {
+        party: of_dictionary(Dictionary.from_dict(tomllib.loads(proposed({party: one})[0])))
+        for party, one in own.items()
+    }
+    joined = Dictionary.from_dict(tomllib.loads(proposed(files)[0]))
+    assert joined == Dictionary.from_dict(tomllib.loads(proposed(own)[0]))
+
+
+def test_odd_names_are_quoted(tmp_path):
+    text = question(
+        tmp_path, north={'a "b" é.c': RNG.normal(size=ROWS), "x": RNG.normal(size=ROWS)}
+    )
+    assert Dictionary.from_dict(tomllib.loads(text)).used[0].name == 'a "b" é.c'
+
+
+def test_files_are_called_by_their_short_names_where_these_differ():
+    assert labels(["/a/north.csv", "/b/south.csv.gz"]) == ["north", "south"]
+    assert labels(["/a/own.csv", "/b/own.csv"]) == ["/a/own.csv", "/b/own.csv"]

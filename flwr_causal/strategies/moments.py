@@ -45,7 +45,7 @@ from flwr_causal.doubts.graphs import combination_warning, determined_warning
 from flwr_causal.doubts.tables import few_rows
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.moments import CONTRACT, EXPECTED, SEEN, SUMS, takes_blocks
+from flwr_causal.protocol.moments import CONTRACT, EXPECTED, OWN, SEEN, SUMS, takes_blocks
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice, Note, Result
@@ -458,7 +458,9 @@ class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeri
         if self.columns_differ:
             return (ALIGN, MASKED_TABLES, PRODUCTS)
         if self.incomplete:
-            return (SEEN, EXPECTED)
+            # Single parties' own estimates are no sum.
+            own = self.options.unshared_columns == "keep" and not self.options.secure_aggregation
+            return (SEEN, OWN, EXPECTED) if own else (SEEN, EXPECTED)
         return (OCTAVES, RELEASE) if self.private else (SUMS,)
 
     @property
@@ -670,7 +672,9 @@ class Moments(ColumnsStrategy, InterventionStrategy, PrivateStrategy, RowsOrSeri
     def _of_incomplete_rows(self, agreement: Agreement, masks: EdgeMasks) -> Training:
         """Find the graph of rows with missing cells, from their expected second moments."""
         blocks = self.blocks(agreement)
-        found = yield from expected_moments(agreement, blocks)
+        found = yield from expected_moments(
+            agreement, blocks, masks, by_party=OWN in self.exchanges
+        )
         mean, second = found.estimate
         allowed = masks.allowed & ~found.few_together | masks.required
         masks = masks._replace(allowed=allowed)

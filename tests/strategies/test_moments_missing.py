@@ -117,6 +117,42 @@ def test_parties_may_lack_columns():
         Moments(unshared_columns="keep")
 
 
+def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_split():
+    tables = parties(gaps_at_random(complete(3000, seed=6), 0.1), (600, 1200, 1800, 2400))
+    for table, lacking in zip(tables, ("ab", "f", "c", "de", "af"), strict=True):
+        table.drop(columns=list(lacking), inplace=True)
+    kept = {**EM, "unshared_columns": "keep"}
+    found = simulate("moments", tables, **kept)
+    assert edges(found) == edges(RUN)
+    assert [record["exchange"] for record in found.history[:2]] == ["seen", "own"]
+    assert len(found.history) <= 6
+    halves = [half for table in tables for half in (table[:250], table[250:])]
+    split = simulate("moments", halves[::-1], **kept)
+    assert edges(split) == edges(RUN)
+    one, other = (run.model.total_effect("a", "d") for run in (found, split))
+    assert one.standard_error == pytest.approx(other.standard_error, rel=0.01)
+    # Up to the tolerance of the steps.
+    assert one.value == pytest.approx(other.value, abs=0.1 * one.standard_error)
+    secure = simulate("moments", tables, **kept, secure_aggregation=True)
+    assert "own" not in {record["exchange"] for record in secure.history}
+    assert edges(secure) == edges(RUN)
+
+
+def test_an_edge_between_columns_that_no_row_has_together_is_warned_of():
+    # x causes y, which no party has beside it, and y causes the three others.
+    weights = np.zeros((5, 5))
+    weights[0, 1] = 1.5
+    weights[1, 2:] = 1.5, -1.5, 1.2
+    rows = np.random.default_rng(7).normal(size=(4000, 5)) @ np.linalg.inv(np.eye(5) - weights)
+    table = pd.DataFrame(rows, columns=list("xyuvw"))
+    tables = [table[:2000].drop(columns="y"), table[2000:].drop(columns="x")]
+    found = simulate("moments", tables, **EM, unshared_columns="keep", solver="class")
+    joined = {frozenset(edge[:2]) for edge in found.graph.edges()}
+    assert joined == {frozenset(pair) for pair in ("xy", "yu", "yv", "yw")}
+    (said,) = [warning for warning in found.warnings if "No row has both" in warning]
+    assert "'x' and 'y'" in said
+
+
 def test_pairs_that_few_rows_have_together_get_no_edge():
     table = complete(600, seed=4)
     table["b"] = table["b"].where(np.arange(600) % 60 == 0)  # in 10 rows

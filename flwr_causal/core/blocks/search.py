@@ -28,7 +28,7 @@ from flwr_causal.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 
 # Cost of an edge beyond that of the BIC, in units of log d. Measured on tables of 20 variables,
@@ -51,10 +51,13 @@ class BlockClass(NamedTuple):
         A CPDAG; a weight is the edge's strength, without a sign, and 1 where it is 0.
     strengths : ndarray of shape (d, d)
         Of all pairs in the best order: of the edge, or of the edge that was left out.
+    dag : ndarray of bool, shape (d, d)
+        A member of the class.
     """
 
     graph: CausalGraph
     strengths: FloatArray
+    dag: BoolArray
 
 
 def block_search(
@@ -163,7 +166,7 @@ def block_class(
     weights = np.where(marks, np.where(strength > 0, strength, 1.0), 0.0)
     required = masks.required if np.asarray(masks.required).any() else None
     graph = CausalGraph(names, weights, kind="cpdag", required=required)
-    return BlockClass(graph, np.abs(strengths))
+    return BlockClass(graph, np.abs(strengths), dag)
 
 
 def independent(

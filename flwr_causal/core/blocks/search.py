@@ -40,6 +40,10 @@ GAMMA = 1.0
 # reach the best score of all in seven of ten tables, three or more in nine (the first of these
 # kinds, seeds 9000-9009).
 NUM_SHUFFLED = 6
+# Searches from the best order with three variables moved. Of tables of 20 variables, half of them
+# categories (seeds 300-319), 16 reach the best score known in 95 %, without them 90 %; of dense
+# classes of 20 numbers 100 and 65 %.
+NUM_MOVES = 16
 
 
 class BlockClass(NamedTuple):
@@ -157,6 +161,7 @@ def block_class(
         max_parents=max_parents,
         edge_cost=edge_costs(moments.n, own_widths),
         widths=own_widths,
+        moves=NUM_MOVES,
     )
     back = np.argsort(order)
     dag = solution.best.adjacency[np.ix_(back, back)]

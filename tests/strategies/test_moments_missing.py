@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 
 from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal.core.blocks.design import Category, Number
 from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.strategies import Moments
+from flwr_causal.strategies.missing import _never_together
 
 NAMES = list("abcdef")
 WEIGHTS = np.zeros((6, 6))
@@ -119,8 +121,8 @@ def test_parties_may_lack_columns():
 
 def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_split():
     tables = parties(gaps_at_random(complete(3000, seed=6), 0.1), (600, 1200, 1800, 2400))
-    for table, lacking in zip(tables, ("ab", "f", "c", "de", "af"), strict=True):
-        table.drop(columns=list(lacking), inplace=True)
+    lacking = ("ab", "f", "c", "de", "af")
+    tables = [table.drop(columns=list(own)) for table, own in zip(tables, lacking, strict=True)]
     kept = {**EM, "unshared_columns": "keep"}
     found = simulate("moments", tables, **kept)
     assert edges(found) == edges(RUN)
@@ -139,18 +141,13 @@ def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_spl
 
 
 def test_an_edge_between_columns_that_no_row_has_together_is_warned_of():
-    # x causes y, which no party has beside it, and y causes the three others.
-    weights = np.zeros((5, 5))
-    weights[0, 1] = 1.5
-    weights[1, 2:] = 1.5, -1.5, 1.2
-    rows = np.random.default_rng(7).normal(size=(4000, 5)) @ np.linalg.inv(np.eye(5) - weights)
-    table = pd.DataFrame(rows, columns=list("xyuvw"))
-    tables = [table[:2000].drop(columns="y"), table[2000:].drop(columns="x")]
-    found = simulate("moments", tables, **EM, unshared_columns="keep", solver="class")
-    joined = {frozenset(edge[:2]) for edge in found.graph.edges()}
-    assert joined == {frozenset(pair) for pair in ("xy", "yu", "yv", "yw")}
-    (said,) = [warning for warning in found.warnings if "No row has both" in warning]
-    assert "'x' and 'y'" in said
+    blocks = [Number("x", 0.0, 1.0), Number("y", 0.0, 1.0), Category("k", ("a", "b", "c"))]
+    found = np.zeros((3, 3), dtype=bool)
+    assert _never_together(found, blocks) == []
+    found[0, 2] = found[2, 0] = True
+    (said,) = _never_together(found, blocks)
+    assert "No row has both columns of 1 pairs" in said
+    assert "'x' and 'k'" in said
 
 
 def test_pairs_that_few_rows_have_together_get_no_edge():

@@ -206,8 +206,12 @@ def incomplete(
         for places in np.array_split(np.arange(num_rows), num_parties)
     ]
     if missing == "columns":
-        for table, left_out in zip(tables, _lacking(rng, num_variables, num_parties), strict=True):
-            table.drop(columns=[truth.names[k] for k in left_out], inplace=True)
+        left_out = _lacking(rng, num_variables, num_parties)
+        names = np.array(truth.names)
+        tables = [
+            table.drop(columns=names[own].tolist())
+            for table, own in zip(tables, left_out, strict=True)
+        ]
     return World(tables, truth)
 
 

@@ -18,6 +18,7 @@ from flwr_causal.clients.privacy import (
     numbers,
 )
 from flwr_causal.core.blocks.design import Category, column_names, with_lags
+from flwr_causal.core.blocks.lacking import own_sums
 from flwr_causal.core.blocks.logistic import sums_of_rows
 from flwr_causal.core.blocks.missing import MomentEstimate, SeenSums, expected_sums, seen_sums
 from flwr_causal.core.linear.folds import stretches
@@ -31,6 +32,7 @@ from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import (
     CONTRACT,
     EXPECTED,
+    OWN,
     REGRESSIONS,
     SEEN,
     SUMS,
@@ -184,6 +186,18 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         sums = np.sum([seen_sums(rows) for rows in self._block_pieces()], axis=0)
         return SeenSums(*(sums / self.num_rows))._asdict()
 
+    @answers(OWN)
+    def own_moments(self, asked: Asked) -> Arrays:
+        """Return the second moments by an estimate from the party's own rows.
+
+        Raises
+        ------
+        FederationError
+            As of :meth:`expected_moments`.
+        """
+        rows = np.concatenate(list(self._block_pieces()))
+        return {"expected": own_sums(rows, _estimate(asked)) / self.num_rows}
+
     @answers(EXPECTED)
     def expected_moments(self, asked: Asked) -> Arrays:
         """Return the second moments with missing cells as expected by the estimate.
@@ -193,10 +207,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         FederationError
             If the estimate is none: its second moments are not positive definite.
         """
-        estimate = MomentEstimate(asked["mean"], asked["second"])
-        least = np.linalg.eigvalsh(estimate.second)[0]
-        if not (least > 0 and np.array_equal(estimate.second, estimate.second.T)):
-            raise FederationError("The second moments that the server sent are none of any rows.")
+        estimate = _estimate(asked)
         parts = (expected_sums(rows, estimate) for rows in self._block_pieces())
         return {"expected": reduce(np.add, parts) / self.num_rows}
 
@@ -248,3 +259,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             size = part.shape[1]
             products[:size, :size] = part.T @ part / len(rows)
         return sums
+
+
+def _estimate(asked: Asked) -> MomentEstimate:
+    """Return the estimate that the server sent."""
+    estimate = MomentEstimate(asked["mean"], asked["second"])
+    least = np.linalg.eigvalsh(estimate.second)[0]
+    if not (least > 0 and np.array_equal(estimate.second, estimate.second.T)):
+        raise FederationError("The second moments that the server sent are none of any rows.")
+    return estimate

@@ -139,13 +139,31 @@ SEEN = Exchange(
     contradiction=other_sums,
 )
 
+_ESTIMATE = (
+    Sent("mean", "estimated means of the columns", ("w",), exact=True),
+    Sent("second", "estimated central second moments of the columns", ("w", "w"), exact=True),
+)
+OWN = Exchange(
+    "own",
+    "each party's second moments by its own estimate, as parties may lack columns",
+    sends=_ESTIMATE,
+    returns=(
+        Disclosure(
+            "expected",
+            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by an estimate from the party's "
+            "own rows; 0 at columns that it lacks",
+            ("s", "s"),
+            "second-moments",
+        ),
+    ),
+    when="once, missing_values='em' with unshared_columns='keep', without secure sums",
+    same_parties=True,
+)
+
 EXPECTED = Exchange(
     "expected",
     "second moments of the parties' rows, with missing cells as expected from the seen ones",
-    sends=(
-        Sent("mean", "estimated means of the columns", ("w",), exact=True),
-        Sent("second", "estimated central second moments of the columns", ("w", "w"), exact=True),
-    ),
+    sends=_ESTIMATE,
     returns=(
         Disclosure(
             "expected",
@@ -270,7 +288,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
 
 CONTRACT = Contract(
     "moments",
-    (SUMS, SEEN, EXPECTED, REGRESSIONS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
+    (SUMS, SEEN, OWN, EXPECTED, REGRESSIONS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
     dimensions,
     ("sums", "relations", "states", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from flwr_causal.strategies.missing import _never_together
 
 from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal.core.blocks.design import Category, Number
 from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.second_moments import other_sums
@@ -115,6 +117,37 @@ def test_parties_may_lack_columns():
         simulate("moments", tables, **EM)
     with pytest.raises(ConfigError, match="missing_values='em'"):
         Moments(unshared_columns="keep")
+
+
+def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_split():
+    tables = parties(gaps_at_random(complete(3000, seed=6), 0.1), (600, 1200, 1800, 2400))
+    lacking = ("ab", "f", "c", "de", "af")
+    tables = [table.drop(columns=list(own)) for table, own in zip(tables, lacking, strict=True)]
+    kept = {**EM, "unshared_columns": "keep"}
+    found = simulate("moments", tables, **kept)
+    assert edges(found) == edges(RUN)
+    assert [record["exchange"] for record in found.history[:2]] == ["seen", "own"]
+    assert len(found.history) <= 6
+    halves = [half for table in tables for half in (table[:250], table[250:])]
+    split = simulate("moments", halves[::-1], **kept)
+    assert edges(split) == edges(RUN)
+    one, other = (run.model.total_effect("a", "d") for run in (found, split))
+    assert one.standard_error == pytest.approx(other.standard_error, rel=0.01)
+    # Up to the tolerance of the steps.
+    assert one.value == pytest.approx(other.value, abs=0.1 * one.standard_error)
+    secure = simulate("moments", tables, **kept, secure_aggregation=True)
+    assert "own" not in {record["exchange"] for record in secure.history}
+    assert edges(secure) == edges(RUN)
+
+
+def test_an_edge_between_columns_that_no_row_has_together_is_warned_of():
+    blocks = [Number("x", 0.0, 1.0), Number("y", 0.0, 1.0), Category("k", ("a", "b", "c"))]
+    found = np.zeros((3, 3), dtype=bool)
+    assert _never_together(found, blocks) == []
+    found[0, 2] = found[2, 0] = True
+    (said,) = _never_together(found, blocks)
+    assert "No row has both columns of 1 pairs" in said
+    assert "'x' and 'k'" in said
 
 
 def test_pairs_that_few_rows_have_together_get_no_edge():

@@ -91,6 +91,13 @@ def seen_sums(rows: FloatArray) -> SeenSums:
     return SeenSums(marks.T @ marks, filled.T @ marks, filled.T @ filled)
 
 
+def effective_rows(counts: FloatArray) -> int:
+    """Return the mean number of rows that have two columns, from those of each pair, (d, d)."""
+    d = len(counts)
+    pairs = ~np.eye(d, dtype=np.bool_) if d > 1 else np.ones((d, d), dtype=np.bool_)
+    return max(round(float(counts[pairs].mean())), 1)
+
+
 def few_together(seen: SeenSums) -> BoolArray:
     """Return the mask of pairs of columns in fewer than :data:`FEWEST_TOGETHER` rows, (d, d)."""
     found = seen.counts < min(FEWEST_TOGETHER, seen.counts.mean() / 2)

@@ -48,6 +48,10 @@ GAMMA = 1.0
 # reach the best score of all in seven of ten tables, three or more in nine (the first of these
 # kinds, seeds 9000-9009).
 NUM_SHUFFLED = 6
+# Searches from the best order with three variables moved. Of tables of 20 variables, half of them
+# categories (seeds 300-319), 16 reach the best score known in 95 %, without them 90 %; of dense
+# classes of 20 numbers 100 and 65 %.
+NUM_MOVES = 16
 
 
 class BlockClass(NamedTuple):
@@ -60,10 +64,13 @@ class BlockClass(NamedTuple):
     strengths : ndarray of shape (d, d)
         Of all pairs in the best order: of the edge, or of the edge that was left out; with lags
         their sums.
+    dag : ndarray of bool, shape (d, d)
+        A member of the class.
     """
 
     graph: CausalGraph
     strengths: FloatArray
+    dag: BoolArray
 
 
 class Independent(NamedTuple):
@@ -188,6 +195,7 @@ def block_class(
         max_parents=max_parents,
         edge_cost=edge_costs(rows, own.sizes),
         widths=own.widths,
+        moves=NUM_MOVES,
     )
     back = np.ix_(np.argsort(places), np.argsort(by_name))
     dag, strengths = to_square(solution.best.adjacency[back]), np.abs(solution.strengths[back])
@@ -207,7 +215,7 @@ def block_class(
         lagged=lagged if order else None,
         required=required if np.asarray(masks.required).any() else None,
     )
-    return BlockClass(graph, strengths.reshape(-1, d, d).sum(axis=0))
+    return BlockClass(graph, strengths.reshape(-1, d, d).sum(axis=0), dag)
 
 
 def independent(

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 GAMMA = 1.0
 # Shuffled orders at which a search over orders begins, beside the sorted ones.
 NUM_SHUFFLED = 6
+# Further searches from the best order, with some variables moved.
+NUM_MOVES = 16
 
 
 class LinearClass(NamedTuple):
@@ -135,7 +137,7 @@ def linear_class(
 
     begin = np.zeros((len(names), len(names)), dtype=np.bool_)
     if by_orders:
-        begin = _ordered(parts, known, begin, max_parents, cost, NUM_SHUFFLED)
+        begin = _ordered(parts, known, begin, max_parents, cost, NUM_SHUFFLED, NUM_MOVES)
     search = searched(begin)
     score = score_of(search.dag)
     while True:
@@ -160,6 +162,7 @@ def _ordered(
     max_parents: int | None,
     cost: float,
     num_shuffled: int = 0,
+    moves: int = 0,
 ) -> BoolArray:
     """Return the DAG of best score that a search over causal orders reaches, also from ``start``.
 
@@ -188,6 +191,7 @@ def _ordered(
         starts=starts,
         max_parents=max_parents,
         edge_cost=cost,
+        moves=moves,
     )
     dag = np.zeros_like(start)
     dag[np.ix_(columns, columns[:d])] = found.best.adjacency

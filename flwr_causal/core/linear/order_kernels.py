@@ -45,6 +45,9 @@ class SearchTask(NamedTuple):
         Parents of a variable at most, besides the required ones.
     with_spread
         Whether the score has the term of the noise variances' spread.
+    growth
+        Share of its cost that an edge must be worth to be tried: below 1 more parents are chosen
+        first than are kept, which finds causes whose effects cancel each other.
     """
 
     correlations: FloatArray
@@ -57,6 +60,7 @@ class SearchTask(NamedTuple):
     costs: FloatArray
     most: int
     with_spread: bool
+    growth: float
 
 
 class OrderRoom(NamedTuple):
@@ -312,7 +316,7 @@ def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[In
                 left = _left(room, slot, width)
             else:
                 continue
-            cost = task.costs[child, room.candidates[slot]]
+            cost = task.growth * task.costs[child, room.candidates[slot]]
             # What explains less at no less cost is not better.
             if left < lowest or cost < price:
                 log_left = np.log(left) if width == 1 else left

@@ -29,9 +29,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.names import as_seen
 from flwr_causal.core.received import json_of
-from flwr_causal.core.words import nearest
+from flwr_causal.core.words import as_seen, nearest
 from flwr_causal.data.read.texts import is_number
 from flwr_causal.errors import ConfigError
 

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.discrete import state_name
-from flwr_causal.core.names import as_seen
-from flwr_causal.core.words import nearest
+from flwr_causal.core.words import as_seen, nearest
 from flwr_causal.data.dictionary.entries import NUMERIC, STATED, plain_number
 from flwr_causal.data.dictionary.faults import (
     SHOWN_ROWS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,9 +21,15 @@ from flwr_causal.simulations.scenarios.world import LineResult, World
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
+
 
 #: Smallest absolute weight that is an edge, where a program leaves the threshold to its user.
 THRESHOLD = 0.3
+#: Intervals of equal shares for numbers, and the most values that are states as they are.
+BINS, MOST_STATES = 4, 10
+
+Coding = Literal["codes", "one-hot"]
 
 
 class Peer(NamedTuple):
@@ -45,11 +51,15 @@ def _graph(frame: pd.DataFrame, weights: Any, kind: str = "dag") -> LineResult:
 
 
 def _of_causal_learn(frame: pd.DataFrame, found: Any) -> LineResult:
+    return _graph(frame, _marks(found), "cpdag")
+
+
+def _marks(found: Any) -> NDArray[np.bool_]:
     # causal-learn: graph[j, i] = 1 and graph[i, j] = -1 stand for i -> j, two -1 for i - j.
     marks = np.asarray(found.graph)
     directed = (marks == -1) & (marks.T == 1)
     undirected = (marks == -1) & (marks.T == -1)
-    return _graph(frame, directed | undirected, "cpdag")
+    return np.asarray(directed | undirected)
 
 
 def causal_learn_pc(world: World, alpha: float = 0.05, voting: bool = False) -> LineResult:
@@ -85,23 +95,25 @@ def causal_learn_ges(world: World) -> LineResult:
     return _of_causal_learn(frame, found["G"])
 
 
-def causal_learn_boss(world: World, seed: int = 0) -> LineResult:
+def causal_learn_boss(world: World, seed: int = 0, coding: Coding = "codes") -> LineResult:
     """BOSS with the Gaussian BIC, and orders drawn by ``seed``."""
     from causallearn.search.PermutationBased.BOSS import boss
 
-    return _by_permutation(world, boss, seed)
+    return _by_permutation(world, boss, seed, coding)
 
 
-def causal_learn_grasp(world: World, seed: int = 0) -> LineResult:
+def causal_learn_grasp(world: World, seed: int = 0, coding: Coding = "codes") -> LineResult:
     """GRaSP with the Gaussian BIC, and orders drawn by ``seed``."""
     from causallearn.search.PermutationBased.GRaSP import grasp
 
-    return _by_permutation(world, grasp, seed)
+    return _by_permutation(world, grasp, seed, coding)
 
 
-def _by_permutation(world: World, search: Callable[..., Any], seed: int) -> LineResult:
+def _by_permutation(
+    world: World, search: Callable[..., Any], seed: int, coding: Coding
+) -> LineResult:
     frame = _frame(world)
-    rows = frame.to_numpy(np.float64, copy=True)
+    owners, rows = _coded(frame, coding)
     # causal-learn draws from Python's own generator, which takes no seed of a call.
     state = random.getstate()
     random.seed(seed)
@@ -109,24 +121,55 @@ def _by_permutation(world: World, search: Callable[..., Any], seed: int) -> Line
         found = search(rows, score_func="local_score_BIC_from_cov", verbose=False)
     finally:
         random.setstate(state)
-    return _of_causal_learn(frame, found)
+    if coding == "codes":
+        return _of_causal_learn(frame, found)
+    marks = _marks(found).astype(np.float64)
+    votes = np.zeros((len(frame.columns),) * 2)
+    np.add.at(votes, (owners[:, None], owners[None, :]), marks - 0.5 * marks * marks.T)
+    np.fill_diagonal(votes, 0.0)
+    return _graph(frame, (votes > 0) & (votes >= votes.T), "cpdag")
 
 
-def pgmpy_hill_climb(world: World) -> LineResult:
-    """Hill climbing with BDeu, equivalent sample size 1."""
-    from pgmpy.estimators import BDeu, HillClimbSearch
+def _coded(frame: pd.DataFrame, coding: Coding) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the columns' variables, and rows of numbers.
 
-    frame = _frame(world).astype(str)
-    score = BDeu(frame, equivalent_sample_size=1)
-    found = HillClimbSearch(frame).estimate(scoring_method=score, show_progress=False)
+    A category is the number of its state, "codes", or a column of 0 and 1 for each of its states
+    but the last, "one-hot"; edges between variables are then those of most of their columns.
+    """
+    owners, parts = [], []
+    for k, name in enumerate(frame.columns):
+        own = frame[[name]].to_numpy()
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            own = pd.factorize(frame[name], sort=True)[0][:, None]
+            if coding == "one-hot":
+                own = own == np.arange(own.max())
+        parts.append(own.astype(np.float64))
+        owners += [k] * own.shape[1]
+    return np.array(owners), np.column_stack(parts)
+
+
+def pgmpy_hill_climb(world: World, score: str = "bdeu") -> LineResult:
+    """Hill climbing with BDeu, equivalent sample size 1, or the conditional Gaussian BIC.
+
+    With BDeu numbers are cut into quarters.
+    """
+    from pgmpy.estimators import BDeu, BICCondGauss, HillClimbSearch
+
+    if score == "bdeu":
+        frame = _states(_frame(world))
+        scoring = BDeu(frame, equivalent_sample_size=1)
+    else:
+        frame = _frame(world)
+        scoring = BICCondGauss(frame)
+    found = HillClimbSearch(frame).estimate(scoring_method=scoring, show_progress=False)
     return _of_edges(frame, found.edges())
 
 
 def agrum_hill_climb(world: World) -> LineResult:
-    """Greedy hill climbing with BDeu."""
+    """Greedy hill climbing with BDeu; numbers are cut into quarters."""
     import pyagrum
 
-    frame = _frame(world).astype(str)
+    frame = _states(_frame(world))
     learner = pyagrum.BNLearner(frame)
     learner.useScoreBDeu()
     learner.useGreedyHillClimbing()
@@ -138,6 +181,16 @@ def agrum_hill_climb(world: World) -> LineResult:
         if names
         else [],
     )
+
+
+def _states(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table as categories: numbers of many values are cut into quarters."""
+    cut = {
+        str(name): pd.qcut(frame[name], BINS, labels=False, duplicates="drop")
+        for name in frame.columns
+        if pd.api.types.is_float_dtype(frame[name]) and frame[name].nunique() > MOST_STATES
+    }
+    return frame.assign(**cut).astype(str)
 
 
 def _of_edges(frame: pd.DataFrame, edges: Any) -> LineResult:

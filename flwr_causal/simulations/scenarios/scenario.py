@@ -30,8 +30,9 @@ KINDS: tuple[Kind, ...] = ("method", "baseline", "peer")
 ROW_COUNTS = frozenset({"num_rows", "rows_per_variable", "num_test"})
 #: Rows that every party keeps whatever the scale, if the scenario says nothing else.
 LEAST_ROWS_OF_A_PARTY = 4
-#: How rows are dealt to parties: these are no coordinates of the rows themselves.
-DEALING = ("num_parties", "how")
+#: How rows are dealt to parties, and what is missing of them: these are no coordinates of the rows
+#: themselves.
+DEALING = ("num_parties", "how", "missing", "share")
 #: The scenarios of the papers, in a checkout; a wheel does not have them.
 SCENARIOS = Path(__file__).parents[3] / "benchmarks" / "scenarios"
 _KEYS: dict[str, type | tuple[type, ...]] = {

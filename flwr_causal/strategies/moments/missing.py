@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.blocks.lacking import (
+    column_sets,
+    estimate_of_sets,
+    fitted,
+    structured,
+)
 from flwr_causal.core.blocks.missing import (
     FEWEST_TOGETHER,
     MOST_STEPS,
@@ -20,6 +26,7 @@ from flwr_causal.core.blocks.missing import (
     change,
     completed,
     depends_on,
+    effective_rows,
     few_together,
     first_estimate,
     stepped,
@@ -27,7 +34,7 @@ from flwr_causal.core.blocks.missing import (
 from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.words import some
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.moments import EXPECTED, SEEN
+from flwr_causal.protocol.moments import EXPECTED, OWN, SEEN
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.linear import divisors
 from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
@@ -72,9 +79,7 @@ class EstimatedMoments(NamedTuple):
     @property
     def effective_rows(self) -> int:
         """The mean number of rows that have two columns."""
-        d = len(self.together)
-        pairs = ~np.eye(d, dtype=np.bool_) if d > 1 else np.ones((d, d), dtype=np.bool_)
-        return max(round(float(self.together[pairs].mean())), 1)
+        return effective_rows(self.together)
 
 
 def completed_moments(
@@ -83,6 +88,7 @@ def completed_moments(
     blocks: Sequence[Variable],
     *,
     takes_blocks: bool,
+    by_party: bool,
     standardize: bool,
 ) -> Generator[Step, Any, PooledMoments]:
     """Estimate the second moments of rows with missing cells, an exchange a step.
@@ -96,9 +102,11 @@ def completed_moments(
         The variables and their lags.
     takes_blocks : bool
         Whether the solver takes blocks of columns, in their own units.
+    by_party : bool
+        Whether parties send their own estimates, see :func:`expected_moments`.
     standardize : bool
     """
-    found = yield from expected_moments(agreement, blocks)
+    found = yield from expected_moments(agreement, blocks, masks, by_party=by_party)
     mean, second = found.estimate
     own = replace(agreement, total=found.effective_rows)
     if takes_blocks:
@@ -125,7 +133,7 @@ def completed_moments(
 
 
 def expected_moments(
-    agreement: Agreement, blocks: Sequence[Variable]
+    agreement: Agreement, blocks: Sequence[Variable], masks: EdgeMasks, *, by_party: bool
 ) -> Generator[Step, Any, EstimatedMoments]:
     """Estimate the second moments by expectation-maximisation, an exchange a step.
 
@@ -134,6 +142,11 @@ def expected_moments(
     agreement : Agreement
     blocks : sequence of Variable
         The variables, whose columns the moments are of.
+    masks : EdgeMasks
+        Background knowledge over the variables.
+    by_party : bool
+        Whether parties may lack columns, and send their own estimates: see
+        :mod:`core.blocks.lacking`.
 
     Raises
     ------
@@ -149,23 +162,44 @@ def expected_moments(
             "the columns of the rows with missing cells have no correlations: leave out columns "
             "that hardly vary, or rows with missing_values='drop'"
         )
+    widths = [block.width for block in blocks]
+    dag: BoolArray | None = None
+    if by_party:
+        replies = yield Ask(OWN, estimate._asdict())
+        rows = agreement.rows
+        own = (rows[party] * sent["expected"] for party, sent in replies.by_party.items())
+        sets = column_sets(own, seen)
+        estimate = estimate_of_sets(sets, estimate, seen)
+        if any(len(one.columns) < sum(widths) for one in sets):
+            dag, estimate = structured(sets, estimate, seen, widths, masks)
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     while len(steps) < MOST_STEPS:
         replies = yield Ask(EXPECTED, estimate._asdict())
-        led = completed(stepped(replies["expected"]), seen)
-        steps.append((estimate, led))
-        if change(estimate, led) < TOLERANCE:
+        led = stepped(replies["expected"])
+        after = completed(led, seen) if dag is None else fitted(dag, led, widths)
+        steps.append((estimate, after))
+        if change(estimate, after) < TOLERANCE:
             break
         estimate = accelerated(steps)
-    last, few = change(*steps[-1]), few_together(seen)
-    firsts = [columns[0] for columns in columns_of([block.width for block in blocks])]
+        estimate = estimate if dag is None else fitted(dag, estimate, widths)
+    last = change(*steps[-1])
+    firsts = [columns[0] for columns in columns_of(widths)]
+    both = np.ix_(firsts, firsts)
+    few, found = few_together(seen)[both], np.zeros((len(blocks),) * 2, dtype=np.bool_)
+    if dag is not None:
+        found = (dag | dag.T) & (seen.counts[both] == 0)
     return EstimatedMoments(
-        led,
+        after if dag is None else led,
         seen.counts,
         round(n * float(replies["expected"][0, 0])),
         len(steps),
-        few[np.ix_(firsts, firsts)],
-        (*_not_converged(last), *_few_together(few, blocks), *_depending(seen, blocks)),
+        few & ~found,
+        (
+            *_not_converged(last),
+            *_few_together(few & ~found, blocks),
+            *_never_together(found, blocks),
+            *_depending(seen, blocks),
+        ),
     )
 
 
@@ -186,14 +220,30 @@ def _named(pairs: IntArray, blocks: Sequence[Variable]) -> list[tuple[str, str]]
 
 
 def _few_together(few: BoolArray, blocks: Sequence[Variable]) -> list[str]:
-    pairs = _named(np.argwhere(np.triu(few)), blocks)
+    pairs, listed = _pairs(few, blocks)
     if not pairs:
         return []
-    listed = some([f"{one!r} and {other!r}" for one, other in pairs], NAMED_PAIRS)
     return [
-        f"Too few rows, fewer than {FEWEST_TOGETHER}, have both columns of {len(pairs)} pairs: "
+        f"Too few rows, fewer than {FEWEST_TOGETHER}, have both columns of {pairs} pairs: "
         f"{listed}. No edge between them is looked for."
     ]
+
+
+def _never_together(found: BoolArray, blocks: Sequence[Variable]) -> list[str]:
+    pairs, listed = _pairs(found, blocks)
+    if not pairs:
+        return []
+    return [
+        f"No row has both columns of {pairs} pairs that may be joined by an edge: {listed}. Such "
+        "an edge follows from what other columns have in common with both: check it on rows that "
+        "have both."
+    ]
+
+
+def _pairs(marked: BoolArray, blocks: Sequence[Variable]) -> tuple[int, str]:
+    """Return the number of pairs of variables that are marked, and names of the first ones."""
+    pairs = [f"{blocks[i].name!r} and {blocks[j].name!r}" for i, j in np.argwhere(np.triu(marked))]
+    return len(pairs), some(pairs, NAMED_PAIRS)
 
 
 def _depending(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:

@@ -28,7 +28,7 @@ from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, plausible
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.moments import CONTRACT, EXPECTED, REGRESSIONS, SEEN, SUMS
+from flwr_causal.protocol.moments import CONTRACT, EXPECTED, OWN, REGRESSIONS, SEEN, SUMS
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
@@ -160,6 +160,7 @@ class Moments(JoiningStrategy, LinearStrategy):
                     masks,
                     blocks_of(agreement, options.model, options.order),
                     takes_blocks=options.takes_blocks,
+                    by_party=options.by_party,
                     standardize=options.standardize,
                 )
             )
@@ -385,7 +386,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.columns_differ:
             return (ALIGN, MASKED_TABLES, PRODUCTS)
         if self.options.incomplete:
-            return (SEEN, EXPECTED)
+            return (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
         if self.options.private:
             return (OCTAVES, RELEASE)
         return (SUMS, REGRESSIONS) if self.options.parameters == "likelihood" else (SUMS,)

@@ -222,6 +222,16 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return self.limits(usual if self.threshold is None else self.threshold)
 
     @property
+    def by_party(self) -> bool:
+        """Whether parties send estimates of the columns that they have, which are no sum."""
+        return (
+            self.incomplete
+            and self.unshared_columns == "keep"
+            and self.order == 0
+            and not self.secure_aggregation
+        )
+
+    @property
     def held_out(self) -> bool:
         """Whether a quarter of the rows, or each fifth of a series once, is held out."""
         return self.sparsity == "held-out"

@@ -18,7 +18,7 @@ from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear import order_search as module
 from flwr_causal.core.linear.moments import Moments, columns_of
-from flwr_causal.core.linear.order_search import order_score, search_orders
+from flwr_causal.core.linear.order_search import GROWTH, order_score, search_orders
 from flwr_causal.errors import ConfigError, DataError
 
 
@@ -73,17 +73,17 @@ def test_parents_are_those_of_grow_shrink(seed, widths, with_required):
     found = problem._along(order, problem.allowed, np.ascontiguousarray(costs.T))
     columns = columns_of(widths)
 
-    def score(child, parents):
+    def score(child, parents, share=1.0):
         given_columns = [int(c) for i in sorted(parents) for c in columns[i]]
         own = [int(c) for c in columns[child]]
         fit = 0.5 * moments.n * log_determinant(moments.correlations, given_columns, own)
-        return fit + sum(costs[i, child] for i in parents if not required[i, child])
+        return fit + share * sum(costs[i, child] for i in parents if not required[i, child])
 
     for child in order:
         parents = set(np.flatnonzero(required[:, child]).tolist())
         while rest := sorted(set(range(child)) - parents):
-            best = min(rest, key=lambda i: score(child, parents | {i}))
-            if score(child, parents | {best}) >= score(child, parents) - 1e-7:
+            best = min(rest, key=lambda i: score(child, parents | {i}, GROWTH))
+            if score(child, parents | {best}, GROWTH) >= score(child, parents, GROWTH) - 1e-7:
                 break
             parents |= {best}
         while droppable := [i for i in sorted(parents) if not required[i, child]]:

@@ -1,0 +1,304 @@
+"""Moments of parties that lack whole columns, from one array of each party.
+
+A party that lacks columns says nothing about them, and two columns that no party holds together
+have no covariance in the likelihood. Expectation-maximisation converges slowly then, and what it
+converges to is uncertain where few rows tell. Both is mended at the server alone, between two
+exchanges:
+
+- Each party sends the moments of its own columns once, estimated from its own rows
+  (:func:`own_sums`). Those of the parties that hold the same columns add up, and the server runs
+  the steps over these sets of columns (:func:`estimate_of_sets`).
+- The covariances are then those of a graph, which alternates with them (structural
+  expectation-maximisation, Friedman 1998): a graph of the search over orders, the likelihood's
+  maximum under it, the moments that are expected there, a graph of these (:func:`structured`). It
+  begins with graphs of different numbers of edges, and ends with that of the best Gaussian BIC of
+  what the parties sent.
+
+Measured where each of six parties lacks 4 of 20 columns and a tenth of their cells, 3,000 rows,
+mean SHD of the graphs for seeds 100-129: maximum likelihood 2.8; under a graph, begun with all rows
+1.9, with all, a quarter and a tenth of the rows 1.0, and with edges of pairs that no row has
+together 0.5; complete tables 0.3.
+
+References
+----------
+Friedman, N. (1998). The Bayesian structural EM algorithm. UAI.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.blocks.missing import (
+    MEMORY,
+    MomentEstimate,
+    SeenSums,
+    accelerated,
+    change,
+    completed,
+    effective_rows,
+    expected_sums,
+    few_together,
+    stepped,
+)
+from flwr_causal.core.blocks.search import block_class, edge_costs
+from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.linear.moments import Moments, columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+
+#: A party of fewer rows for each of its columns takes one step from the common estimate.
+ROWS_FOR_OWN = 5
+#: Most steps of a party by itself, and the change after which it stops.
+MOST_OWN, OWN_TOLERANCE = 50, 1e-4
+#: Most steps over sets of columns, and the change after which they stop.
+MOST_OF_SETS, TOLERANCE_OF_SETS = 500, 1e-5
+#: Shares of the rows with which the search over graphs begins: fewer rows, fewer edges.
+SHARES = (1.0, 0.25, 0.1)
+#: Most graphs from each of these.
+MOST_GRAPHS = 8
+#: Most steps to the likelihood's maximum under a graph.
+MOST_FITTED = 60
+#: Least eigenvalue of a party's own correlations.
+SINGULAR = 1e-6
+
+
+class ColumnSet(NamedTuple):
+    """What the parties that hold the same columns have sent.
+
+    Parameters
+    ----------
+    columns : ndarray of int64, shape (c,)
+    rows : float
+        The number of complete rows that tell as much.
+    estimate : MomentEstimate
+        Of these columns.
+    """
+
+    columns: IntArray
+    rows: float
+    estimate: MomentEstimate
+
+
+class Structured(NamedTuple):
+    """A graph, and the moments of the likelihood's maximum under it.
+
+    Parameters
+    ----------
+    adjacency : ndarray of bool, shape (variables, variables)
+        A DAG of the class.
+    estimate : MomentEstimate
+    """
+
+    adjacency: BoolArray
+    estimate: MomentEstimate
+
+
+def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
+    """Return the expected sums of a party's rows by the party's own estimate.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Missing cells are NaN.
+    start : MomentEstimate
+        Of all columns, with which the party's steps begin.
+
+    Returns
+    -------
+    ndarray of shape (1 + d, 1 + d)
+        As of :func:`~flwr_causal.core.blocks.missing.expected_sums`; 0 at columns without a cell.
+    """
+    products = np.zeros((1 + rows.shape[1],) * 2)
+    held = np.flatnonzero(~np.isnan(rows).all(axis=0))
+    if not len(held):
+        return products
+    own = rows[:, held]
+    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
+    estimate = MomentEstimate(start.mean[held], start.second[np.ix_(held, held)])
+    for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
+        found = expected_sums(own, estimate)
+        steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
+        if _singular(steps[-1][1]) or change(*steps[-1]) < OWN_TOLERANCE:
+            break
+        estimate = accelerated(steps)
+    places = np.append(0, 1 + held)
+    products[np.ix_(places, places)] = found
+    return products
+
+
+def _singular(estimate: MomentEstimate) -> bool:
+    scale = np.sqrt(np.maximum(np.diagonal(estimate.second), 0.0))
+    if not scale.all():
+        return True
+    return bool(np.linalg.eigvalsh(estimate.second / np.outer(scale, scale))[0] < SINGULAR)
+
+
+def column_sets(products: Iterable[FloatArray], seen: SeenSums) -> list[ColumnSet]:
+    """Return the sets of columns that parties hold.
+
+    Parameters
+    ----------
+    products : iterable of ndarray, each of shape (1 + d, 1 + d)
+        Of each party, :func:`own_sums`.
+    seen : SeenSums
+        Over the rows of all parties: a row in which cells are missing tells less.
+    """
+    summed: dict[tuple[int, ...], FloatArray] = {}
+    for own in products:
+        key = tuple(np.flatnonzero(np.diagonal(own)[1:] > 0).tolist())
+        if key:
+            summed[key] = summed.get(key, np.zeros_like(own)) + own
+    told = sum(own[0, 0] * len(key) ** 2 for key, own in summed.items())
+    sets = []
+    for key, own in summed.items():
+        mean, second = stepped(own)
+        columns = np.array(key)
+        estimate = MomentEstimate(mean[columns], second[np.ix_(columns, columns)])
+        sets.append(ColumnSet(columns, float(own[0, 0] * seen.counts.sum() / told), estimate))
+    return sets
+
+
+def step_of_sets(sets: Sequence[ColumnSet], estimate: MomentEstimate) -> MomentEstimate:
+    """Return the estimate after a step over sets of columns."""
+    mean, second = estimate
+    d = len(mean)
+    summed = np.zeros((1 + d, 1 + d))
+    for columns, rows, own in sets:
+        known = second[np.ix_(columns, columns)]
+        # The regression of all columns on those of the set.
+        by = np.linalg.solve(known, second[columns])
+        row = np.append(1.0, mean + (own.mean - mean[columns]) @ by)
+        spread = second + by.T @ (own.second - known) @ by
+        summed += rows * (np.outer(row, row) + np.pad(spread, (1, 0)))
+    return stepped(summed)
+
+
+def estimate_of_sets(
+    sets: Sequence[ColumnSet], start: MomentEstimate, seen: SeenSums
+) -> MomentEstimate:
+    """Return the likelihood's maximum of what the parties sent, by steps at the server.
+
+    Parameters
+    ----------
+    sets : sequence of ColumnSet
+    start : MomentEstimate
+    seen : SeenSums
+        Over the rows of all parties.
+    """
+    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
+    estimate = start
+    for _ in range(MOST_OF_SETS):
+        led = completed(step_of_sets(sets, estimate), seen)
+        steps = [*steps[-1 - MEMORY :], (estimate, led)]
+        if change(estimate, led) < TOLERANCE_OF_SETS:
+            break
+        estimate = accelerated(steps)
+    return led
+
+
+def fitted(adjacency: BoolArray, estimate: MomentEstimate, widths: Sequence[int]) -> MomentEstimate:
+    """Return the estimate with the covariances of a graph: each block regressed on its parents.
+
+    Parameters
+    ----------
+    adjacency : ndarray of bool, shape (variables, variables)
+        A DAG.
+    estimate : MomentEstimate
+    widths : sequence of int
+        Columns of each variable.
+    """
+    columns, second = columns_of(widths), np.zeros_like(estimate.second)
+    before = np.empty(0, dtype=np.int64)
+    for j in topological_order(adjacency):
+        own = columns[j]
+        parents = [columns[i] for i in np.flatnonzero(adjacency[:, j])]
+        given = np.concatenate([*parents, own[:0]])
+        weights = np.linalg.solve(
+            estimate.second[np.ix_(given, given)], estimate.second[np.ix_(given, own)]
+        )
+        residual = (
+            estimate.second[np.ix_(own, own)] - weights.T @ estimate.second[np.ix_(given, own)]
+        )
+        across = second[np.ix_(before, given)] @ weights
+        second[np.ix_(before, own)], second[np.ix_(own, before)] = across, across.T
+        explained = weights.T @ second[np.ix_(given, given)] @ weights
+        second[np.ix_(own, own)] = residual + explained
+        before = np.append(before, own)
+    return MomentEstimate(estimate.mean, (second + second.T) / 2)
+
+
+def log_likelihood(sets: Sequence[ColumnSet], estimate: MomentEstimate) -> float:
+    """Return the logarithm of the likelihood of what the parties sent, up to a constant."""
+    total = 0.0
+    for columns, rows, own in sets:
+        known, off = estimate.second[np.ix_(columns, columns)], own.mean - estimate.mean[columns]
+        misfit = np.trace(np.linalg.solve(known, own.second + np.outer(off, off)))
+        total -= 0.5 * rows * (np.linalg.slogdet(known)[1] + misfit)
+    return float(total)
+
+
+def structured(
+    sets: Sequence[ColumnSet],
+    start: MomentEstimate,
+    seen: SeenSums,
+    widths: Sequence[int],
+    masks: EdgeMasks,
+) -> Structured:
+    """Return the graph of best BIC that structural expectation-maximisation reaches.
+
+    Pairs of columns that few rows have together get no edge; those that no row has together may
+    have one, where it explains the covariances of others.
+
+    Parameters
+    ----------
+    sets : sequence of ColumnSet
+    start : MomentEstimate
+        Of all columns.
+    seen : SeenSums
+        Over the rows of all parties.
+    widths : sequence of int
+        Columns of each variable.
+    masks : EdgeMasks
+        Background knowledge over the variables.
+    """
+    few = few_together(seen) & (seen.counts > 0)
+    firsts = [columns[0] for columns in columns_of(widths)]
+    masks = masks._replace(allowed=masks.allowed & ~few[np.ix_(firsts, firsts)] | masks.required)
+    n = effective_rows(seen.counts)
+    costs = edge_costs(n, widths)
+    names, columns = (tuple(f"{k:06d}" for k in range(m)) for m in (len(widths), sum(widths)))
+
+    def searched(second: FloatArray, rows: int) -> BoolArray:
+        moments = Moments(rows, np.zeros(len(second)), second, columns)
+        return block_class(moments, widths, names, masks).dag
+
+    found: dict[bytes, tuple[float, Structured]] = {}
+    for share in SHARES:
+        dag, estimate = searched(start.second, max(round(share * n), 1)), start
+        for _ in range(MOST_GRAPHS):
+            if dag.tobytes() in found:
+                break
+            estimate, expected = _fit(sets, dag, estimate, widths)
+            bic = float(costs[dag].sum()) - log_likelihood(sets, estimate)
+            found[dag.tobytes()] = bic, Structured(dag, estimate)
+            dag = searched(expected.second, n)
+    return min(found.values(), key=lambda one: one[0])[1]
+
+
+def _fit(
+    sets: Sequence[ColumnSet], dag: BoolArray, start: MomentEstimate, widths: Sequence[int]
+) -> tuple[MomentEstimate, MomentEstimate]:
+    """Return the likelihood's maximum under a graph, and the moments expected there."""
+    estimate = fitted(dag, start, widths)
+    for _ in range(MOST_FITTED):
+        expected = step_of_sets(sets, estimate)
+        before, estimate = estimate, fitted(dag, expected, widths)
+        if change(before, estimate) < OWN_TOLERANCE:
+            break
+    return estimate, expected

@@ -132,8 +132,8 @@ def _header(text: Delimited, grammar: _Grammar) -> tuple[list[str], int, str]:
         ) from None
     if grammar.goes_on(names) is not False:
         raise DataError(
-            f"{text.path}: a quotation mark in the header line is out of place, or not closed in this "
-            "line: correct it"
+            f"{text.path}: a quotation mark in the header line is out of place, or not closed in "
+            "this line: correct it"
         )
     header = checked_header(text, grammar.fields(names) if names else [])
     return header, number, "\r" if line.endswith("\r") else "\n"

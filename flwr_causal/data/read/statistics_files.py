@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.data.read.reading import is_text, with_columns, with_whole_numbers
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pandas as pd
 
     from flwr_causal.data.read.origin import Origin
 
@@ -48,7 +49,9 @@ def statistics_frames(
     read = getattr(pyreadstat, _READERS[suffix])
     how: dict[str, Any] = {"encoding": origin.encoding} if origin.encoding else {}
     how |= {"dates_as_pandas_datetime": True}
-    _, facts = read(str(origin.rows), metadataonly=True, **how)
+    # Else the file's declarations of missing values are not told.
+    declared = {"user_missing": True} if suffix in (".sav", ".zsav") else {}
+    _, facts = read(str(origin.rows), metadataonly=True, **how, **declared)
     labels = _labels(origin, facts)
     types = {} if suffix == ".dta" else dict.fromkeys(facts.column_names, "float64")
     size = 0 if rows_of_piece is None else rows_of_piece(len(facts.column_names))
@@ -117,16 +120,7 @@ def _labels(origin: Origin, facts: Any) -> dict[str, dict[Any, str]]:
     return found
 
 
-def _is_missing(value: Any, ranges: Any) -> bool:
-    return any(
-        type(value) is type(one["lo"]) or not isinstance(value, str)
-        for one in ranges
-        if _within(value, one)
-    )
-
-
-def _within(value: Any, one: Mapping[str, Any]) -> bool:
-    try:
-        return bool(one["lo"] <= value <= one["hi"])
-    except TypeError:
-        return False
+def _is_missing(value: Any, ranges: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether SPSS declares a value missing; texts and numbers have no order."""
+    alike = (one for one in ranges if isinstance(value, str) is isinstance(one["lo"], str))
+    return any(one["lo"] <= value <= one["hi"] for one in alike)

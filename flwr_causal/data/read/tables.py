@@ -84,9 +84,10 @@ def read_table(source: Source | Sequence[Source], reading: Reading = AS_THEY_ARE
     source : str, Path, numpy array or DataFrame, or a list or tuple of such
         A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet``, ``.pq``, ``.npz``,
         ``.feather``, ``.arrow``, a workbook (``.xlsx``, ``.ods`` and others), a file of Stata, SPSS
-        or SAS, or a table description (:mod:`~flwr_causal.data.read.origin`). An NPZ archive holds the table as the array ``X``, or as its only array of two dimensions if
-        none has more, and optionally ``names``. Delimited files need a header line; blanks around
-        names are removed, and a line before it that tells Excel the separator (``sep=,``).
+        or SAS, or a table description (:mod:`~flwr_causal.data.read.origin`). An NPZ archive holds
+        the table as the array ``X``, or as its only array of two dimensions if none has more, and
+        optionally ``names``. Delimited files need a header line; blanks around names are removed,
+        and a line before it that tells Excel the separator (``sep=,``).
         An array has shape (n, d); its variables are named ``x0``, ``x1``, ...; it is not copied.
         A DataFrame is copied shallowly; its index is dropped.
         A list holds several time series of one party with the same columns. Their rows are

@@ -147,7 +147,10 @@ def of_cells(cells: Sequence[Any]) -> pd.Series:
         return pd.Series([np.nan if _is_absent(c) else float(c) for c in cells], dtype=np.float64)
     if kinds == {"flag"} and complete:
         return pd.Series(np.array(present, dtype=np.bool_))
-    column = pd.Series([None if _is_absent(cell) else cell for cell in cells], dtype=object)
+    values = [np.nan if _is_absent(cell) else cell for cell in cells]
+    if kinds == {"text"}:
+        return pd.Series(values)
+    column = pd.Series(values, dtype=object)
     if len(kinds) > 1 and "other" not in kinds:
         return typed(column.map(state_name, na_action="ignore"))
     return column

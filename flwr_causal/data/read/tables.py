@@ -477,7 +477,7 @@ def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
         if (text := origin.delimited) is None:
             return {}
         frame = read_delimited(text, Reading(categories=tuple(_header(text))))
-    return {str(name): missing_texts(column) for name, column in frame.items()}
+    return {str(name): missing_texts(_pointed(column, text)) for name, column in frame.items()}
 
 
 @contextmanager

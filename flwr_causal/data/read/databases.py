@@ -7,6 +7,7 @@ values of rows. The class of its error says enough to look further with the data
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -39,15 +40,9 @@ def database_frames(
         with _connected(engine, origin) as connection:
             # With sql text, "::" and ":name" of a query would be parameters.
             query = sqlalchemy.text(origin.query.strip().rstrip(";").replace(":", r"\:"))
-            rows = connection.execution_options(stream_results=True).execute(query)
-            names = list(rows.keys())
-            size = None if rows_of_piece is None else rows_of_piece(len(names))
-            first = True
-            while (block := rows.fetchall() if size is None else rows.fetchmany(size)) or first:
-                yield _frame(block, names)
-                first = False
-                if size is None:
-                    return
+            streamed = connection.execution_options(stream_results=True)
+            with closing(streamed.execute(query)) as rows:
+                yield from _blocks(rows, rows_of_piece)
     except sqlalchemy.exc.SQLAlchemyError as error:
         failed = _kind(error)
     finally:
@@ -58,6 +53,18 @@ def database_frames(
             f"{origin.path}: the database refused the query ({failed}): try the query in the "
             "database's own client, with the same user"
         )
+
+
+def _blocks(rows: Any, rows_of_piece: Callable[[int], int] | None) -> Iterator[pd.DataFrame]:
+    names = list(rows.keys())
+    if rows_of_piece is None:
+        yield _frame(rows.fetchall(), names)
+        return
+    size = rows_of_piece(len(names))
+    block, first = rows.fetchmany(size), True
+    while block or first:
+        yield _frame(block, names)
+        block, first = rows.fetchmany(size), False
 
 
 def _engine(sqlalchemy: Any, origin: Origin) -> Any:

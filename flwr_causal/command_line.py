@@ -41,6 +41,7 @@ from flwr_causal.party.dictionary import reading_at
 from flwr_causal.party.policy import ColumnRules
 from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
+from flwr_causal.reports.changes import changes
 from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
@@ -115,7 +116,7 @@ MethodId = Annotated[
 ]
 Tables = Annotated[
     list[Path],
-    typer.Argument(metavar="DATA...", help="CSV, Parquet or NPZ files, one for each party."),
+    typer.Argument(metavar="DATA...", help="Files, or table descriptions, one for each party."),
 ]
 Maps = Annotated[
     list[str],
@@ -528,7 +529,7 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which edges differ between saved runs."""
+    """Say which edges differ between saved runs, and what else: options, parties, rows, weights."""
     if len(directories) < 2:
         raise ConfigError("Give the directories of at least two runs.")
     runs, graphs = [], []
@@ -542,15 +543,19 @@ def compare(
     if output is not None:
         write_page(comparison_payload(names, runs, graphs), output)
     listed = [pair for pair in pairs if everything or pair.differs]
+    others = changes(runs, graphs)
     if as_json:
-        _print_json(
-            [
-                {"edges": dict(zip(names, pair.edges, strict=True)), "differs": pair.differs}
-                | {"weights": dict(zip(names, pair.weights, strict=True))}
-                | {"confidences": dict(zip(names, pair.confidences, strict=True))}
-                for pair in listed
-            ]
-        )
+        edges = [
+            {"edges": dict(zip(names, pair.edges, strict=True)), "differs": pair.differs}
+            | {"weights": dict(zip(names, pair.weights, strict=True))}
+            | {"confidences": dict(zip(names, pair.confidences, strict=True))}
+            for pair in listed
+        ]
+        changed = [
+            {"subject": one.subject, "values": dict(zip(names, one.values, strict=True))}
+            for one in others
+        ]
+        _print_json({"edges": edges, "changes": changed})
         return
     common = sum(not pair.differs for pair in pairs)
     typer.echo(f"{common} common edges, {len(pairs) - common} pairs of variables that differ")
@@ -560,6 +565,8 @@ def compare(
             for pair in listed
         ]
         _print_rows([dict(zip(names, row, strict=True)) for row in rows])
+    for one in others:
+        _wrapped(f"{one.subject}: {', '.join(one.values)}", "")
     for name, run in zip(names, runs, strict=True):
         for line in ([run.headline] if run.lost else []) + describe_doubts(run):
             typer.echo(f"{name}: {line}")

@@ -219,10 +219,14 @@ def test_compare_names_the_edges_that_differ(tmp_path):
         run = Run(graph=graph, history=[], seconds=0.0, stop_reason="", **bare)
         run.save(tmp_path / name)
     both = (tmp_path / "one", tmp_path / "two")
-    rows = json.loads(call("compare", *both, "--json").stdout)
+    found = json.loads(call("compare", *both, "--json").stdout)
+    rows = found["edges"]
+    subject = "largest change of the weight of a common edge: a -> b"
+    values = {str(both[0]): "+2.000", str(both[1]): "+3.000"}
+    assert found["changes"] == [{"subject": subject, "values": values}]
     assert [list(row["edges"].values()) for row in rows] == [["b -> c", "c -> b"]]
     assert [list(row["weights"].values()) for row in rows] == [[1.5, 0.5]]
-    assert len(json.loads(call("compare", *both, "--all", "--json").stdout)) == 2
+    assert len(json.loads(call("compare", *both, "--all", "--json").stdout)["edges"]) == 2
     text = call("compare", *both).stdout
     assert "1 common edges, 1 pairs of variables that differ" in text
     assert "c -> b +0.500" in text
@@ -233,6 +237,36 @@ def test_compare_names_the_edges_that_differ(tmp_path):
     shown = call("compare", both[0], tmp_path / "none")
     assert shown.exit_code == 2
     assert "holds no run" in shown.stderr
+
+
+def test_compare_says_what_moved_between_a_run_and_its_repetition(tmp_path):
+    bare = dict.fromkeys(("rounds", "bytes_sent", "bytes_received", "schema_bytes"), 0)
+    one, two = (CausalGraph.from_array([[0, w], [0, 0]], "ab") for w in (0.5, -0.25))
+    for name, graph, parties, warnings, sparsity in (
+        ("one", one, {"north": 100, "south": 50}, ["column a is nearly constant"], "auto"),
+        ("two", two, {"north": 120, "centre": 50}, [], 0.1),
+    ):
+        Run(
+            graph=graph, history=[], seconds=0.0, stop_reason="", parties=parties,
+            warnings=warnings, config={"sparsity": sparsity, "seed": 0, "output_dir": name}, **bare,
+        ).save(tmp_path / name)  # fmt: skip
+    page = tmp_path / "page.html"
+    text = call("compare", tmp_path / "one", tmp_path / "two", "--output", page).stdout
+    assert text.splitlines()[:8] == [
+        "1 common edges, 0 pairs of variables that differ",
+        "option sparsity: auto, 0.1",
+        "rows of north: 100, 120",
+        "rows of south: 50, -",
+        "rows of centre: -, 50",
+        "rows of all: 150, 170",
+        "warning: column a is nearly constant: yes, -",
+        "largest change of the weight of a common edge: a -> b: +0.500, -0.250",
+    ]
+    assert "What else differs" in page.read_text()
+    same = call("compare", tmp_path / "one", tmp_path / "one").stdout
+    assert "option" not in same
+    assert "rows" not in same
+    assert "largest" not in same
 
 
 def test_pairs_of_lags_are_compared_apart():

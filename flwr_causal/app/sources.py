@@ -15,9 +15,10 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
+from flwr_causal.data.read.origin import tables_in
 from flwr_causal.data.read.pieces import open_table, open_table_cached, whole
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
-from flwr_causal.data.read.tables import SUFFIXES, read_table
+from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import ROW_ID, target_in
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.party.node_config import NodeConfig
@@ -224,7 +225,7 @@ def deal_series(frame: pd.DataFrame, num_parties: int, series_column: str) -> li
 
 
 def _tables_in(directory: Path, num_parties: int) -> list[Path]:
-    files = sorted(f for f in directory.iterdir() if f.name.lower().endswith(SUFFIXES))
+    files = tables_in(directory)
     if len(files) != num_parties:
         raise DataError(
             f"The directory {directory} holds {len(files)} tables, but the federation has "

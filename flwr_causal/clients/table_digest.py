@@ -63,6 +63,8 @@ def check_digest(state: RecordDict, table: Table, party: str) -> None:
 def digest(table: Table, key: str) -> str:
     """Return a digest of a table's column names, types and values, or of a large file's bytes.
 
+    Of a large table in a database the rows are read for it.
+
     Parameters
     ----------
     table : DataFrame or LargeFile
@@ -72,9 +74,12 @@ def digest(table: Table, key: str) -> str:
     """
     hashed = hashlib.blake2b(key=key.encode()[:64], digest_size=32)
     if isinstance(table, LargeFile):
-        with table.path.open("rb") as file:
-            while part := file.read(2**20):
-                hashed.update(part)
+        for path in table.files:
+            with path.open("rb") as file:
+                while part := file.read(2**20):
+                    hashed.update(part)
+        for piece in () if table.files else pieces(table):
+            hashed.update(digest(piece, key).encode())
         return hashed.hexdigest()
     types = list(table.dtypes)
     one_type = bool(types) and types.count(types[0]) == len(types)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from importlib.metadata import version
 from ipaddress import ip_address
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -500,12 +501,16 @@ def test_pinned_versions_are_those_of_this_machine():
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_accepts_the_units(deployment, tmp_path):
     units = []
-    for place in (deployment / "parties" / "south", deployment / "coordinator"):
-        (unit,) = place.glob("*.service")
-        text = unit.read_text()
+    found = [*deployment.glob("parties/south/*.service"), *deployment.glob("coordinator/*.service")]
+    found += deployment.glob("coordinator/*.timer")
+    assert len(found) == 4
+    for unit in found:
+        text, place = unit.read_text(), unit.parent
         name = "south" if place.name == "south" else "hospitals"
-        assert f"ExecStart=/opt/flwr-causal/{name}/start.sh" in text
-        units.append(tmp_path / unit.name)
+        script = "rerun.sh %i" if "rerun" in unit.name else "start.sh"
+        assert f"ExecStart=/opt/flwr-causal/{name}/{script}\n" in text or unit.suffix == ".timer"
+        # Of a template systemd looks at an instance.
+        units.append(tmp_path / unit.name.replace("@", "@first"))
         # It looks whether the program and the user are there.
         text = text.replace(f"/opt/flwr-causal/{name}", str(place))
         units[-1].write_text(text.replace("=flwr-causal\n", "=daemon\n"))
@@ -685,7 +690,7 @@ def run_sh(deployment, tmp_path):
         told.asked = (tmp_path / "asked").exists()
         return told
 
-    call.place = place
+    call.place, call.environment = place, environment
     return call
 
 
@@ -717,6 +722,44 @@ def test_a_failed_run_can_be_followed_by_another_of_its_name(run_sh):
     told = run_sh("first", ends=COMPLETED)
     assert (told.returncode, told.asked) == (2, False)
     assert "give another name" in told.stderr
+
+
+def test_a_run_is_repeated_with_its_options_and_compared(run_sh, tmp_path):
+    again = run_sh.place / "rerun.sh"
+    environment = run_sh.environment
+    told = told_by([again, "first"], environment)
+    assert told.returncode == 2
+    assert "run.sh has not made a run first" in told.stderr
+    told = run_sh("first", "method='fedges' seed=3", "resume=true", ends=COMPLETED)
+    assert f"To look at: {run_sh.place}/results/first/report.html" in told.stdout
+    results = run_sh.place / "results"
+    # From now on flwr writes into the directory of results that it is given.
+    flwr, causal = (tmp_path / "bin" / name for name in ("flwr", "flwr-causal"))
+    flwr.write_text(
+        f'#!/bin/sh\necho "$*" > {tmp_path}/asked\n'
+        'place=$(echo "$*" | sed "s/.*output-dir=\'\\([^\']*\\)\'.*/\\1/")\n'
+        f'mkdir -p "$place"; cp {tmp_path}/run.json "$place"\n'
+    )
+    causal.write_text(f'#!/bin/sh\ncase $1 in compare) echo "$*" >> {tmp_path}/compared;; esac\n')
+    for _ in range(2):
+        told = told_by([again, "first"], environment)
+        assert told.returncode == 0, told.stderr
+        asked = (tmp_path / "asked").read_text()
+        assert "method='fedges' seed=3" in asked
+        assert "resume" not in asked
+    new = sorted(path.name for path in results.iterdir())
+    assert new[0] == "first"
+    assert all(re.fullmatch(r"first-\d{4}-\d\d-\d\dT\d{6}", name) for name in new[1:])
+    compared = [line.split() for line in (tmp_path / "compared").read_text().splitlines()]
+    # Each with the one before it.
+    assert [line[1:3] for line in compared] == [
+        [str(results / one), str(results / two)] for one, two in pairwise(new)
+    ]
+    assert compared[0][3:] == ["--output", str(results / new[1] / "changes.html")]
+    # A run that failed is not what the next one is compared with.
+    (tmp_path / "run.json").write_text(json.dumps({**COMPLETED, "status": "failed"}, indent=2))
+    assert told_by([again, "first"], environment).returncode == 1
+    assert len((tmp_path / "compared").read_text().splitlines()) == 2
 
 
 def test_a_key_that_does_not_exist_is_named_before_flower_is_asked(run_sh):

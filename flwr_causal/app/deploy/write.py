@@ -315,6 +315,10 @@ class _Deployment:
         self.put(target / "start.sh", text("link_start.sh", own), SCRIPT)
         self.put(target / "register.sh", text("register.sh", own), SCRIPT)
         self.put(target / "run.sh", text("run.sh", own), SCRIPT)
+        self.put(target / "rerun.sh", text("rerun.sh", own), SCRIPT)
+        for kind in ("service", "timer"):
+            again = target / f"flwr-causal-{name}-rerun@.{kind}"
+            self.put(again, text(f"rerun.{kind}", own))
         self.put(target / "compose.yaml", text("link_compose.yaml", own))
         if port != self.plan.port:
             self.put(target / "nginx.conf", text("nginx.conf", own))

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from flwr_causal.data.read.arrow_files import arrow_rows
 from flwr_causal.data.read.cells import numbers_of_array, numbers_of_arrow, numbers_of_column
+from flwr_causal.data.read.origin import origin_of
+from flwr_causal.data.read.programs import frames_of
 from flwr_causal.data.read.records import delimited_numbers
 from flwr_causal.data.read.tables import (
-    existing_file,
     from_array,
     from_frame,
     naming,
     npz_array,
-    parquet_file,
     read_table,
-    separator_of,
 )
 from flwr_causal.errors import DataError
 
@@ -58,17 +58,21 @@ def read_by_cell(source: Any) -> pd.DataFrame:
     if isinstance(source, np.ndarray):
         return _of_array(source)
     if isinstance(source, str | Path):
-        return _from_path(existing_file(Path(source)))
-    frame = read_table(source)
+        return _from_path(Path(source))
+    return _of_frame(read_table(source))
+
+
+def _of_frame(frame: pd.DataFrame) -> pd.DataFrame:
     cells = [numbers_of_column(column) for _, column in frame.items()]
     return pd.DataFrame(np.column_stack(cells), columns=frame.columns)
 
 
 def _from_path(path: Path) -> pd.DataFrame:
-    if not path.name.lower().endswith(".npz"):
+    origin = origin_of(path)
+    if origin.format != "npz":
         return pd.concat(pieces_by_cell(path), ignore_index=True)
-    with naming(path):
-        return _of_array(*npz_array(path, shapes=False))
+    with naming(origin):
+        return _of_array(*npz_array(origin.rows, shapes=False))
 
 
 def _of_array(
@@ -83,7 +87,7 @@ def _of_array(
 def pieces_by_cell(
     path: Path, rows_of_piece: Callable[[int], int] | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Read the numbers of delimited text or Parquet in pieces, each from its own cell alone.
+    """Read the numbers of all but NPZ archives in pieces, each from its own cell alone.
 
     Parameters
     ----------
@@ -102,15 +106,19 @@ def pieces_by_cell(
     DataError
         As of :func:`read_by_cell`.
     """
-    with naming(path):
-        if separator := separator_of(path):
-            yield from delimited_numbers(path, separator, rows_of_piece)
+    origin = origin_of(path)
+    with naming(origin):
+        if (text := origin.delimited) is not None:
+            yield from delimited_numbers(text, rows_of_piece)
             return
-        with parquet_file(path) as file:
-            schema = file.schema_arrow
-            yield _of_arrow(schema.empty_table())
-            size = 2**16 if rows_of_piece is None else rows_of_piece(len(schema.names))
-            yield from map(_of_arrow, file.iter_batches(batch_size=size))
+        if origin.format not in ("parquet", "arrow"):
+            for frame in frames_of(origin, rows_of_piece):
+                yield _of_frame(from_frame(frame))
+            return
+        with arrow_rows(origin) as rows:
+            yield _of_arrow(rows.schema.empty_table())
+            size = 2**16 if rows_of_piece is None else rows_of_piece(len(rows.schema.names))
+            yield from map(_of_arrow, rows.batches(size))
 
 
 def _of_arrow(rows: Any) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,16 +18,15 @@ import numpy as np
 from flwr_causal.data.check.columns import all_columns, kind_of
 from flwr_causal.data.dictionary.faults import DictionaryFaultError, joined_faults
 from flwr_causal.data.read.by_cell import pieces_by_cell, read_by_cell
+from flwr_causal.data.read.origin import origin_of
+from flwr_causal.data.read.programs import frames_of
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import (
     check_widths,
     delimited_pieces,
-    existing_file,
     from_frame,
     naming,
-    parquet_file,
     read_table,
-    separator_of,
 )
 from flwr_causal.errors import DataError
 
@@ -39,26 +38,31 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.report import Kind
     from flwr_causal.data.dictionary.faults import DictionaryFault
+    from flwr_causal.data.read.origin import Origin
 
 #: Values of a piece, rows times columns: 8 MiB of float64.
 PIECE = 2**20
 #: Bytes of a file from which on it is read in pieces.
 LARGE = 2**25
+#: Pieces of a query's rows that stay in memory; more of them are read anew in each pass.
+HELD = 8
 #: Files that a process keeps open tables of.
 CACHED_TABLES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class LargeFile:
-    """A large CSV, TSV or Parquet file, read anew in each pass over its rows.
+    """A large table in a file or a database, read anew in each pass over its rows.
 
     Parameters
     ----------
     path : Path
+        Of the file, or of a table description.
     columns : Index of str
         The names of its columns.
-    version : tuple of two int
-        The file's time of modification in ns and its size in bytes, when it was opened.
+    version : tuple of int
+        Of each file that holds the table, or says where it is, the time of modification in ns and
+        the size in bytes, when it was opened.
     by_cell : bool, default False
         Whether its cells are read as numbers, each on its own, see :func:`open_table`.
     reading : Reading, optional
@@ -67,7 +71,7 @@ class LargeFile:
 
     path: Path
     columns: pd.Index
-    version: tuple[int, int]
+    version: tuple[int, ...]
     by_cell: bool = False
     reading: Reading = AS_THEY_ARE
 
@@ -98,9 +102,13 @@ class LargeFile:
             yield from pieces(self.whole)
             return
         self._check_version()
-        for _, piece, _ in _pieces_read(self.path, self.by_cell, self.reading):
+        count = 0
+        for cells, piece, _ in _pieces_read(self.path, self.by_cell, self.reading):
+            count += len(cells)
             yield _with_names(piece, self.columns)
         self._check_version()
+        if not self.by_cell and count != self._rows_in_pieces:  # a database has no version
+            raise self._changed()
 
     @cached_property
     def _rows_in_pieces(self) -> int | None:
@@ -124,16 +132,26 @@ class LargeFile:
             short = short or bool(cells.iloc[:, -1].isna().any())
         if faults:
             raise DictionaryFaultError(joined_faults(faults))
-        if short and not self.by_cell and (separator := separator_of(self.path)):
-            check_widths(self.path, separator)
+        text = origin_of(self.path).delimited
+        if short and not self.by_cell and text is not None:
+            check_widths(text)
         return count
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold all of the table; none where its rows are in a database."""
+        origin = origin_of(self.path)
+        return () if origin.format == "database" else origin.files
+
     def _check_version(self) -> None:
-        if _version_of(existing_file(self.path)) != self.version:
-            raise DataError(
-                f"{self.path} was changed while a run was reading it: start the run again, and "
-                "leave the file as it is until the run has ended"
-            )
+        if _version_of(origin_of(self.path)) != self.version:
+            raise self._changed()
+
+    def _changed(self) -> DataError:
+        return DataError(
+            f"{self.path} was changed while a run was reading it: start the run again, and leave "
+            "the table as it is until the run has ended"
+        )
 
 
 #: A table whose rows can be read again and again.
@@ -218,7 +236,8 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     Returns
     -------
     DataFrame or LargeFile
-        A LargeFile for the path of delimited text or Parquet of 32 MiB or more.
+        A LargeFile for a file of 32 MiB or more that can be read in pieces (NPZ archives and
+        workbooks cannot), and for a query with more values than :data:`HELD` pieces have.
 
     Raises
     ------
@@ -228,9 +247,14 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     read = read_by_cell if by_cell else partial(read_table, reading=reading)
     if not isinstance(source, str | Path):
         return read(source)
-    path = existing_file(Path(source)).absolute()
-    version = _version_of(path)
-    if version[1] < LARGE or path.name.lower().endswith(".npz"):
+    origin = origin_of(Path(source))
+    path, version = origin.path, _version_of(origin)
+    if origin.format == "database":
+        first = [*islice(_file_pieces(path, by_cell, reading), HELD + 1)]
+        small = len(first) <= HELD
+    else:
+        small = not origin.in_pieces or origin.rows.stat().st_size < LARGE
+    if small:
         return read(path)
     _, first, _ = next(_pieces_read(path, by_cell, reading))
     return LargeFile(path, first.columns, version, by_cell, reading)
@@ -242,20 +266,21 @@ def open_table_cached(
     """Open a file as :func:`open_table` does, once per process while the file is unchanged.
 
     All calls return the same object, which callers must not modify. The last 8 tables are kept. A
-    file is treated as unchanged while its modification time and its size are the same.
+    file is treated as unchanged while its modification time and its size are the same; a small
+    table of a database stays as it was first read.
     """
-    absolute = existing_file(Path(path)).absolute()
-    return _open_version(absolute, _version_of(absolute), by_cell, reading)
+    origin = origin_of(Path(path))
+    return _open_version(origin.path, _version_of(origin), by_cell, reading)
 
 
 @lru_cache(maxsize=CACHED_TABLES)
-def _open_version(path: Path, version: tuple[int, int], by_cell: bool, reading: Reading) -> Table:
+def _open_version(path: Path, version: tuple[int, ...], by_cell: bool, reading: Reading) -> Table:
     return open_table(path, by_cell=by_cell, reading=reading)
 
 
-def _version_of(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size
+def _version_of(origin: Origin) -> tuple[int, ...]:
+    found = [file.stat() for file in origin.files]
+    return tuple(number for one in found for number in (one.st_mtime_ns, one.st_size))
 
 
 def _pieces_read(
@@ -275,26 +300,10 @@ def _file_pieces(path: Path, by_cell: bool, reading: Reading) -> Iterator[pd.Dat
     if by_cell:
         yield from pieces_by_cell(path, rows_of_piece)
         return
-    with naming(path):
-        if separator := separator_of(path):
-            yield from delimited_pieces(path, separator, rows_of_piece, reading)
-        else:
-            for piece in _parquet_pieces(path):
-                yield as_read(piece, reading)
-
-
-def _parquet_pieces(path: Path) -> Iterator[pd.DataFrame]:
-    import pyarrow as pa
-
-    with parquet_file(path) as file:
-        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
-        size = rows_of_piece(len(names))
-        held: list[Any] = []
-        for batch in file.iter_batches(batch_size=size):
-            held.append(batch)
-            while sum(map(len, held)) >= size:
-                table = pa.Table.from_batches(held)
-                yield from_frame(table.slice(0, size).to_pandas())
-                held = table.slice(size).to_batches()
-        if held:
-            yield from_frame(pa.Table.from_batches(held).to_pandas())
+    origin = origin_of(path)
+    with naming(origin):
+        if (text := origin.delimited) is not None:
+            yield from delimited_pieces(text, rows_of_piece, reading)
+            return
+        for frame in frames_of(origin, rows_of_piece):
+            yield as_read(from_frame(frame), reading)

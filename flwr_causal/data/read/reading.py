@@ -10,6 +10,7 @@ dictionary, it says what each column holds, and nothing is guessed.
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,19 @@ import pandas as pd
 
 from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
-from flwr_causal.data.read.texts import MISSING, NUMBER, WHOLE, are_codes, is_text
+from flwr_causal.data.read.texts import (
+    MISSING,
+    NUMBER,
+    WHOLE,
+    are_codes,
+    is_number,
+    is_stray,
+    is_text,
+)
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.data.dictionary.party_dictionary import PartyDictionary
 
@@ -29,6 +39,10 @@ _FLAGS = {
     **dict.fromkeys(("True", "TRUE", "true"), True),
     **dict.fromkeys(("False", "FALSE", "false"), False),
 }
+
+
+#: Exchanges the two decimal marks.
+COMMAS = str.maketrans(",.", ".,")
 
 
 class Reading(NamedTuple):
@@ -106,6 +120,85 @@ def typed(column: pd.Series, codes: int = 0) -> pd.Series:
         taken = np.array([*values, np.nan], dtype=object)[places]
         return pd.Series(taken.astype(np.bool_) if complete else taken, column.index)
     return column
+
+
+def with_points(column: pd.Series) -> pd.Series:
+    """Return a column of texts in which numbers with a decimal comma have a point in its place.
+
+    Raises
+    ------
+    DataError
+        If all of its texts are numbers, but some of them have a point.
+    """
+    texts = [str(text) for text in column.dropna().unique()]
+    points = {text: text.translate(COMMAS) for text in texts if "," in text}
+    points = {text: pointed for text, pointed in points.items() if is_number(pointed)}
+    rest = [text for text in texts if text not in points]
+    odd = next((text for text in rest if "." in text and is_number(text)), None)
+    if odd is not None and not any(map(is_stray, rest)):
+        raise DataError(
+            f"column {column.name!r} has {odd.strip()!r} in a table with decimal commas: write "
+            "numbers without points between thousands, or declare the column in the option "
+            "categories"
+        )
+    return column.map(lambda text: points.get(text, text), na_action="ignore") if points else column
+
+
+def of_cells(cells: Sequence[Any]) -> pd.Series:
+    """Return a column of the cells of a workbook or a database, each with a type of its own.
+
+    Numbers, truth values, texts or dates stay what they are. Where numbers or truth values stand
+    beside texts the column is read as its texts would be, see :func:`typed`.
+
+    Parameters
+    ----------
+    cells : sequence
+        None and the empty text are missing.
+    """
+    present = [cell for cell in cells if not _is_absent(cell)]
+    complete = len(present) == len(cells)
+    kinds = {_kind_of_cell(cell) for cell in present}
+    if kinds <= {"number"}:
+        whole = all(isinstance(cell, int) for cell in present)
+        # As of text: numbers are float64 where one is missing, unless that would change one.
+        exact = whole and (complete or any(abs(cell) > 2**53 for cell in present))
+        if exact and present:
+            values = [None if _is_absent(cell) else cell for cell in cells]
+            return pd.Series(np.array(values, dtype=object)).infer_objects()
+        return pd.Series([np.nan if _is_absent(c) else float(c) for c in cells], dtype=np.float64)
+    if kinds == {"flag"} and complete:
+        return pd.Series(np.array(present, dtype=np.bool_))
+    values = [np.nan if _is_absent(cell) else cell for cell in cells]
+    if kinds == {"text"}:
+        return pd.Series(values)
+    column = pd.Series(values, dtype=object)
+    if len(kinds) > 1 and "other" not in kinds:
+        return typed(column.map(state_name, na_action="ignore"))
+    return column
+
+
+def _is_absent(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, str) and not cell) or cell != cell
+
+
+def _kind_of_cell(cell: Any) -> str:
+    if isinstance(cell, bool):
+        return "flag"
+    if isinstance(cell, str):
+        return "text"
+    return "number" if isinstance(cell, int | float | Decimal) else "other"
+
+
+def with_whole_numbers(column: pd.Series) -> pd.Series:
+    """Return a column of float64 as int64 where all of its numbers are whole and none is missing.
+
+    Formats in which all numbers are float64 are read so as text is.
+    """
+    values = column.to_numpy()
+    whole = len(values) and np.isfinite(values).all() and (values == np.rint(values)).all()
+    if not whole or np.abs(values).max() >= 2**53:
+        return column
+    return column.astype(np.int64)
 
 
 def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:

@@ -16,14 +16,15 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.data.read.cells import numbers_of_lines, numbers_of_texts
+from flwr_causal.data.read.reading import COMMAS
 from flwr_causal.data.read.tables import checked_header, open_text, tells_separator
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.data.read.origin import Delimited
 
 
 # Bytes that are not UTF-8 become characters that no number has.
@@ -31,9 +32,9 @@ _ERRORS = "surrogateescape"
 
 
 def delimited_numbers(
-    path: Path, separator: str, rows_of_piece: Callable[[int], int] | None
+    text: Delimited, rows_of_piece: Callable[[int], int] | None
 ) -> Iterator[pd.DataFrame]:
-    """Read the numbers of a delimited text file (UTF-8, with a header line) in pieces.
+    """Read the numbers of a delimited text file with a header line in pieces.
 
     A row is a line, or several lines where a quoted text goes on over them. A row with more or
     fewer fields than the header is left out, and so is a line with a quotation mark that is out of
@@ -41,10 +42,8 @@ def delimited_numbers(
 
     Parameters
     ----------
-    path : Path
+    text : Delimited
         An existing file.
-    separator : str
-        The character between fields.
     rows_of_piece : callable or None
         Returns the number of rows of a piece from the number of columns. With None the file is one
         piece.
@@ -59,14 +58,19 @@ def delimited_numbers(
     DataError
         If the header line cannot be used; nothing behind it is an error.
     """
-    grammar = _grammar(separator)
-    header, before, newline = _header(path, grammar)
+    grammar = _grammar(text.separator)
+    header, before, newline = _header(text, grammar)
     size = None if rows_of_piece is None else rows_of_piece(len(header))
-    with open_text(path, newline, _ERRORS) as lines:
+    with open_text(text, newline, _ERRORS) as lines:
         records = _records(islice(lines, before, None), grammar)
+        if text.decimal == ",":
+            # "1,5" is a number, and "1.500" none.
+            records = (record.translate(COMMAS) for record in records)
         while True:
             block = list(islice(records, size))
-            yield pd.DataFrame(_numbers(block, separator, len(header)), columns=pd.Index(header))
+            yield pd.DataFrame(
+                _numbers(block, text.separator, len(header)), columns=pd.Index(header)
+            )
             if size is None or len(block) < size:
                 return
 
@@ -109,12 +113,12 @@ def _grammar(separator: str) -> _Grammar:
     )
 
 
-def _header(path: Path, grammar: _Grammar) -> tuple[list[str], int, str]:
+def _header(text: Delimited, grammar: _Grammar) -> tuple[list[str], int, str]:
     """Return the names, the number of lines up to the header, and the character that ends a line.
 
     It is the one behind the header, because other lines may hold another one.
     """
-    with open_text(path, "", _ERRORS) as lines:
+    with open_text(text, "", _ERRORS) as lines:
         filled = (one for one in enumerate(lines, start=1) if one[1].strip(" \r\n"))
         number, line = next(filled, (0, ""))
         if tells_separator(line, grammar.separator):
@@ -123,13 +127,15 @@ def _header(path: Path, grammar: _Grammar) -> tuple[list[str], int, str]:
     try:
         names.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{path}: the header line is not UTF-8 text: save it as UTF-8") from None
+        raise DataError(
+            f"{text.path}: the header line is not UTF-8 text: save it as UTF-8"
+        ) from None
     if grammar.goes_on(names) is not False:
         raise DataError(
-            f"{path}: a quotation mark in the header line is out of place, or not closed in this "
-            "line: correct it"
+            f"{text.path}: a quotation mark in the header line is out of place, or not closed in "
+            "this line: correct it"
         )
-    header = checked_header(path, grammar.separator, grammar.fields(names) if names else [])
+    header = checked_header(text, grammar.fields(names) if names else [])
     return header, number, "\r" if line.endswith("\r") else "\n"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
 import numpy as np
 import pandas as pd
 
+from flwr_causal.data.read.origin import DESCRIPTION, UTF_8, origin_of
+from flwr_causal.data.read.programs import frames_of
 from flwr_causal.data.read.reading import (
     AS_THEY_ARE,
     Reading,
@@ -28,6 +31,7 @@ from flwr_causal.data.read.reading import (
     missing_texts,
     typed,
     with_columns,
+    with_points,
 )
 from flwr_causal.data.read.texts import is_text
 from flwr_causal.data.roles import SERIES
@@ -38,20 +42,27 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-
-#: The suffixes of files that :func:`read_table` reads.
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".npz")
+    from flwr_causal.data.read.origin import Delimited, Origin
 
 #: By the first bytes of files that are no delimited text: what they are, and the remedy.
 FOREIGN = {
-    b"PK\x03\x04": "a ZIP archive or a spreadsheet (.xlsx): unpack it, or save it as CSV UTF-8",
-    b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls): save it as CSV UTF-8",
+    b"PK\x03\x04": "a ZIP archive or a workbook: unpack it, or give it a name that ends in .xlsx",
+    b"\xd0\xcf\x11\xe0": "a workbook: give it a name that ends in .xls",
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
     b"BZh": "compressed by bzip2: unpack it, or compress it by gzip",
     b"\xfd7zXZ": "compressed by xz: unpack it, or compress it by gzip",
     b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it, or compress it by gzip",
     b"\xff\xfe": 'UTF-16, which Excel calls "Unicode text": save it as UTF-8 ("CSV UTF-8")',
     b"\xfe\xff": 'UTF-16, which Excel calls "Unicode text": save it as UTF-8 ("CSV UTF-8")',
+}
+
+#: By the format of a file: the extra of this package that reads it, and the library.
+EXTRAS = {
+    "parquet": ("parquet", "pyarrow"),
+    "arrow": ("parquet", "pyarrow"),
+    "workbook": ("excel", "python-calamine"),
+    "statistics": ("statistics", "pyreadstat"),
+    "database": ("sql", "sqlalchemy"),
 }
 
 Source: TypeAlias = "str | Path | npt.NDArray[Any] | pd.DataFrame"
@@ -71,10 +82,12 @@ def read_table(source: Source | Sequence[Source], reading: Reading = AS_THEY_ARE
     Parameters
     ----------
     source : str, Path, numpy array or DataFrame, or a list or tuple of such
-        A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet``, ``.pq``, or ``.npz``. An
-        NPZ archive holds the table as the array ``X``, or as its only array of two dimensions if
-        none has more, and optionally ``names``. Delimited files need a header line; blanks around
-        names are removed, and a line before it that tells Excel the separator (``sep=,``).
+        A path: ``.csv``, ``.tsv`` (both also with ``.gz``), ``.parquet``, ``.pq``, ``.npz``,
+        ``.feather``, ``.arrow``, a workbook (``.xlsx``, ``.ods`` and others), a file of Stata, SPSS
+        or SAS, or a table description (:mod:`~flwr_causal.data.read.origin`). An NPZ archive holds
+        the table as the array ``X``, or as its only array of two dimensions if none has more, and
+        optionally ``names``. Delimited files need a header line; blanks around names are removed,
+        and a line before it that tells Excel the separator (``sep=,``).
         An array has shape (n, d); its variables are named ``x0``, ``x1``, ...; it is not copied.
         A DataFrame is copied shallowly; its index is dropped.
         A list holds several time series of one party with the same columns. Their rows are
@@ -107,37 +120,10 @@ def read_table(source: Source | Sequence[Source], reading: Reading = AS_THEY_ARE
     )
 
 
-def existing_file(path: Path) -> Path:
-    """Return the path of a file that is there, with the home directory for ``~``."""
-    try:
-        path = path.expanduser()
-        is_dir, exists, is_file = path.is_dir(), path.exists(), path.is_file()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"{path} is no path that can be read ({error}): check it") from error
-    if is_dir:
-        raise DataError(f"{path} is a directory: give the path of one table in it")
-    if not exists:
-        raise DataError(
-            f"{path} does not exist: check the path "
-            "(on a node it must be absolute, and readable on that machine)"
-        )
-    if not is_file:
-        # Reading a pipe or a device may never end.
-        raise DataError(f"{path} is a pipe or a device: save the table in a file")
-    return path
-
-
-def separator_of(path: Path) -> str:
-    """Return the separator of a file's fields by its suffix; empty if it is not delimited text."""
-    name = path.name.lower().removesuffix(".gz")
-    if path.name.lower().endswith(SUFFIXES):
-        return "," if name.endswith(".csv") else "\t" if name.endswith(".tsv") else ""
-    raise DataError(f"{path} has an unknown file type: convert it to one of {', '.join(SUFFIXES)}")
-
-
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(origin: Origin) -> Iterator[None]:
     """Raise errors of readers as a DataError that names the file."""
+    path = origin.path
     try:
         yield
     except DataError as error:
@@ -145,8 +131,9 @@ def naming(path: Path) -> Iterator[None]:
             raise
         raise DataError(f"{path}: {error}") from error
     except ImportError as error:
+        extra, library = EXTRAS[origin.format]
         raise DataError(
-            f'{path} needs pyarrow: pip install "flwr-causal[parquet]", or convert it to CSV'
+            f'{path} needs {library}: pip install "flwr-causal[{extra}]", or convert it to CSV'
         ) from error
     except Exception as error:  # a damaged file makes its reader raise almost anything
         raise DataError(
@@ -156,18 +143,19 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _from_path(path: Path, reading: Reading) -> pd.DataFrame:
-    path = existing_file(path)
-    with naming(path):
-        cells = _cells(path, reading.of_cells)
+    origin = origin_of(path)
+    with naming(origin):
+        cells = _cells(origin, reading.of_cells)
     return cells if reading.dictionary is None else as_read(cells, reading)
 
 
-def _cells(path: Path, reading: Reading) -> pd.DataFrame:
-    if separator := separator_of(path):
-        return read_delimited(path, separator, reading)
-    if path.name.lower().endswith(".npz"):
-        return as_read(from_array(*npz_array(path)), reading)
-    return as_read(from_frame(pd.read_parquet(path)), reading)
+def _cells(origin: Origin, reading: Reading) -> pd.DataFrame:
+    if (text := origin.delimited) is not None:
+        return read_delimited(text, reading)
+    if origin.format == "npz":
+        return as_read(from_array(*npz_array(origin.rows)), reading)
+    (frame,) = frames_of(origin)
+    return as_read(from_frame(frame), reading)
 
 
 def npz_array(
@@ -360,25 +348,15 @@ def _check_same_columns(where: str, frame: pd.DataFrame, first: pd.DataFrame) ->
         )
 
 
-def parquet_file(path: Path) -> Any:
-    """Open a Parquet file as a pyarrow.parquet.ParquetFile, to be read in batches of rows."""
-    from pyarrow.parquet import ParquetFile
-
-    # Without a buffer of some bytes, all of a row group would be read at once.
-    return ParquetFile(path, buffer_size=2**16, pre_buffer=False)
-
-
-def read_delimited(path: Path, separator: str, reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
-    """Read a delimited text file (UTF-8, with a header line; perhaps compressed by gzip).
+def read_delimited(text: Delimited, reading: Reading = AS_THEY_ARE) -> pd.DataFrame:
+    """Read a delimited text file with a header line.
 
     Numbers are parsed to the nearest float64. Repeated names in the header are kept.
 
     Parameters
     ----------
-    path : Path
+    text : Delimited
         An existing file.
-    separator : str
-        The character between fields.
     reading : Reading, optional
 
     Returns
@@ -389,16 +367,17 @@ def read_delimited(path: Path, separator: str, reading: Reading = AS_THEY_ARE) -
     Raises
     ------
     DataError
-        If the file is empty, is not UTF-8, has rows of different lengths, or has no header.
+        If the file is empty, is not in its encoding, has rows of different lengths, or has no
+        header.
     """
-    (frame,) = delimited_pieces(path, separator, None, reading)
+    (frame,) = delimited_pieces(text, None, reading)
     # A short row has a missing value in the last column: otherwise no row is short.
     if frame.iloc[:, -1].isna().any():
-        check_widths(path, separator)
-    return _with_codes(path, separator, frame, reading) if reading.codes else frame
+        check_widths(text)
+    return _with_codes(text, frame, reading) if reading.codes else frame
 
 
-def _with_codes(path: Path, separator: str, frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
+def _with_codes(text: Delimited, frame: pd.DataFrame, reading: Reading) -> pd.DataFrame:
     """Return a table in which columns of few numbers are text where these are spelled as codes."""
     few = tuple(
         str(name)
@@ -409,18 +388,17 @@ def _with_codes(path: Path, separator: str, frame: pd.DataFrame, reading: Readin
     )
     if not few:
         return frame
-    (texts,) = delimited_pieces(path, separator, None, Reading(categories=few))
+    (texts,) = delimited_pieces(text, None, Reading(categories=few))
     changed = {
         place: found
         for place, (name, column) in enumerate(texts.items())
-        if name in few and is_text(found := typed(column, reading.codes))
+        if name in few and is_text(found := typed(_pointed(column, text), reading.codes))
     }
     return as_read(with_columns(frame, changed), reading)
 
 
 def delimited_pieces(
-    path: Path,
-    separator: str,
+    text: Delimited,
     rows_of_piece: Callable[[int], int] | None,
     reading: Reading = AS_THEY_ARE,
 ) -> Iterator[pd.DataFrame]:
@@ -429,17 +407,18 @@ def delimited_pieces(
     Everything else is as for :func:`read_delimited`, apart from rows with too few fields: they are
     filled with missing values, see :func:`check_widths`. With None the file is one piece.
     """
-    with _unreadable_text(path):
-        header = _header(path, separator)
+    with _unreadable_text(text):
+        header = _header(text)
         # pandas uses a surplus field of the first row as an index.
-        _check_fields(path, separator, len(header), rows=1)
+        _check_fields(text, len(header), rows=1)
         texts = {k: str for k, name in enumerate(header) if name in reading.categories}
         with pd.read_csv(
-            path,
-            sep=separator,
-            skiprows=_lines_before_header(path, separator),
-            encoding="utf-8-sig",
-            compression="gzip" if _is_gzip(path) else None,
+            text.path,
+            sep=text.separator,
+            decimal=text.decimal,
+            skiprows=_lines_before_header(text),
+            encoding=text.encoding,
+            compression="gzip" if _is_gzip(text.path) else None,
             header=0,
             names=range(len(header)),
             # Which other texts are missing values depends on the column, see `typed`.
@@ -457,15 +436,17 @@ def delimited_pieces(
                     frame: pd.DataFrame = reader.read(size)
                 except StopIteration:
                     return
-                yield _as_named(frame, header, reading)
+                yield _as_named(frame, header, text, reading)
                 if size is None:
                     return
 
 
-def _as_named(frame: pd.DataFrame, header: list[str], reading: Reading) -> pd.DataFrame:
+def _as_named(
+    frame: pd.DataFrame, header: list[str], text: Delimited, reading: Reading
+) -> pd.DataFrame:
     """Return columns of delimited text, by number, as what their texts are, with their names."""
     changed = {
-        place: typed(column)
+        place: typed(_pointed(column.rename(name), text))
         for place, (name, (_, column)) in enumerate(zip(header, frame.items(), strict=True))
         if name not in reading.categories and is_text(column)
     }
@@ -474,7 +455,12 @@ def _as_named(frame: pd.DataFrame, header: list[str], reading: Reading) -> pd.Da
     return as_read(frame, reading)
 
 
-def check_widths(path: Path, separator: str) -> None:
+def _pointed(column: pd.Series, text: Delimited) -> pd.Series:
+    """Return a column of texts in which numbers with a decimal comma have a point in its place."""
+    return column if text.decimal == "." else with_points(column)
+
+
+def check_widths(text: Delimited) -> None:
     """Check that all rows of a delimited text file have as many fields as the header.
 
     Raises
@@ -482,8 +468,8 @@ def check_widths(path: Path, separator: str) -> None:
     DataError
         A row has more or fewer.
     """
-    with _unreadable_text(path):
-        _check_fields(path, separator, len(_header(path, separator)))
+    with _unreadable_text(text):
+        _check_fields(text, len(_header(text)))
 
 
 def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
@@ -491,24 +477,28 @@ def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
 
     An empty field is "". Other files have no such texts.
     """
-    with naming(path):
-        if not (separator := separator_of(path)):
+    origin = origin_of(path)
+    with naming(origin):
+        if (text := origin.delimited) is None:
             return {}
-        header = _header(path, separator)
-        frame = read_delimited(path, separator, Reading(categories=tuple(header)))
-    return {str(name): missing_texts(column) for name, column in frame.items()}
+        frame = read_delimited(text, Reading(categories=tuple(_header(text))))
+    return {str(name): missing_texts(_pointed(column, text)) for name, column in frame.items()}
 
 
 @contextmanager
-def _unreadable_text(path: Path) -> Iterator[None]:
+def _unreadable_text(text: Delimited) -> Iterator[None]:
     """Raise a DataError in place of what readers of text raise."""
     try:
         yield
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from error
+        named = "UTF-8" if text.encoding == UTF_8 else text.encoding
+        line = _description(text, 'encoding = "cp1252"')
+        raise DataError(
+            f"{text.path} is not {named} text ({error}): save it as UTF-8, or describe it: {line}"
+        ) from error
     except (pd.errors.ParserError, csv.Error, EOFError) as error:
         raise DataError(
-            f"{path} is not a table that can be read: {str(error).strip()}; "
+            f"{text.path} is not a table that can be read: {str(error).strip()}; "
             "every row needs one field for each name in the header"
         ) from error
 
@@ -519,8 +509,16 @@ def _is_gzip(path: Path) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
-def _check_is_text(path: Path) -> None:
+def _description(text: Delimited, line: str) -> str:
+    """Say how a table description names a file, with one more line."""
+    return f'a file NAME{DESCRIPTION} with the lines file = "{text.path.name}" and {line}'
+
+
+def _check_is_text(text: Delimited) -> None:
     """Raise a DataError if a file begins as a file of another format does."""
+    path = text.path
+    if len("\n".encode(text.encoding)) > 1 and text.encoding != UTF_8:  # UTF-16 has zero bytes
+        return
     with path.open("rb") as file:
         first = file.read(512)
     for start, what in FOREIGN.items():
@@ -531,13 +529,12 @@ def _check_is_text(path: Path) -> None:
 
 
 @contextmanager
-def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator[TextIO]:
-    """Open a text file in UTF-8, with or without a mark of it at the beginning.
+def open_text(text: Delimited, newline: str = "", errors: str = "strict") -> Iterator[TextIO]:
+    """Open a text file.
 
     Parameters
     ----------
-    path : Path
-        Perhaps compressed by gzip.
+    text : Delimited
     newline, errors : str
         As of Python's ``open``.
 
@@ -546,17 +543,17 @@ def open_text(path: Path, newline: str = "", errors: str = "strict") -> Iterator
     DataError
         If it is a file of another format.
     """
-    _check_is_text(path)
-    opened = gzip.open if _is_gzip(path) else open
-    with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline=newline) as handle:
+    _check_is_text(text)
+    opened = gzip.open if _is_gzip(text.path) else open
+    with opened(text.path, "rt", encoding=text.encoding, errors=errors, newline=newline) as handle:
         yield handle
 
 
-def _header(path: Path, separator: str) -> list[str]:
-    with open_text(path) as handle:
-        rows = csv.reader(handle, delimiter=separator)
-        first = next(_filled(rows, separator), [])
-    return checked_header(path, separator, first)
+def _header(text: Delimited) -> list[str]:
+    with open_text(text) as handle:
+        rows = csv.reader(handle, delimiter=text.separator)
+        first = next(_filled(rows, text.separator), [])
+    return checked_header(text, first)
 
 
 def _filled(rows: Iterable[list[str]], separator: str) -> Iterator[list[str]]:
@@ -570,12 +567,12 @@ def _filled(rows: Iterable[list[str]], separator: str) -> Iterator[list[str]]:
     yield from filled
 
 
-def _lines_before_header(path: Path, separator: str) -> int:
+def _lines_before_header(text: Delimited) -> int:
     """Return the number of lines up to one that tells Excel the separator; 0 if there is none."""
-    with open_text(path) as handle:
+    with open_text(text) as handle:
         for number, line in enumerate(handle, start=1):
             if line.strip():
-                return number if tells_separator(line, separator) else 0
+                return number if tells_separator(line, text.separator) else 0
     return 0
 
 
@@ -584,7 +581,7 @@ def tells_separator(line: str, separator: str) -> bool:
     return line.strip(' \r\n"').lower() == f"sep={separator}"
 
 
-def checked_header(path: Path, separator: str, first: list[str]) -> list[str]:
+def checked_header(text: Delimited, first: list[str]) -> list[str]:
     """Return the names in the first row of a delimited text file, without blanks around them.
 
     Raises
@@ -592,16 +589,18 @@ def checked_header(path: Path, separator: str, first: list[str]) -> list[str]:
     DataError
         If there is no row, or they are no names.
     """
+    path = text.path
     if not first:
         raise DataError(
             f"{path} is empty: a table needs a header line with the names of the variables"
         )
     header = [name.strip() for name in first]
     for other, name in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), ("|", "bars")):
-        if len(header) == 1 and other != separator and other in header[0]:
+        if len(header) == 1 and other != text.separator and other in header[0]:
+            line = _description(text, f"separator = {json.dumps(other)}")
             raise DataError(
                 f"{path} is separated by {name}: a .csv file needs commas, a .tsv file tabs; "
-                "save it so, or read it yourself and pass a DataFrame"
+                f"save it so, or describe it: {line}"
             )
     if all(_is_number(name) for name in header) and not all(name.isdigit() for name in header):
         raise DataError(
@@ -631,14 +630,14 @@ def _is_number(text: str) -> bool:
     return any(character.isdigit() for character in text)
 
 
-def _check_fields(path: Path, separator: str, width: int, rows: int | None = None) -> None:
+def _check_fields(text: Delimited, width: int, rows: int | None = None) -> None:
     """Raise a DataError if one of the first rows (default: all) has not ``width`` fields."""
-    with open_text(path) as handle:
-        reader = csv.reader(handle, delimiter=separator)
-        for row in islice(_filled(reader, separator), None if rows is None else rows + 1):
+    with open_text(text) as handle:
+        reader = csv.reader(handle, delimiter=text.separator)
+        for row in islice(_filled(reader, text.separator), None if rows is None else rows + 1):
             if len(row) != width:
                 raise DataError(
-                    f"{path}: line {reader.line_num} has {len(row)} fields and the header has "
+                    f"{text.path}: line {reader.line_num} has {len(row)} fields and the header has "
                     f"{width}: every row needs one field for each name (an empty one, between "
                     "separators, where a value is missing)"
                 )

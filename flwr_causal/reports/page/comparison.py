@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.reports.changes import changes
 from flwr_causal.reports.doubts import fit_of
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.disagreement import COLUMNS, disagreement_rows
@@ -53,6 +54,7 @@ def comparison_payload(
     sections = [
         ("runs", "The runs", [_runs(names, runs, graphs)]),
         ("differences", "Edges by run", [_pairs(names, graphs, pairs)] if pairs else []),
+        ("changes", "What else differs", _changes(names, runs, graphs)),
         ("effects", "Effects by run", _effects(names, runs)),
         ("doubts", "Doubtful edges", _by_run("The most doubtful edges", DOUBTS, names, doubts)),
         (
@@ -151,6 +153,16 @@ def _pairs(names: Sequence[str], graphs: Sequence[CausalGraph], pairs: Sequence[
         rows.append(row)
     caption = "Pairs of variables that some run connects, those that differ first"
     return {"kind": "table", "caption": caption, "columns": columns, "rows": rows}
+
+
+def _changes(
+    names: Sequence[str], runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]
+) -> list[Block]:
+    rows = [[one.subject, *one.values] for one in changes(runs, graphs)]
+    if not rows:
+        return []
+    caption = "Options, parties, rows and weights that are not the same in all runs"
+    return [{"kind": "table", "caption": caption, "columns": ["", *names], "rows": rows}]
 
 
 def _by_run(

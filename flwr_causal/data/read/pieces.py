@@ -250,8 +250,8 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     origin = origin_of(Path(source))
     path, version = origin.path, _version_of(origin)
     if origin.format == "database":
-        first = [*islice(_file_pieces(path, by_cell, reading), HELD + 1)]
-        small = len(first) <= HELD
+        held = [*islice(_file_pieces(path, by_cell, reading), HELD + 1)]
+        small = len(held) <= HELD
     else:
         small = not origin.in_pieces or origin.rows.stat().st_size < LARGE
     if small:

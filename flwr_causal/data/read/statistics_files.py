@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import state_name
-from flwr_causal.data.read.reading import is_text, with_columns, with_whole_numbers
+from flwr_causal.data.read.reading import with_columns, with_whole_numbers
+from flwr_causal.data.read.texts import is_text
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:

@@ -239,6 +239,8 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     path, version = origin.path, _version_of(origin)
     if origin.format == "database":
         first = [*islice(_file_pieces(path, by_cell, reading), HELD + 1)]
+        if len(first) == 1:
+            return first[0]
         small = len(first) <= HELD
     else:
         small = not origin.in_pieces or origin.rows.stat().st_size < LARGE

@@ -16,6 +16,7 @@ from flwr_causal.core.circuits.distribution import chosen_classes
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.read.origin import tables_in
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.data.roles import ROW_ID
@@ -207,9 +208,11 @@ def query_table(path: str, row_id: str = ROW_ID, reading: Reading = AS_THEY_ARE)
     """
     place = Path(path)
     if place.is_dir():
-        files = sorted(file for file in place.iterdir() if file.is_file())
+        files = tables_in(place)
         if not files:
-            raise DataError(f"The directory '{path}', which the option 'query' names, is empty.")
+            raise DataError(
+                f"The directory '{path}', which the option 'query' names, holds no table."
+            )
         return joined_tables([read_table(file, reading.of_queries) for file in files], row_id)
     return read_table(place, reading.of_queries)
 

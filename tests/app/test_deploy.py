@@ -410,6 +410,21 @@ def test_a_node_is_started_with_a_file_of_its_settings(deployment, tmp_path):
         assert wrong in told.stderr
 
 
+def test_a_node_has_the_variables_of_its_file_and_shows_none(deployment, tmp_path):
+    bundle = tmp_path / "south"
+    shutil.copytree(deployment / "parties" / "south", bundle)
+    (tmp_path / "a.table.toml").write_text("")
+    environment = stubs(tmp_path / "bin", "flower-supernode", "flwr-causal")
+    seen = tmp_path / "seen"
+    (tmp_path / "bin" / "flower-supernode").write_text(f'#!/bin/sh\nprintf "$DB_URL" > {seen}\n')
+    (bundle / "environment").write_text("DB_URL='postgresql://bob:se cret$@host/x'\n")
+    told = told_by([bundle / "start.sh", tmp_path / "a.table.toml"], environment)
+    assert told.returncode == 0
+    assert seen.read_text() == "postgresql://bob:se cret$@host/x"
+    kept = [file.read_text() for file in (bundle / "state").glob("*") if file.is_file()]
+    assert not any("cret" in text for text in [told.stdout, told.stderr, *kept])
+
+
 def test_a_node_runs_once_on_a_machine_and_says_why_it_ended(deployment, tmp_path):
     bundle = tmp_path / "north"
     shutil.copytree(deployment / "parties" / "north", bundle)

@@ -242,7 +242,8 @@ def test_a_class_that_nobody_has_seen_is_not_predicted(job, table, tmp_path):
 
 
 def test_an_empty_directory_of_rows(tmp_path):
-    with pytest.raises(DataError, match="is empty"):
+    (tmp_path / "notes.txt").write_text("no table")
+    with pytest.raises(DataError, match="holds no table"):
         query_table(str(tmp_path))
 
 

@@ -251,6 +251,8 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     path, version = origin.path, _version_of(origin)
     if origin.format == "database":
         held = [*islice(_file_pieces(path, by_cell, reading), HELD + 1)]
+        if len(held) == 1 and reading.dictionary is None:
+            return held[0]
         small = len(held) <= HELD
     else:
         small = not origin.in_pieces or origin.rows.stat().st_size < LARGE

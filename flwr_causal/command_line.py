@@ -14,6 +14,7 @@ import shlex
 import textwrap
 from dataclasses import asdict
 from enum import StrEnum
+from math import isnan
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +39,7 @@ from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
+from flwr_causal.reports.page.description import difference_rows
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.run import Run
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     import click
     import pandas as pd
 
+    from flwr_causal.core.description.description import Description
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
 
@@ -308,12 +311,7 @@ def run(
         check_own(output_dir)
         check_page(output_dir / PAGE)
     try:
-        agreement_of(method, data, **{**given, "output_dir": None, "resume": False})
-        found = simulate(
-            method, data, engine=engine.value, progress=False if as_json else progress, **given
-        )
-    except DataError as error:
-        raise DataError(_with_files(error, data)) from error
+        found = _on_files(method, data, given, engine, progress=False if as_json else progress)
     except KeyboardInterrupt:
         typer.echo(_interrupted(output_dir), err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -329,9 +327,84 @@ def run(
             typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
         else:
             typer.echo("Nothing was written: --output-dir DIR keeps results and makes their page.")
+    _exit_if_lost(found)
+
+
+def _on_files(
+    method: str,
+    data: Sequence[Path],
+    given: dict[str, Any],
+    engine: Engine = Engine.local,
+    *,
+    progress: bool | None,
+) -> Run:
+    """Return a run on files; a DataError names them."""
+    try:
+        agreement_of(method, data, **{**given, "output_dir": None, "resume": False})
+        return simulate(method, data, engine=engine.value, progress=progress, **given)
+    except DataError as error:
+        raise DataError(_with_files(error, data)) from error
+
+
+def _exit_if_lost(found: Run) -> None:
+    """Exit with the status of a run that is completed without all parties, if it is one."""
     if found.lost:
         typer.echo(f"The run is {found.headline}.", err=True)
         raise typer.Exit(NOT_ALL_PARTIES)
+
+
+@app.command("describe")
+def describe_files(
+    data: Tables,
+    option: Annotated[
+        list[str],
+        typer.Option("-o", "--option", metavar="KEY=VALUE", help="See `options describe`."),
+    ] = [],  # noqa: B006 - typer copies it
+    output: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Describe files as one table, each that of one party: gaps, means, quantiles, histograms.
+
+    Nothing but sums and counts leaves a party, as in a run: `run describe` keeps it, and
+    `flwr run . -c "method='describe'"` asks connected nodes.
+    """
+    if output is not None:
+        check_page(output)
+    found = _on_files("describe", data, _options("describe", option), progress=False)
+    model: Description = found.model
+    if output is not None:
+        found.report(output)
+    if as_json:
+        _print_json({**model.to_dict(), "warnings": found.warnings})
+    else:
+        _echo_description(found, model)
+        if output is not None:
+            typer.echo(f"Page: {output}")
+    _exit_if_lost(found)
+
+
+def _echo_description(found: Run, model: Description) -> None:
+    """Print a description: the columns, the gaps, and what differs at single parties."""
+    typer.echo(f"{counted(len(found.parties), 'party')}, {counted(model.rows, 'row')}")
+    columns = model.table().reset_index().to_dict("records")
+    _print_rows([{str(name): _short(value) for name, value in row.items()} for row in columns])
+    for missing, rows in model.patterns[:SHOWN_CELLS]:
+        if missing:
+            typer.echo(f"Missing together in {counted(rows, 'row')}: {', '.join(missing)}")
+    for party, column, what, value, others, effect, unit in difference_rows(model)[:SHOWN_CELLS]:
+        values = f" {_short(value)}, elsewhere {_short(others)}" if value is not None else ""
+        typer.echo(f"{party}, column {column!r}: {what}{values}; effect {effect:.2g} ({unit})")
+    if (more := len(model.differences) - SHOWN_CELLS) > 0:
+        typer.echo(f"... and {counted(more, 'smaller difference')}; --json lists all")
+    for warning in found.warnings:
+        _wrapped(f"Warning: {warning}", "  ", "")
+
+
+def _short(value: Any) -> Any:
+    """Return a number with four digits; what is not known as an empty text."""
+    if isinstance(value, float):
+        return "" if isnan(value) else f"{value:.4g}"
+    return "" if value is None else value
 
 
 def _interrupted(directory: Path | None) -> str:

@@ -126,15 +126,14 @@ class DescribeClient(CausalClient):
             "gaps": gaps.astype(np.int64),
         }
 
-    def _without_few(self, counts: IntArray) -> IntArray:
-        """Return the counts of one table without those that the run withholds."""
+    def _without_few(self, counts: IntArray, others: int = 0) -> IntArray:
+        """Return the counts of one table without those that the run withholds.
+
+        Further rows of the table, whose number does not leave the party, are one more cell of it.
+        """
         least = self.setup.small.withheld
-        if not least:
-            return counts
-        # The rows that are in no cell are a cell of the table too.
-        rest = self.num_rows - counts.sum()
-        hidden = withheld(np.append(counts, rest), least)
-        return np.where(hidden[:-1], 0, counts)
+        hidden = withheld(np.append(counts, others), least)[:-1]
+        return np.where(hidden, 0, counts) if least else counts
 
     @answers(TABLES)
     def tables(self, asked: Asked) -> Arrays:
@@ -172,7 +171,7 @@ class DescribeClient(CausalClient):
         kept = ~self._few(total.pairs)
         return {
             "below": below,
-            "patterns": self._without_few(patterns),
+            "patterns": self._without_few(patterns, self.num_rows - int(patterns.sum())),
             **{name: one * kept for name, one in total._asdict().items()},
             "pairs": (total.pairs * kept).astype(np.int64),
             "apart": apart,

@@ -25,6 +25,7 @@ from typer.core import TyperGroup
 from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, checked_config, value_of
 from flwr_causal.app.description import described
+from flwr_causal.app.dry_run import COULD_BEGIN, on_nodes
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
@@ -194,14 +195,36 @@ def options(method: MethodId, as_json: Json = False) -> None:
 
 @app.command()
 def check(
-    data: Tables,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DATA...]", help="CSV, Parquet or NPZ files; none with --nodes."),
+    ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="Only these methods.")
     ] = None,
     option: Given = [],  # noqa: B006 - typer copies it
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="Ask connected nodes, by `flwr run`, in place of files.")
+    ] = False,
+    app_dir: Annotated[
+        Path, typer.Option("--app", metavar="DIR", help="With --nodes: the app.")
+    ] = Path(),
+    connection: Annotated[
+        str, typer.Option(metavar="NAME", help="With --nodes: of Flower's config.toml.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Look at tables, and at what each method says of them."""
+    """Look at tables, and at what each method says of them.
+
+    --nodes asks connected nodes whether a run of the app could begin, and what it would cost.
+    Nothing is trained. Exit status 1: a run could not begin.
+    """
+    if nodes == bool(data):
+        raise ConfigError("Give tables, or --nodes in place of them.")
+    if nodes:
+        _check_nodes(app_dir, connection, method or [], option, as_json=as_json)
+        return
+    data = data or []
     tables = {path: open_table(path) for path in data}
     reports = {path: describe(table) for path, table in tables.items()}
     stray = [
@@ -248,6 +271,54 @@ def check(
                 _wrapped(text, "  ")
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
+
+
+def _check_nodes(
+    app_dir: Path,
+    connection: str,
+    methods: Sequence[str],
+    option: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Ask connected nodes whether runs could begin; exit with 1 if one could not."""
+    given = {key: value_of(value) for key, value in map(_key_and_value, option)}
+    chosen = [{"method": one} for one in methods] or [{}]
+    found = [on_nodes(app_dir, connection, {**given, **one}) for one in chosen]
+    if as_json:
+        _print_json(found if methods else found[0])
+    else:
+        for one in found:
+            _echo_dry_run(one)
+    if any(one["status"] != COULD_BEGIN for one in found):
+        raise typer.Exit(1)
+
+
+def _echo_dry_run(found: dict[str, Any]) -> None:
+    """Print whether a run could begin, and what it would cost."""
+    if found["status"] != COULD_BEGIN:
+        typer.echo(f"The run could not begin: {found['error']}", err=True)
+        return
+    typer.secho(f"A run of {found['method']} could begin", bold=True)
+    for party, rows in found["parties"].items():
+        typer.echo(f"  {party}: {'rows are withheld' if rows is None else counted(rows, 'row')}")
+    typer.echo(f"  {counted(found['rows'], 'row')}, {counted(len(found['columns']), 'column')}")
+    most, size = found["exchanges_at_most"], found["bytes_at_most"]
+    exchanges = (
+        "as many exchanges as the search needs"
+        if most is None
+        else (f"at most {counted(most, 'exchange')}")
+    )
+    amount = "" if size is None else f", {size:,} bytes at most"
+    typer.echo(f"  {exchanges}{amount}; {found['schema_bytes']:,} bytes before the first one")
+    for one in found["exchanges"]:
+        more = ", and arrays whose size depends on the run" if one["further"] else ""
+        typer.echo(
+            f"  {one['name']} ({one['when']}): {one['sent']:,} bytes to a party, "
+            f"{one['received']:,} from it{more}"
+        )
+    for warning in found["warnings"]:
+        _wrapped(f"Warning: {warning}", "    ", "  ")
 
 
 def _far_values(table: Table, report: TableReport) -> dict[str, str]:
@@ -424,15 +495,21 @@ def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     """Return options by name from KEY=VALUE; keys of a run config are accepted, too."""
     given: dict[str, Any] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise ConfigError(f"'{pair}' is no KEY=VALUE: write -o sparsity=0.1")
-        name = key.strip().removeprefix(f"{method}.").replace("-", "_")
+        key, value = _key_and_value(pair)
+        name = key.removeprefix(f"{method}.").replace("-", "_")
         if name in given:
             raise ConfigError(f"The option '{name}' is given twice: give it once.")
-        given[name] = value_of(value.strip())
+        given[name] = value_of(value)
     check_names(registry.find(method).strategy, given)
     return given
+
+
+def _key_and_value(pair: str) -> tuple[str, str]:
+    """Return both parts of KEY=VALUE."""
+    key, equals, value = pair.partition("=")
+    if not (key and equals):
+        raise ConfigError(f"'{pair}' is no KEY=VALUE: write -o sparsity=0.1")
+    return key.strip(), value.strip()
 
 
 def _with_files(error: CausalError, data: Sequence[Path]) -> str:

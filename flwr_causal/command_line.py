@@ -14,6 +14,7 @@ import shlex
 import textwrap
 from dataclasses import asdict
 from enum import StrEnum
+from math import isnan
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +25,7 @@ from typer.core import TyperGroup
 from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, checked_config, value_of
 from flwr_causal.app.description import described
+from flwr_causal.app.dry_run import COULD_BEGIN, on_nodes
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
@@ -45,6 +47,7 @@ from flwr_causal.reports.changes import changes
 from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
+from flwr_causal.reports.page.description import difference_rows
 from flwr_causal.reports.page.template import write_page
 from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.run import Run
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     import click
     import pandas as pd
 
+    from flwr_causal.core.description.description import Description
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
 
@@ -243,18 +247,39 @@ def dictionary(
 
 @app.command()
 def check(
-    data: Tables,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DATA...]", help="CSV, Parquet or NPZ files; none with --nodes."),
+    ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="Only these methods.")
     ] = None,
     option: Given = [],  # noqa: B006 - typer copies it
     own_map: Maps = [],  # noqa: B006 - typer copies it
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="Ask connected nodes, by `flwr run`, in place of files.")
+    ] = False,
+    app_dir: Annotated[
+        Path, typer.Option("--app", metavar="DIR", help="With --nodes: the app.")
+    ] = Path(),
+    connection: Annotated[
+        str, typer.Option(metavar="NAME", help="With --nodes: of Flower's config.toml.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Look at tables, and at what each method says of them.
 
     With -o dictionary=FILE it first shows the rows and values that do not fit the dictionary.
+
+    --nodes asks connected nodes whether a run of the app could begin, and what it would cost.
+    Nothing is trained. Exit status 1: a run could not begin.
     """
+    if nodes == bool(data):
+        raise ConfigError("Give tables, or --nodes in place of them.")
+    if nodes:
+        _check_nodes(app_dir, connection, method or [], option, as_json=as_json)
+        return
+    data = data or []
     maps = _maps(own_map, data)
     entries = _dictionary(option)
     tables, faults = _read_by(entries, data, maps)
@@ -310,6 +335,54 @@ def check(
                 _wrapped(text, "  ")
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
+
+
+def _check_nodes(
+    app_dir: Path,
+    connection: str,
+    methods: Sequence[str],
+    option: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Ask connected nodes whether runs could begin; exit with 1 if one could not."""
+    given = {key: value_of(value) for key, value in map(_key_and_value, option)}
+    chosen = [{"method": one} for one in methods] or [{}]
+    found = [on_nodes(app_dir, connection, {**given, **one}) for one in chosen]
+    if as_json:
+        _print_json(found if methods else found[0])
+    else:
+        for one in found:
+            _echo_dry_run(one)
+    if any(one["status"] != COULD_BEGIN for one in found):
+        raise typer.Exit(1)
+
+
+def _echo_dry_run(found: dict[str, Any]) -> None:
+    """Print whether a run could begin, and what it would cost."""
+    if found["status"] != COULD_BEGIN:
+        typer.echo(f"The run could not begin: {found['error']}", err=True)
+        return
+    typer.secho(f"A run of {found['method']} could begin", bold=True)
+    for party, rows in found["parties"].items():
+        typer.echo(f"  {party}: {'rows are withheld' if rows is None else counted(rows, 'row')}")
+    typer.echo(f"  {counted(found['rows'], 'row')}, {counted(len(found['columns']), 'column')}")
+    most, size = found["exchanges_at_most"], found["bytes_at_most"]
+    exchanges = (
+        "as many exchanges as the search needs"
+        if most is None
+        else (f"at most {counted(most, 'exchange')}")
+    )
+    amount = "" if size is None else f", {size:,} bytes at most"
+    typer.echo(f"  {exchanges}{amount}; {found['schema_bytes']:,} bytes before the first one")
+    for one in found["exchanges"]:
+        more = ", and arrays whose size depends on the run" if one["further"] else ""
+        typer.echo(
+            f"  {one['name']} ({one['when']}): {one['sent']:,} bytes to a party, "
+            f"{one['received']:,} from it{more}"
+        )
+    for warning in found["warnings"]:
+        _wrapped(f"Warning: {warning}", "    ", "  ")
 
 
 def _far_values(table: Table, report: TableReport) -> dict[str, str]:
@@ -438,12 +511,9 @@ def run(
         check_own(output_dir)
         check_page(output_dir / PAGE)
     try:
-        maps = _maps(own_map, data)
-        agreement_of(method, data, maps, **{**given, "output_dir": None, "resume": False})
-        shown = False if as_json else progress
-        found = simulate(method, data, engine=engine.value, progress=shown, maps=maps, **given)
-    except DataError as error:
-        raise DataError(_with_files(error, data)) from error
+        found = _on_files(
+            method, data, given, engine, maps=own_map, progress=False if as_json else progress
+        )
     except KeyboardInterrupt:
         typer.echo(_interrupted(output_dir), err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -459,9 +529,87 @@ def run(
             typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
         else:
             typer.echo("Nothing was written: --output-dir DIR keeps results and makes their page.")
+    _exit_if_lost(found)
+
+
+def _on_files(
+    method: str,
+    data: Sequence[Path],
+    given: dict[str, Any],
+    engine: Engine = Engine.local,
+    *,
+    maps: Sequence[str],
+    progress: bool | None,
+) -> Run:
+    """Return a run on files; a DataError names them."""
+    own = _maps(maps, data)
+    try:
+        agreement_of(method, data, own, **{**given, "output_dir": None, "resume": False})
+        return simulate(method, data, engine=engine.value, progress=progress, maps=own, **given)
+    except DataError as error:
+        raise DataError(_with_files(error, data)) from error
+
+
+def _exit_if_lost(found: Run) -> None:
+    """Exit with the status of a run that is completed without all parties, if it is one."""
     if found.lost:
         typer.echo(f"The run is {found.headline}.", err=True)
         raise typer.Exit(NOT_ALL_PARTIES)
+
+
+@app.command("describe")
+def describe_files(
+    data: Tables,
+    option: Annotated[
+        list[str],
+        typer.Option("-o", "--option", metavar="KEY=VALUE", help="See `options describe`."),
+    ] = [],  # noqa: B006 - typer copies it
+    own_map: Maps = [],  # noqa: B006 - typer copies it
+    output: Annotated[Path | None, typer.Option(help="Write an HTML page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Describe files as one table, each that of one party: gaps, means, quantiles, histograms.
+
+    Nothing but sums and counts leaves a party, as in a run: `run describe` keeps it, and
+    `flwr run . -c "method='describe'"` asks connected nodes.
+    """
+    if output is not None:
+        check_page(output)
+    found = _on_files("describe", data, _options("describe", option), maps=own_map, progress=False)
+    model: Description = found.model
+    if output is not None:
+        found.report(output)
+    if as_json:
+        _print_json({**model.to_dict(), "warnings": found.warnings})
+    else:
+        _echo_description(found, model)
+        if output is not None:
+            typer.echo(f"Page: {output}")
+    _exit_if_lost(found)
+
+
+def _echo_description(found: Run, model: Description) -> None:
+    """Print a description: the columns, the gaps, and what differs at single parties."""
+    typer.echo(f"{counted(len(found.parties), 'party')}, {counted(model.rows, 'row')}")
+    columns = model.table().reset_index().to_dict("records")
+    _print_rows([{str(name): _short(value) for name, value in row.items()} for row in columns])
+    for missing, rows in model.patterns[:SHOWN_CELLS]:
+        if missing:
+            typer.echo(f"Missing together in {counted(rows, 'row')}: {', '.join(missing)}")
+    for party, column, what, value, others, effect, unit in difference_rows(model)[:SHOWN_CELLS]:
+        values = f" {_short(value)}, elsewhere {_short(others)}" if value is not None else ""
+        typer.echo(f"{party}, column {column!r}: {what}{values}; effect {effect:.2g} ({unit})")
+    if (more := len(model.differences) - SHOWN_CELLS) > 0:
+        typer.echo(f"... and {counted(more, 'smaller difference')}; --json lists all")
+    for warning in found.warnings:
+        _wrapped(f"Warning: {warning}", "  ", "")
+
+
+def _short(value: Any) -> Any:
+    """Return a number with four digits; what is not known as an empty text."""
+    if isinstance(value, float):
+        return "" if isnan(value) else f"{value:.4g}"
+    return "" if value is None else value
 
 
 def _interrupted(directory: Path | None) -> str:
@@ -481,15 +629,21 @@ def _options(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     """Return options by name from KEY=VALUE; keys of a run config are accepted, too."""
     given: dict[str, Any] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not (key and equals):
-            raise ConfigError(f"'{pair}' is no KEY=VALUE: write -o sparsity=0.1")
-        name = key.strip().removeprefix(f"{method}.").replace("-", "_")
+        key, value = _key_and_value(pair)
+        name = key.removeprefix(f"{method}.").replace("-", "_")
         if name in given:
             raise ConfigError(f"The option '{name}' is given twice: give it once.")
-        given[name] = value_of(value.strip())
+        given[name] = value_of(value)
     check_names(registry.find(method).strategy, given)
     return given
+
+
+def _key_and_value(pair: str) -> tuple[str, str]:
+    """Return both parts of KEY=VALUE."""
+    key, equals, value = pair.partition("=")
+    if not (key and equals):
+        raise ConfigError(f"'{pair}' is no KEY=VALUE: write -o sparsity=0.1")
+    return key.strip(), value.strip()
 
 
 def _with_files(error: CausalError, data: Sequence[Path]) -> str:

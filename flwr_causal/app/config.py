@@ -55,6 +55,10 @@ class JobConfig:
     query : str, default ""
         Absolute path of a table (or of a directory of tables with ids) on whose rows a fitted
         circuit is evaluated: ``answers.csv`` in the output directory.
+    dry_run : bool, default False
+        Do all that comes before the training, and then end: the schema exchange, the parties'
+        policies, warnings, and what the run would cost. Nothing is trained, and no results are
+        written. A run that could not begin fails with the reason.
     options : str, default ""
         Further keys and values, in the form of ``-c``. As keys of ``-c`` itself Flower refuses all
         that the app's ``pyproject.toml`` does not list; this text may hold any key, including the
@@ -65,6 +69,7 @@ class JobConfig:
     truth: str = ""
     compare: bool = True
     query: str = ""
+    dry_run: bool = False
     options: str = ""
 
 

@@ -27,6 +27,7 @@ _OWN = {
     "fedcausal": ("fedcausal", "FedCausal", "fedcausal"),
     "fedpc": ("fedpc.fedpc", "FedPC", "fedpc"),
     "lingam": ("lingam", "Lingam", "lingam"),
+    "describe": ("describe", "Describe", "describe"),
 }
 #: The ids of this package's own methods.
 OWN_METHODS = tuple(_OWN)

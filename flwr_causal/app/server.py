@@ -13,6 +13,7 @@ from flwr.supercore import log
 from flwr_causal.app import methods
 from flwr_causal.app.comparison import answers, baselines, circuit_scores, judged, query_table
 from flwr_causal.app.config import in_keys, keys_in_errors, read_config
+from flwr_causal.app.dry_run import dry_run
 from flwr_causal.app.job import execute
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.compat import before_exit
@@ -47,6 +48,11 @@ def server_app() -> ServerApp:
         strategy = None
         try:
             job, data, strategy = read_config(context.run_config)
+            if job.dry_run:
+                with keys_in_errors(job.method):
+                    found = dry_run(strategy, grid, settle=loop.SETTLE_SECONDS)
+                log(INFO, json.dumps({"flwr-causal": found}))
+                return
             if strategy.options.output_dir:
                 before_exit(partial(mark_stopped, strategy.options.output_dir))
             with keys_in_errors(job.method):

@@ -35,6 +35,7 @@ EXAMPLES = {"": breast_cancer, "breast-cancer": breast_cancer, "digits": digits}
 # Rows of a synthetic system where none are given.
 ROWS = {
     DataKind.LINEAR: 256,
+    DataKind.ANY: 256,
     DataKind.NON_GAUSSIAN: 1000,
     DataKind.SERIES: 256,
     DataKind.NONLINEAR: 2000,

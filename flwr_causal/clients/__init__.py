@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.base import Asked, CausalClient, Source, answers
     from flwr_causal.clients.bridge import client_app
     from flwr_causal.clients.consensus import NotearsADMMClient, TwoDBNClient
+    from flwr_causal.clients.describe import DescribeClient
     from flwr_causal.clients.fedcausal import FedCausalClient
     from flwr_causal.clients.fedges import FedGESClient
     from flwr_causal.clients.fedpc import FedPCClient
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Asked",
     "CausalClient",
+    "DescribeClient",
     "FedCausalClient",
     "FedGESClient",
     "FedPCClient",
@@ -35,6 +37,7 @@ _HOMES = {
     "CausalClient": "flwr_causal.clients.base",
     "Asked": "flwr_causal.clients.base",
     "answers": "flwr_causal.clients.base",
+    "DescribeClient": "flwr_causal.clients.describe",
     "FedCausalClient": "flwr_causal.clients.fedcausal",
     "FedGESClient": "flwr_causal.clients.fedges",
     "FedPCClient": "flwr_causal.clients.fedpc",

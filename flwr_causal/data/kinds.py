@@ -25,3 +25,5 @@ class DataKind(Enum):
     NONLINEAR = "nonlinear"
     #: Columns of all kinds, which may be at different parties; evaluated on held-out rows.
     TABLE = "table"
+    #: Columns of all kinds, of which nothing is learned; a simulation makes linear ones.
+    ANY = "any"

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -454,15 +454,18 @@ def _same_tables(reports: Mapping[str, TableReport]) -> list[str]:
     Equal means and spreads are no chance where values are fractions; whole numbers of few values
     may agree in them by chance, which many columns must make improbable.
     """
-    first_with: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    near: dict[tuple[Any, int], list[str]] = {}
     pairs = []
     for party, report in reports.items():
-        if not report.has_sums or report.has_ids:
-            continue  # common rows of parties with ids are no mistake
-        alike = first_with.setdefault((report.rows, tuple(sorted(report.names))), [])
+        # Common rows of parties with ids are no mistake.
+        if not report.has_sums or report.has_ids or not _tells_tables(report):
+            continue
+        form = (report.rows, frozenset((one.name, one.kind, one.states) for one in report.columns))
+        place = _place(report)
+        alike = (one for k in (-1, 0, 1) for one in near.get((form, place + k), ()))
         same = next((one for one in alike if _same_sums(reports[one], report)), None)
         if same is None:
-            alike.append(party)
+            near.setdefault((form, place), []).append(party)
         else:
             pairs.append(f"{party!r} and {same!r}")
     if not pairs:
@@ -473,23 +476,33 @@ def _same_tables(reports: Mapping[str, TableReport]) -> list[str]:
     ]
 
 
-def _same_sums(one: TableReport, other: TableReport) -> bool:
-    """Whether all columns have the same kind, mean and spread, which cannot be chance."""
-    by_name = {column.name: column for column in other.columns}
+def _tells_tables(report: TableReport) -> bool:
+    """Whether another table with the same means and spreads cannot be chance."""
     nats = 0.0
-    for own in one.columns:
-        column = by_name[own.name]
-        if own.kind != column.kind or own.states != column.states:
-            return False
-        close = np.isclose([own.mean, own.squares], [column.mean, column.squares], SAME, 0.0)
-        if not close.all():
-            return False
-        if own.is_number and own.squares > 0:
-            total = one.rows * own.mean
+    for one in report.columns:
+        if one.is_number and one.squares > 0:
+            total = report.rows * one.mean
             fractions = abs(total - round(total)) > SAME * max(1.0, abs(total))
             # A sum of whole numbers is approximately normal with this variance.
-            nats += math.inf if fractions else 0.5 * math.log(2 * math.pi * own.squares)
+            nats += math.inf if fractions else 0.5 * math.log(2 * math.pi * one.squares)
     return nats > -math.log(CHANCE)
+
+
+def _place(report: TableReport) -> int:
+    """Return a number by which tables with the same spreads are found: at most 1 apart."""
+    varying = [one.squares for one in report.columns if 0 < one.squares < math.inf]
+    # The sums of the logarithms differ by SAME a column, and their own rounding.
+    return math.floor(math.fsum(map(math.log, varying)) / (100 * SAME * max(len(varying), 1)))
+
+
+def _same_sums(one: TableReport, other: TableReport) -> bool:
+    """Whether all columns have the same mean and spread."""
+    by_name = {column.name: column for column in other.columns}
+    return all(
+        math.isclose(getattr(own, name), getattr(by_name[own.name], name), rel_tol=SAME)
+        for own in one.columns
+        for name in ("mean", "squares")
+    )
 
 
 def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
@@ -595,17 +608,21 @@ def _other_states(held: Mapping[str, Holders]) -> list[str]:
     single: list[str] = []
     for name, holders in held.items():
         states = {party: set(column.states) for party, column in holders.items() if column.states}
+        # How many parties have each state, each in one spelling, and each number of states.
+        holding = Counter(state for own in states.values() for state in own)
+        plain = {state: _plain(state) for state in holding}
+        spelled = Counter(one for own in states.values() for one in {plain[k] for k in own})
+        sizes = Counter(map(len, states.values()))
         unlike, own_states = [], []
         for party, own in states.items():
-            others = [theirs for other, theirs in states.items() if other != party]
-            apart = len(own) > 1 and not any(own & theirs for theirs in others)
-            if apart and any(len(theirs) == len(own) for theirs in others):
+            shared = any(holding[state] > 1 for state in own)
+            if len(own) > 1 and not shared and sizes[len(own)] > 1:
                 unlike.append(party)
             # States of its own alone, as of its wards, are a party's right.
-            elif any(own & theirs for theirs in others):
+            elif shared:
                 # Other doubts are about a state in another spelling, or that is none.
-                known = {*LIKE_MISSING, *map(_plain, [name, *set().union(*others)])}
-                if not known.issuperset(map(_plain, own)):
+                known = {*LIKE_MISSING, _plain(name)}
+                if not all(spelled[plain[k]] > 1 or plain[k] in known for k in own):
                     own_states.append(party)
         for found, parties in ((alone, unlike), (single, own_states)):
             if parties:

@@ -6,7 +6,6 @@ import secrets
 import time
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations
 from logging import INFO, WARNING
 from typing import TYPE_CHECKING, Any
 
@@ -568,26 +567,27 @@ def _with_unique_names(
         for own in nodes.values()
         if len(own) > 1
     }
-    alike = [party for own in several.values() for party in own]
+    alike = {party.node_id for own in several.values() for party in own}
     for name, own in several.items():
         # Simulated parties of other numbers have other tables, which may be equal.
+        nodes_of_name = {party.node_id for party in own}
         reports = [
-            {**values, "partition-id": party.partition_id}
+            repr((party.partition_id, sorted(values.items())))
             for party, values in answers
-            if party in own
+            if party.node_id in nodes_of_name and "error" not in values
         ]
         text = f"{name} is connected twice, as the nodes {_listed(own)}"
         remedy = (
             "training was not started. End one of its SuperNodes. Two parties need different names "
             "in their nodes' config."
         )
-        if not withheld and any(_same_report(*pair) for pair in combinations(reports, 2)):
+        if not withheld and len(set(reports)) < len(reports):
             raise FederationError(f"{text} with the same table; {remedy}")
         if withheld or method.options.expected_parties or any(one.signature for one in own):
             raise FederationError(f"{text}; {remedy}")
     unique = [
         (replace(party, name=f"{party.name} ({party.node_id})"), values)
-        if party in alike
+        if party.node_id in alike
         else (party, values)
         for party, values in answers
     ]
@@ -610,11 +610,6 @@ def _with_unique_names(
 def _listed(nodes: Sequence[Party]) -> str:
     """Return the nodes of one name as text."""
     return ", ".join(str(node.node_id) for node in nodes[:-1]) + f" and {nodes[-1].node_id}"
-
-
-def _same_report(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two reports without errors say the same."""
-    return "error" not in one and one == other
 
 
 def is_another(version: str) -> bool:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.options import CausalOptions
     from flwr_causal.runtime.outcome import Outcome
     from flwr_causal.strategies.base import CausalStrategy
+    from flwr_causal.strategies.describe import Describe
     from flwr_causal.strategies.fedcausal import FedCausal
     from flwr_causal.strategies.fedges.fedges import FedGES
     from flwr_causal.strategies.fedpc.fedpc import FedPC
@@ -25,6 +26,7 @@ __all__ = [
     "CausalOptions",
     "CausalStrategy",
     "Choice",
+    "Describe",
     "FedCausal",
     "FedGES",
     "FedPC",
@@ -48,6 +50,7 @@ _HOMES = {
     "Result": "flwr_causal.runtime.algorithm",
     "CausalOptions": "flwr_causal.runtime.options",
     "CausalStrategy": "flwr_causal.strategies.base",
+    "Describe": "flwr_causal.strategies.describe",
     "FedCausal": "flwr_causal.strategies.fedcausal",
     "FedGES": "flwr_causal.strategies.fedges.fedges",
     "FedPC": "flwr_causal.strategies.fedpc.fedpc",

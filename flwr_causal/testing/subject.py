@@ -138,7 +138,7 @@ class Subject:
             return None
 
     def result(self, run: Run) -> Result:
-        """Return the result by which runs are compared: the graph, or the likelihood of all rows.
+        """Return the result by which runs are compared: a graph, a likelihood, or figures.
 
         Raises
         ------
@@ -156,6 +156,8 @@ class Subject:
         elif hasattr(run.model, "log_likelihood") and not self.all_rows.empty:
             likelihood = run.model.log_likelihood(self.all_rows)
             found["log-likelihood of the rows"] = np.asarray(likelihood, dtype=np.float64)
+        elif hasattr(run.model, "figures"):
+            found |= run.model.figures()
         return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import flwr_causal.doubts.tables as doubts_module
 from flwr_causal.data.check.agreement import agree
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.check.policy import Policy
@@ -387,3 +388,29 @@ def test_two_codes_that_are_others_at_one_party(shift, share):
     for values in (rng.integers(0, 3, 200), rng.random(200)):
         given["p1"]["sex"] = values
         assert not any("two codes" in text for text in warned(given))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_tables_in_another_order_of_rows_are_found(seed):
+    given = tables(parties=5, seed=seed)
+    shuffled = np.random.default_rng(seed).permutation(len(given["p0"]))
+    given |= {f"q{k}": given[f"p{k}"].iloc[shuffled] for k in (1, 3)}
+    text = the_only(given, "'q1' and 'p1'", "'q3' and 'p3'")
+    assert "p0" not in text
+
+
+def test_tables_are_not_compared_in_pairs(monkeypatch):
+    compared = []
+    honest = doubts_module._same_sums
+    monkeypatch.setattr(
+        doubts_module, "_same_sums", lambda *pair: compared.append(pair) or honest(*pair)
+    )
+    given = tables(rows=20, parties=200)
+    given["twice"] = given["p7"]
+    the_only(given, "'twice' and 'p7'")
+    assert len(compared) < len(given)
+    # Of columns of one code in 20 rows many tables have the same sums, which says nothing.
+    rng = np.random.default_rng(0)
+    compared.clear()
+    warned({f"p{k}": pd.DataFrame({"a": rng.integers(0, 2, 20)}) for k in range(100)})
+    assert not compared

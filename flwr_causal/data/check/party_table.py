@@ -199,11 +199,11 @@ def prepare_columns(
     """Return exactly the rows that :func:`describe` counted, column by column, each (n,).
 
     Columns with agreed states are the numbers of their states, all others numbers. Parameters and
-    errors are those of :func:`prepare_states`; with ``missing_values="em"`` missing numbers are
-    NaN, and missing states -1.
+    errors are those of :func:`prepare_states`; where the policy keeps missing values, missing
+    numbers are NaN, and missing states -1.
     """
     kept = complete_rows(frame, policy)
-    as_missing = policy is not None and policy.missing_values == "em"
+    as_missing = policy is not None and policy.keeps_missing
     found: list[FloatArray | IntArray | Codes] = []
     for name, agreed, column in zip(names, states, find_columns(frame, names), strict=True):
         rows = column if kept.all() else column[kept]

@@ -21,8 +21,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.description.description import Description
 from flwr_causal.core.graphs.knowledge import Knowledge, in_words
 from flwr_causal.reports.page.circuit import circuit_blocks
+from flwr_causal.reports.page.description import description_blocks
 from flwr_causal.reports.page.disagreement import disagreement_blocks, left_out_blocks
 from flwr_causal.reports.page.effects import effect_blocks
 from flwr_causal.reports.page.exchanges import exchange_blocks
@@ -52,6 +54,7 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
     sections = [
         _section("trust", "How far to trust it", trust_blocks(run, graph, influence)),
         _section("fit", "Does the graph fit", fit_blocks(run)),
+        _section("description", "The rows of all parties together", description_blocks(run.model)),
         _section("distribution", "The distribution that was learned", circuit_blocks(run)),
         _section("edges", "Edges", [] if graph is None else [edge_table(graph)]),
         _section("effects", "Effects", effect_blocks(run.model, run.graph)),
@@ -103,6 +106,8 @@ def found_in_words(run: RunRecord) -> str:
         if run.model is None:
             return "no result"
         names = getattr(run.model, "names", ())
+        if isinstance(run.model, Description):
+            return f"{counted(run.model.rows, 'row')} of {counted(len(names), 'column')}"
         return f"a joint distribution of {counted(len(names), 'variable')}"
     phrase = counted(graph.num_edges, "edge")
     if graph.lagged is not None:
@@ -117,6 +122,8 @@ def question(run: RunRecord) -> str:
     asked = "What is the joint distribution of the columns"
     if run.graph is not None:
         asked = "Which variable causes which"
+    if isinstance(run.model, Description):
+        asked = "What do the parties' tables hold"
     ended = "The run ended because" if run.status == "completed" else "The run did not complete"
     reason = f"{ended}: {run.error or run.stop_reason}." if run.error or run.stop_reason else ""
     sentences = [

@@ -1,0 +1,125 @@
+"""A run that ends before it trains: schema exchange, policies, warnings, and what it would cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.runtime.cost import costs_of, most_bytes
+from flwr_causal.runtime.run_directory import check_own
+from flwr_causal.runtime.schema import exchange_schema
+from flwr_causal.strategies.base import UNSTATED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flwr.serverapp import Grid
+
+    from flwr_causal.strategies import CausalStrategy
+
+#: How the line of the log begins that says how a run has ended.
+RESULT = '{"flwr-causal":'
+#: What such a run is in its result.
+COULD_BEGIN = "could begin"
+
+
+def dry_run(strategy: CausalStrategy, grid: Grid, *, settle: float = 0.0) -> dict[str, Any]:
+    """Do all that a run does before its first exchange; nothing is trained or written.
+
+    Parameters
+    ----------
+    strategy : CausalStrategy
+    grid : Grid
+    settle : float, default 0.0
+        As of :func:`flwr_causal.strategies.run`.
+
+    Returns
+    -------
+    dict
+        ``status``, ``parties`` (rows by party; None where they are withheld), ``rows``,
+        ``columns``, ``left_out`` (by column why), ``warnings``, ``schema_bytes``,
+        ``exchanges_at_most``, ``exchanges`` (see :class:`~flwr_causal.runtime.cost.ExchangeCost`)
+        and ``bytes_at_most``; what cannot be told before the run is None.
+
+    Raises
+    ------
+    CausalError
+        What the run would raise before it trains.
+    ConfigError
+        With ``epsilon``: parties count the privacy loss of a run from the schema exchange on.
+    """
+    if strategy.private:
+        raise ConfigError(
+            "A dry run with 'epsilon' would use up the parties' privacy budgets, which count a run "
+            "from its schema exchange on: leave epsilon, delta and scales out of the dry run."
+        )
+    if strategy.options.output_dir:
+        check_own(Path(strategy.options.output_dir))
+    federation, agreement, size = exchange_schema(strategy, grid, settle=settle)
+    strategy.federation, strategy.grid = federation, grid
+    strategy.init(agreement)
+    options, parties = strategy.options, len(federation.parties)
+    most = options.max_rounds + strategy.exchanges_beyond
+    exchanges = None if most >= UNSTATED else most
+    costs = costs_of(strategy, federation)
+    trainings = 1 + options.replicates + parties * options.leave_one_out
+    return {
+        "status": COULD_BEGIN,
+        "method": strategy.method,
+        "parties": {
+            one.name: None if agreement.total is not None else one.num_rows
+            for one in federation.parties
+        },
+        "rows": agreement.n,
+        "columns": list(agreement.names),
+        "left_out": dict(agreement.dropped),
+        "warnings": list(agreement.warnings),
+        "schema_bytes": size,
+        "exchanges_at_most": exchanges,
+        "exchanges": [one._asdict() for one in costs],
+        "bytes_at_most": most_bytes(costs, exchanges, parties, trainings),
+    }
+
+
+def on_nodes(app: Path, connection: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask connected nodes by ``flwr run`` whether a run could begin.
+
+    Parameters
+    ----------
+    app : Path
+        The directory of the app.
+    connection : str
+        The name of a SuperLink in Flower's ``config.toml``; "" for the default one.
+    settings : mapping
+        Keys of the run config, beside those of the app.
+
+    Returns
+    -------
+    dict
+        As of :func:`dry_run`, or with the ``status`` "failed" and the ``error``.
+
+    Raises
+    ------
+    FederationError
+        If ``flwr run`` cannot be started, or ends without a result.
+    """
+    pairs = (f"{key}={json.dumps(value)}" for key, value in {**settings, "dry-run": True}.items())
+    command = ["flwr", "run", str(app), *filter(None, [connection]), "--stream"]
+    command += ["-c", " ".join(pairs)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise FederationError(f"`flwr run` cannot be started: {error.strerror or error}") from error
+    lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+    for line in reversed(lines):
+        if RESULT in line:
+            try:
+                result: dict[str, Any] = json.loads(line[line.index(RESULT) :])["flwr-causal"]
+            except ValueError:
+                continue
+            return result
+    last = "\n".join(lines[-5:]) or f"exit status {done.returncode}, and no output"
+    raise FederationError(f"`{' '.join(command)}` ended without a result. Its last lines:\n{last}")

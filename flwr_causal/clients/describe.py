@@ -1,0 +1,215 @@
+"""What describes a party's rows: the party's side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.core.description.gaps import pattern_counts
+from flwr_causal.core.description.grids import (
+    NUM_PLACES,
+    Grid,
+    place_edges,
+    rows_below,
+    rows_below_steps,
+)
+from flwr_causal.core.discrete.small_counts import are_small, withheld
+from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.read.pieces import pieces
+from flwr_causal.errors import FederationError
+from flwr_causal.protocol.describe import CONTRACT, OVERVIEW, POOLED_OVERVIEW, TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.protocol.contract import Contract
+    from flwr_causal.protocol.describe import DescribePartyOptions
+
+
+class _Piece(NamedTuple):
+    """Some rows.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n, q)
+        NaN where a cell is missing.
+    codes : list of ndarray of shape (n,)
+        Of each category, -1 where a cell is missing.
+    missing : ndarray of bool, shape (n, d)
+    """
+
+    numbers: FloatArray
+    codes: list[IntArray]
+    missing: BoolArray
+
+
+class _PairSums(NamedTuple):
+    """Sums over the rows in which two columns of numbers have values, each of shape (q, q)."""
+
+    pairs: FloatArray
+    sums: FloatArray
+    squares: FloatArray
+    products: FloatArray
+
+
+class DescribeClient(CausalClient):
+    """Counts the party's rows: on common grids, by state, by gaps.
+
+    **What leaves the party**: :mod:`flwr_causal.protocol.describe` declares it.
+    """
+
+    contract: ClassVar[Contract] = CONTRACT
+    options: DescribePartyOptions
+
+    @property
+    def held_names(self) -> tuple[str, ...]:
+        """The agreed columns that the party's table has."""
+        there = set(self.table().columns)
+        return tuple(name for name in self.setup.names if name in there)
+
+    @property
+    def _is_number(self) -> BoolArray:
+        return np.array([not states for states in self.setup.states], dtype=np.bool_)
+
+    def _pieces(self) -> Iterator[_Piece]:
+        """Yield the rows; a column that the party lacks is missing in all of them."""
+        setup, held = self.setup, self.held_names
+        states = dict(zip(setup.names, setup.states, strict=True))
+        for rows in pieces(self.frame()):
+            columns = prepare_columns(rows, held, [states[name] for name in held], setup.policy)
+            known = dict(zip(held, columns, strict=True))
+            n = len(columns[0]) if columns else len(rows)
+            lacked = np.full(n, np.nan)
+            whole = [known.get(name, lacked) for name in setup.names]
+            own = zip(setup.names, whole, strict=True)
+            codes = [
+                np.where(np.isnan(one), -1, one).astype(np.int64)
+                for name, one in own
+                if states[name]
+            ]
+            numbers = [one for one, number in zip(whole, self._is_number, strict=True) if number]
+            missing = np.empty((n, len(whole)), dtype=np.bool_)
+            missing[:, self._is_number] = np.isnan(numbers).T if numbers else False
+            missing[:, ~self._is_number] = np.array(codes).T < 0 if codes else False
+            yield _Piece(np.reshape(numbers, (len(numbers), n)).T, codes, missing)
+
+    @property
+    def _scaling(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of the columns of numbers, over all rows."""
+        number, setup = self._is_number, self.setup
+        if not number.any():
+            return np.zeros(0), np.zeros(0)
+        mean, variance = (np.nan_to_num(one[number]) for one in (setup.mean, setup.variance))
+        return mean, np.sqrt(variance)
+
+    @answers(OVERVIEW, POOLED_OVERVIEW)
+    def overview(self, asked: Asked) -> Arrays:
+        """Count rows on coarse grids, by state, and by pairs of gaps."""
+        edges = place_edges(*self._scaling)
+        sizes = [len(states) for states in self.setup.states if states]
+        places = np.zeros((len(edges), NUM_PLACES), dtype=np.int64)
+        states = [np.zeros(size, dtype=np.int64) for size in sizes]
+        gaps = np.zeros((len(self.setup.names),) * 2)
+        for piece in self._pieces():
+            for place, own, values in zip(places, edges, piece.numbers.T, strict=True):
+                place += rows_below(values[~np.isnan(values)], own)
+            for count, codes in zip(states, piece.codes, strict=True):
+                count += np.bincount(codes[codes >= 0], minlength=len(count))
+            some = piece.missing[piece.missing.any(axis=1)].astype(np.float64)
+            gaps += some.T @ some
+        return {
+            "places": places,
+            "states": np.concatenate([*map(self._without_few, states), np.zeros(0, np.int64)]),
+            "gaps": gaps.astype(np.int64),
+        }
+
+    def _without_few(self, counts: IntArray, others: int = 0) -> IntArray:
+        """Return the counts of one table without those that the run withholds.
+
+        Further rows of the table, whose number does not leave the party, are one more cell of it.
+        """
+        least = self.setup.small.withheld
+        hidden = withheld(np.append(counts, others), least)[:-1]
+        return np.where(hidden, 0, counts) if least else counts
+
+    @answers(TABLES)
+    def tables(self, asked: Asked) -> Arrays:
+        """Count rows on the grids and by patterns of gaps, and sum products.
+
+        Raises
+        ------
+        FederationError
+            If a grid that the server sent has no steps.
+        """
+        if not (asked["widths"] > 0).all():
+            raise FederationError("The server sent a grid whose steps have no width.")
+        bins, (mean, deviation) = self.options.bins, self._scaling
+        grids = [Grid(*one) for one in zip(asked["lowest"], asked["widths"], strict=True)]
+        sought = asked["sought"].astype(np.bool_)
+        below = np.zeros((len(grids), bins + 1), dtype=np.int64)
+        patterns = np.zeros(len(sought), dtype=np.int64)
+        states = [np.zeros(len(own), dtype=np.int64) for own in self.setup.states if own]
+        missing = np.zeros(len(self.setup.names), dtype=np.int64)
+        q = len(grids)
+        total = _PairSums(*np.zeros((4, q, q)))
+        unit = np.where(deviation > 0, deviation, 1.0)
+        for piece in self._pieces():
+            for own, grid, values in zip(below, grids, piece.numbers.T, strict=True):
+                own += rows_below_steps(values[~np.isnan(values)], grid, bins)
+            for count, codes in zip(states, piece.codes, strict=True):
+                count += np.bincount(codes[codes >= 0], minlength=len(count))
+            patterns += pattern_counts(piece.missing, sought)
+            missing += piece.missing.sum(axis=0)
+            standard = np.where(deviation > 0, (piece.numbers - mean) / unit, 0.0)
+            standard[np.isnan(piece.numbers)] = np.nan
+            total = _PairSums(*(a + b for a, b in zip(total, _pair_sums(standard), strict=True)))
+        apart = self._apart(total, states, asked["shares"])
+        lacking = np.abs(missing - self.num_rows * asked["lacking"])
+        kept = ~self._few(total.pairs)
+        return {
+            "below": below,
+            "patterns": self._without_few(patterns, self.num_rows - int(patterns.sum())),
+            **{name: one * kept for name, one in total._asdict().items()},
+            "pairs": (total.pairs * kept).astype(np.int64),
+            "apart": apart,
+            "lacking_apart": lacking,
+        }
+
+    def _apart(self, total: _PairSums, states: list[IntArray], shares: FloatArray) -> FloatArray:
+        """Return the rows times the party's distance from all rows, shape (d,)."""
+        apart = np.zeros(len(self.setup.names))
+        seen, sums = np.diagonal(total.pairs), np.diagonal(total.sums)
+        apart[self._is_number] = sums**2 / np.maximum(seen, 1.0)
+        ends = np.cumsum([len(one) for one in states])[:-1]
+        parts = np.split(shares, ends) if states else []
+        apart[~self._is_number] = [
+            np.abs(own - own.sum() * share).sum() / 2
+            for own, share in zip(states, parts, strict=True)
+        ]
+        return apart
+
+    def _few(self, pairs: FloatArray) -> BoolArray:
+        """Return the pairs of columns whose sums are over few rows, or lack few rows."""
+        small = self.setup.small
+        if small.treatment == "report":
+            return np.zeros(pairs.shape, dtype=np.bool_)
+        alone = np.diagonal(pairs)
+        return (
+            are_small(pairs, small.minimum)
+            | are_small(alone[:, None] - pairs, small.minimum)
+            | are_small(alone[None, :] - pairs, small.minimum)
+        )
+
+
+def _pair_sums(rows: FloatArray) -> _PairSums:
+    """Return the sums over rows in which two columns have values; NaN stands for none."""
+    missing = np.isnan(rows)
+    if not missing.any():
+        q = rows.shape[1]
+        sums, squares = (np.tile(one[:, None], (1, q)) for one in (rows.sum(0), (rows**2).sum(0)))
+        return _PairSums(np.full((q, q), float(len(rows))), sums, squares, rows.T @ rows)
+    seen, filled = (~missing).astype(np.float64), np.where(missing, 0.0, rows)
+    return _PairSums(seen.T @ seen, filled.T @ seen, (filled**2).T @ seen, filled.T @ filled)

@@ -1,0 +1,1 @@
+"""What describes the rows of all parties together: histograms, states, gaps, correlations."""

@@ -1,0 +1,241 @@
+"""What is known of the rows of all parties together, column by column."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.core.description.grids import Grid
+from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import FloatArray
+
+_FORM = "flwr-causal description 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribedColumn:
+    """One column over the rows of all parties.
+
+    Parameters
+    ----------
+    name : str
+    kind : {"number", "category"}
+    seen, missing : int
+        Rows with and without a value. A party that lacks the column has none.
+    apart : float
+        How far the parties are from each other: of numbers the root mean square distance of the
+        parties' means from that of all rows, in standard deviations; of categories the mean share
+        of a party's rows that would have another state if all parties had the same shares.
+    lacking_apart : float
+        The same mean of the differences of the shares of missing cells.
+    mean, deviation : float or None
+        Of numbers; the deviation is divided by n - 1.
+    quantiles : dict of str to float or None
+        By the share of the rows; None: outside the grid.
+    whole : bool
+        Whether it holds whole numbers only.
+    grid : tuple of float
+        First edge and step, of numbers.
+    below : tuple of int
+        Rows below each edge of the grid.
+    states : dict of str to int
+        Rows in each state, of categories.
+    """
+
+    name: str
+    kind: str
+    seen: int
+    missing: int
+    apart: float = 0.0
+    lacking_apart: float = 0.0
+    mean: float | None = None
+    deviation: float | None = None
+    quantiles: dict[str, float | None] = field(default_factory=dict)
+    whole: bool = False
+    grid: tuple[float, float] | None = None
+    below: tuple[int, ...] = ()
+    states: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def edges(self) -> FloatArray:
+        """The edges of the grid, shape (bins + 1,); of a category there are none."""
+        return Grid(*self.grid).edges(len(self.below) - 1) if self.grid else np.zeros(0)
+
+    @property
+    def outside(self) -> tuple[int, int]:
+        """Rows below and above the grid."""
+        return (self.below[0], max(self.seen - self.below[-1], 0)) if self.below else (0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyDifference:
+    """A column that is unlike at one party.
+
+    Parameters
+    ----------
+    party, column : str
+    what : {"mean", "deviation", "states", "missing"}
+    value, others : float or None
+        At the party, and at all others; of states None.
+    effect : float
+        Of means their difference in standard deviations, of deviations the logarithm of their
+        ratio, of states and missing cells the difference of shares.
+    """
+
+    party: str
+    column: str
+    what: str
+    value: float | None
+    others: float | None
+    effect: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """Counts and sums over the rows of all parties.
+
+    Parameters
+    ----------
+    rows : int
+    columns : tuple of DescribedColumn
+    correlations : tuple of tuple of float or None
+        Pearson's, of each pair of the columns of numbers, over the rows that have both; None where
+        it is not known.
+    patterns : tuple of (tuple of str, int)
+        Columns that are missing together and no others, and in how many rows; the most frequent
+        first. () stands for complete rows.
+    other_patterns : int
+        Rows with other patterns, and rows whose pattern is withheld.
+    differences : tuple of PartyDifference
+        The largest first; empty where single parties are not known.
+    withheld : int
+        Counts of fewer rows of a party were withheld; 0: none was.
+    """
+
+    rows: int
+    columns: tuple[DescribedColumn, ...]
+    correlations: tuple[tuple[float | None, ...], ...] = ()
+    patterns: tuple[tuple[tuple[str, ...], int], ...] = ()
+    other_patterns: int = 0
+    differences: tuple[PartyDifference, ...] = ()
+    withheld: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of the columns of numbers."""
+        return tuple(column.name for column in self.columns if column.kind == "number")
+
+    def __getitem__(self, name: str) -> DescribedColumn:
+        """Return a column.
+
+        Raises
+        ------
+        ConfigError
+            If there is none of the name.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise ConfigError(f"There is no column '{name}'; there are {', '.join(self.names)}.")
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for each column: kind, rows, gaps, mean, deviation, quantiles, states."""
+        import pandas as pd
+
+        rows = []
+        for one in self.columns:
+            known = {f"{100 * float(share):g}%": value for share, value in one.quantiles.items()}
+            largest = sorted(one.states.items(), key=lambda pair: -pair[1])[:3]
+            rows.append(
+                {
+                    **{name: getattr(one, name) for name in ("name", "kind", "seen", "missing")},
+                    **{name: getattr(one, name) for name in ("mean", "deviation", "apart")},
+                    **known,
+                    "states": ", ".join(f"{state}: {count}" for state, count in largest),
+                }
+            )
+        return pd.DataFrame(rows).set_index("name")
+
+    def figures(self) -> dict[str, FloatArray]:
+        """Return all numbers that do not depend on who holds which rows, by what they are."""
+        found: dict[str, FloatArray] = {}
+        for one in sorted(self.columns, key=lambda column: column.name):
+            summary = [one.seen, one.missing, one.mean, one.deviation]
+            found[f"summary of {one.name}"] = _as_floats(summary)
+            found[f"rows of {one.name}"] = _as_floats([*(one.grid or ()), *one.below])
+            found[f"states of {one.name}"] = _as_floats(
+                [one.states[state] for state in sorted(one.states)]
+            )
+        order = np.argsort(self.numbers)
+        correlations = [_as_floats(row) for row in self.correlations]
+        found["correlations"] = np.array(correlations)[np.ix_(order, order)].ravel()
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values."""
+        return asdict(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a JSON file.
+
+        Raises
+        ------
+        ConfigError
+            If it cannot be written.
+        """
+        with writing(path, "description") as place:
+            text = json.dumps({"format": _FORM, **self.to_dict()}, indent=2)
+            place.write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Description:
+        """Read it from a JSON file.
+
+        Raises
+        ------
+        DataError
+            If the file holds none.
+        """
+        content = read_record(path, "description", _FORM)
+        try:
+            columns = tuple(
+                DescribedColumn(
+                    **{
+                        **one,
+                        "below": tuple(one["below"]),
+                        "grid": None if one["grid"] is None else tuple(one["grid"]),
+                    }
+                )
+                for one in content["columns"]
+            )
+            return cls(
+                rows=int(content["rows"]),
+                columns=columns,
+                correlations=tuple(map(tuple, content["correlations"])),
+                patterns=tuple((tuple(own), int(rows)) for own, rows in content["patterns"]),
+                other_patterns=int(content["other_patterns"]),
+                differences=tuple(PartyDifference(**one) for one in content["differences"]),
+                withheld=int(content["withheld"]),
+            )
+        except DAMAGE as error:
+            raise DataError(f"{path} holds a damaged description ({error!r})") from None
+
+
+def _as_floats(values: Sequence[float | None]) -> FloatArray:
+    return np.array([0.0 if value is None else value for value in values], dtype=np.float64)

@@ -1,0 +1,225 @@
+"""describe: pooled rows, secure sums, gaps, small counts, parties that differ."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal.core.description.description import Description
+from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.protocol import records
+from flwr_causal.reports.run import Run
+from flwr_causal.simulations import Relay, simulate
+from flwr_causal.testing import check_method
+
+
+def hospital(rows=300, seed=0, shift=0.0, male=0.5):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(60 + shift, 10, rows),
+            "crp": np.exp(rng.normal(1, 1, rows)),
+            "visits": rng.poisson(3, rows),
+            "sex": np.where(rng.random(rows) < male, "m", "f"),
+            "smoker": rng.random(rows) < 0.3,
+        }
+    )
+    frame["crp"] += 0.1 * frame["age"]
+    frame.loc[rng.random(rows) < 0.1, "crp"] = np.nan
+    frame.loc[rng.random(rows) < 0.1, ["crp", "visits"]] = np.nan
+    frame.loc[rng.random(rows) < 0.05, "sex"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def hospitals():
+    return [hospital(200, 0), hospital(300, 1, shift=8), hospital(400, 2, male=0.9)]
+
+
+def same(one, other, exact=1e-9):
+    first, second = one.figures(), other.figures()
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_allclose(first[name], second[name], rtol=exact, atol=exact, err_msg=name)
+
+
+def test_it_describes_the_pooled_rows(hospitals):
+    model = simulate("describe", hospitals, small_counts="report").model
+    rows = pd.concat(hospitals, ignore_index=True)
+    assert model.rows == len(rows)
+    assert model.names == tuple(rows.columns)
+    for name in ("age", "crp", "visits"):
+        column, values = model[name], rows[name].dropna().to_numpy()
+        assert (column.seen, column.missing) == (len(values), rows[name].isna().sum())
+        assert column.mean == pytest.approx(values.mean())
+        assert column.deviation == pytest.approx(values.std(ddof=1))
+        step = np.floor((values - column.grid[0]) / column.grid[1])
+        assert list(column.below) == [(step < k).sum() for k in range(257)]
+        for share, value in column.quantiles.items():
+            near = np.clip(float(share) + np.array([-1, 1]) / len(values), 0, 1)
+            low, high = np.quantile(values, near)
+            assert value is None or low - column.grid[1] <= value <= high + column.grid[1]
+        assert None not in [column.quantiles[share] for share in ("0.05", "0.5", "0.95")]
+    for name in ("sex", "smoker"):
+        counts = rows[name].dropna().astype(str).value_counts()
+        assert model[name].states == counts.sort_index().to_dict()
+    expected = rows[["age", "crp", "visits"]].corr().to_numpy()
+    np.testing.assert_allclose(np.array(model.correlations), expected, atol=1e-9)
+    lacking = rows.isna().apply(lambda row: tuple(rows.columns[row]), axis=1).value_counts()
+    known = dict(model.patterns)
+    assert all(lacking[pattern] == count for pattern, count in known.items())
+    assert sum(known.values()) + model.other_patterns == len(rows)
+    assert {(), ("crp",), ("crp", "visits"), ("sex",)} <= known.keys()
+
+
+def test_it_depends_neither_on_the_split_nor_on_the_order_of_the_parties(hospitals):
+    rows = pd.concat(hospitals, ignore_index=True)
+    whole = simulate("describe", [rows], small_counts="report").model
+    for parties in (hospitals, hospitals[::-1], [rows.iloc[::2], rows.iloc[1::2]]):
+        same(simulate("describe", parties, small_counts="report").model, whole)
+
+
+@pytest.mark.parametrize("further", [{}, {"groups": 2}])
+def test_secure_sums_are_the_plain_ones_and_name_no_party(hospitals, further):
+    parties = hospitals * 2 if further else hospitals
+    plain = simulate("describe", parties, small_counts="report").model
+    secure = simulate("describe", parties, secure_aggregation=True, **further).model
+    same(plain, secure)
+    assert [one.apart for one in secure.columns] == pytest.approx(
+        [one.apart for one in plain.columns], abs=1e-9
+    )
+    assert plain.differences
+    named = {one.party for one in secure.differences}
+    assert not named & {f"party {k}" for k in range(len(parties))}
+
+
+def test_parties_that_differ_are_told_by_the_size_of_the_effect(hospitals):
+    model = simulate("describe", hospitals).model
+    found = {(one.party, one.column, one.what): one.effect for one in model.differences}
+    assert found["party 1", "age", "mean"] > 0.5
+    assert found["party 2", "sex", "states"] > 0.3
+    assert not [key for key in found if key[1] in ("visits", "smoker")]
+    sizes = [abs(one.effect) for one in model.differences]
+    assert sizes == sorted(sizes, reverse=True)
+    means = [table["age"].mean() for table in hospitals]
+    weights = [len(table) for table in hospitals]
+    level, pooled = np.average(means, weights=weights), pd.concat(hospitals)["age"].std(ddof=0)
+    expected = np.sqrt(np.average((np.array(means) - level) ** 2, weights=weights)) / pooled
+    assert model["age"].apart == pytest.approx(expected)
+
+
+def sent_counts(parties, **options):
+    """Return the counts that left the parties, by name."""
+    found = {}
+
+    class Kept(Relay):
+        def after(self, messages, replies):
+            for reply in replies:
+                for name, array in records.arrays_of(reply.content).items():
+                    found.setdefault(name, []).append(array)
+            return replies
+
+    run = simulate("describe", parties, wrap_grid=Kept, **options)
+    return run.model, found
+
+
+def test_small_counts_do_not_leave_a_party(hospitals):
+    parties = [table.copy() for table in hospitals]
+    parties[0].loc[:2, "sex"] = "x"  # three rows
+    model, sent = sent_counts(parties)
+    assert model.withheld == 5
+    for name in ("states", "gaps", "patterns", "pairs"):
+        for counts in sent[name]:
+            assert not ((counts > 0) & (counts < 5)).any(), name
+    for name in ("places", "below"):
+        for counts in sent[name]:
+            assert not (counts % 5).any(), name
+    assert model["sex"].states["x"] == 0
+    # Without a further state the rows of the three would be the difference to all rows.
+    first = sent["states"][0]
+    assert len(parties[0]) - first[:3].sum() - parties[0]["sex"].isna().sum() >= 5
+    plain, _ = sent_counts(parties, small_counts="report")
+    assert plain["sex"].states["x"] == 3
+    for name in ("age", "crp"):
+        for share in ("0.25", "0.5", "0.75"):
+            values = pd.concat(parties)[name].dropna()
+            near = np.clip(float(share) + np.array([-1, 1]) * 15 / len(values), 0, 1)
+            low, high = np.quantile(values, near)
+            assert low - model[name].grid[1] <= model[name].quantiles[share]
+            assert model[name].quantiles[share] <= high + model[name].grid[1]
+    with pytest.raises(CausalError, match="minimum_count"):
+        simulate("describe", parties, small_counts="refuse")
+
+
+def test_sums_of_pairs_that_lack_few_rows_are_withheld():
+    table = hospital(300).dropna()[["age", "crp"]].reset_index(drop=True)
+    table.loc[:1, "crp"] = np.nan
+    model, sent = sent_counts([table, table.iloc[::-1] + 1.0])
+    assert all(pairs[0, 1] == 0 for pairs in sent["pairs"])
+    assert model.correlations[0][1] is None
+    model, _ = sent_counts([table, table.iloc[::-1] + 1.0], small_counts="report")
+    assert model.correlations[0][1] is not None
+
+
+def test_a_column_that_a_party_lacks_is_a_gap(hospitals):
+    parties = [hospitals[0].drop(columns=["crp", "sex"]), *hospitals[1:]]
+    model = simulate("describe", parties, small_counts="report").model
+    rows = pd.concat(parties)
+    assert model["crp"].missing == rows["crp"].isna().sum()
+    assert model["sex"].missing == rows["sex"].isna().sum()
+    assert model["crp"].mean == pytest.approx(rows["crp"].mean())
+    # The order of columns is that of the first party that has them.
+    secure = simulate("describe", parties, secure_aggregation=True).model
+    same(model, secure)
+    with pytest.raises(DataError, match="'crp'"):
+        simulate("describe", parties, unshared_columns="fail")
+    kept = simulate("describe", parties, unshared_columns="drop").model
+    assert set(kept.names) == {"age", "visits", "smoker"}
+
+
+def test_tables_of_one_kind_and_constant_columns():
+    texts = [pd.DataFrame({"a": list("xyxyxy") * 5, "b": list("uuv") * 10})] * 3
+    for options in ({}, {"secure_aggregation": True}):
+        model = simulate("describe", [t.iloc[k:] for k, t in enumerate(texts)], **options).model
+        assert model.numbers == ()
+        assert model.correlations == ()
+    numbers = [np.column_stack([np.full(20, 7.0), np.arange(20.0) + k]) for k in range(3)]
+    model = simulate("describe", numbers, small_counts="report").model
+    assert model["x0"].states == {"7": 60}
+    assert model.correlations == ((pytest.approx(1.0),),)
+    numbers[2][:, 0] = 8.5  # constant at each party, and not everywhere the same
+    model = simulate("describe", numbers, small_counts="report").model
+    assert model["x0"].quantiles["0.25"] == pytest.approx(7.0, abs=model["x0"].grid[1])
+    assert model["x0"].quantiles["0.95"] == pytest.approx(8.5, abs=model["x0"].grid[1])
+    rows = np.vstack(numbers)
+    np.testing.assert_allclose(np.array(model.correlations), np.corrcoef(rows.T), atol=1e-9)
+
+
+def test_a_description_is_saved_and_read(hospitals, tmp_path):
+    run = simulate("describe", hospitals, output_dir=tmp_path)
+    again = Run.load(tmp_path)
+    assert again.graph is None
+    assert again.model == run.model
+    assert again.model.figures().keys() == run.model.figures().keys()
+    path = tmp_path / "model.json"
+    path.write_text(path.read_text().replace('"below"', '"above"'))
+    with pytest.raises(DataError, match="damaged"):
+        Description.load(path)
+    with pytest.raises(ConfigError, match="'weight'"):
+        run.model["weight"]
+    assert list(run.model.table().index) == list(run.model.names)
+    assert run.model != replace(run.model, rows=1)
+
+
+@pytest.mark.parametrize("options", [{"bins": 1}, {"replicates": 2}, {"max_rounds": 1}])
+def test_options_without_an_effect_are_refused(hospitals, options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        simulate("describe", hospitals, **options)
+
+
+@pytest.mark.parametrize("options", [{"small_counts": "report"}, {}])
+def test_it_keeps_its_contract(options):
+    parties = [hospital(60 + 10 * k, k) for k in range(3)]
+    report = check_method("describe", parties, **options)
+    assert report.passed, report.table()

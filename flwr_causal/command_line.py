@@ -282,10 +282,7 @@ def check(
     data = data or []
     maps = _maps(own_map, data)
     entries = _dictionary(option)
-    tables, faults = _read_by(entries, data, maps)
-    if faults:
-        _show_faults(faults, as_json=as_json)
-        raise typer.Exit(2)
+    tables = _fitting(entries, data, maps, as_json=as_json)
     reports = {path: describe(table) for path, table in tables.items()}
     stray = [
         {"table": str(path), "column": name, "row": row, "value": value}
@@ -430,6 +427,21 @@ def _maps(given: Sequence[str], data: Sequence[Path]) -> list[Path | None]:
             )
         found[places[0]] = Path(file)
     return found
+
+
+def _fitting(
+    dictionary: Dictionary | None,
+    data: Sequence[Path],
+    maps: Sequence[Path | None],
+    *,
+    as_json: bool,
+) -> dict[Path, Table]:
+    """Return the tables as the dictionary has them; show what does not fit it, and exit with 2."""
+    tables, faults = _read_by(dictionary, data, maps)
+    if faults:
+        _show_faults(faults, as_json=as_json)
+        raise typer.Exit(2)
+    return tables
 
 
 def _read_by(

@@ -37,9 +37,10 @@ class LinearADMMClient(InterventionClient):
     """
 
     def last_state(self, number: int) -> ClientState | None:
-        """Return the party's state after its last round, which may be this one.
+        """Return the party's state after its last round; None if it has none.
 
-        None if it has none. :meth:`memory_at` states the argument and the error.
+        It is the state after this round if the server asks again, see :meth:`memory_at`, which
+        states the argument and the error.
         """
         memory = self.memory_at(number)
         if memory is None:
@@ -58,7 +59,9 @@ class LinearADMMClient(InterventionClient):
         penalty, relaxation = float(asked["penalty"]), float(asked["relaxation"])
         weights, state = asked["weights"], self.last_state(asked.number)
         if state is not None and state.round == asked.number:
+            # The reply was lost: the same one again, without a second step.
             return {"weights": self.kept(state)}
+        # W of the settings, problem after problem: equally many for each.
         problems = self._problems()
         share = len(weights) // len(problems)
         parts = []

@@ -188,7 +188,10 @@ class AdmmFit:
         return [edges_above(to_square(raw), threshold, required) for raw in self._weights]
 
     def _families(self) -> FloatArray:
-        """Return 1 for pairs of columns in one family of some candidate's graph, shape (m, m)."""
+        """Return 1 for pairs of columns in one family of some candidate's graph, shape (m, m).
+
+        With a search a column's family is the column and all that it may be adjacent to.
+        """
         needed = np.zeros(self.masks.required.shape)
         for adjacency in [self._possible()] if self.searches else self._adjacencies():
             family = adjacency.astype(float) + np.eye(len(needed))
@@ -196,7 +199,7 @@ class AdmmFit:
         return needed
 
     def _possible(self) -> BoolArray:
-        """Return the pairs of columns that may be adjacent after the search, (m, m), symmetric."""
+        """Return the pairs of columns that the search may join, (m, m), symmetric."""
         raw, d = self._weights[0], len(self.spread)
         effect = np.abs(raw) * np.tile(self.spread, len(raw) // d)[:, None] / self.spread
         either = to_square(effect > POSSIBLE) | self.masks.required | self._adjacencies()[0]

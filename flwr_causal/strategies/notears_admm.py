@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 CANDIDATES = (1.0, 0.5, 0.71, 1.41, 2.0, 2.83)
 #: The paper's largest number of rounds (appendix B).
 PAPER_ROUNDS = 200
-#: The answer is W of the last round (appendix B), with which there is no search either.
+#: The answer is W of the last round (appendix B): without a refit there is no search either.
 OF_ADMM = {**AVERAGED, "refit": False}
 
 
@@ -94,13 +94,14 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     Parameters
     ----------
     max_rounds : int or None, default None
-        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``, whose
-        rounds it only cuts; the default's schedule is made for this number.
+        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``. The
+        default's schedule is made for this number; the paper's rounds are only cut there.
     variant : {"default", "paper"}, default "default"
         "default": the consensus penalty falls, and both penalties and the sparsity are scaled by
         the data's variance, dimension and rows; it makes a third of the paper's errors in a fifth
         of its rounds (docs/figures). "paper": the algorithm of the method's paper with the paper's
         constants and nothing beside it: penalties that grow, no search, no refit, no early end.
+        Only the weakest edges of cycles above the threshold are left out here too.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight lambda_1 of the L1 norm. "auto" is c sqrt(log d / n) times the harmonic mean of the
         variances, and with ``variant="paper"`` the paper's value. "bic" and "held-out" fit several
@@ -148,7 +149,9 @@ class LinearADMM(PaperVariant, LinearStrategy):
     options: ADMMOptions
 
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED
+    #: The default of ``max_rounds``; with a refit one of these exchanges is for it.
     usual_rounds: ClassVar[int] = 40
+    #: The default of ``threshold``, for the graph of the ADMM and for the one of the search.
     usual_threshold: ClassVar[float] = 0.3
     searched_threshold: ClassVar[float] = 0.0
 
@@ -397,12 +400,11 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
         1.25 and 1.75 and lambda 0.01, with ``model="mlp"`` from 0.1 and 0.001 (appendix B);
         threshold 0.3; 197 rounds, 176 with ``model="mlp"``.
     max_rounds, sparsity, refit, early_stop
-        See :class:`~flwr_causal.strategies.notears_admm.LinearADMM`. With ``model="mlp"`` the
+        See :class:`~flwr_causal.strategies.notears_admm.ADMMOptions`. With ``model="mlp"`` the
         default adds a small weight decay, and ``sparsity`` is "auto" or a number. With ``refit``
-        the parties
-        return in the last exchange the strengths of the edges, the root mean square of df_j/dx_i;
-        without it the threshold applies, as in the paper, to the norms of the first layers, which
-        have no unit.
+        the parties return in the last exchange the strengths of the edges, the root mean square of
+        df_j/dx_i; without it the threshold applies, as in the paper, to the norms of the first
+        layers, which have no unit.
     inner_steps : int, default 20
         Largest number of L-BFGS steps of a party in a round, ``model="mlp"``.
     """

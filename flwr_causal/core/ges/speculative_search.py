@@ -106,7 +106,8 @@ class SpeculativeGains:
         The gains that are known. A search that uses this source starts with them and hands its
         table back by :meth:`take_back`.
     asked : ndarray of int64, shape (M, 2)
-        The gains (row, x) that the runs since :meth:`start_again` lacked.
+        The gains that the runs since :meth:`start_again` lacked: the row of the family (y, S) in
+        ``families``, and x.
     """
 
     def __init__(self, cardinalities: IntArray, price: float) -> None:
@@ -246,6 +247,7 @@ def _foresee(
                     growth = cells / card * (card - 1.0) * (cards[x] - 1.0) * (cards[y] - 1.0)
                     least = min(least, families.gains[smaller, x] - price * growth)
             if least == math.inf:
+                # No smaller family is known: the gain without parents, else no improvement.
                 least = -1.0
                 if alone >= 0 and not math.isnan(families.gains[alone, x]):
                     least = families.gains[alone, x]
@@ -323,7 +325,10 @@ def _score(
     terms: ScoreTerms,
     cards: IntArray,
 ) -> None:
-    """Write the gains of (row, x) of ``asked``, shape (M, 2)."""
+    """Write gains into ``families``: likelihood - excess - max(penalty, margin).
+
+    They are those of (row, x) in ``asked``, shape (M, 2), in the order of the other arrays.
+    """
     for k in range(len(asked)):
         row, x = asked[k, 0], asked[k, 1]
         cells = 1.0
@@ -580,7 +585,11 @@ def _compute(
     own: bool,
     work: IntArray,
 ) -> None:
-    """Write the wanted gains whose four sums are known; ``work``, (2, W + 2), is scratch space."""
+    """Write the wanted gains whose four sums are known; ``work``, (2, W + 2), is scratch space.
+
+    The gain is F(S + x + y) - F(S + x) - F(S + y) + F(S), less penalty and cost; ``both``,
+    ``known_x``, ``known_y`` and ``known_s`` are the rows of these in ``sums``, negative if unknown.
+    """
     values = sums.gains
     with_y, further, zero = work[0], work[1], np.int64(0)
     for k in range(len(rows)):

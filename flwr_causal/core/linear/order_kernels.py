@@ -231,9 +231,10 @@ def _enter(
 
 @compiled_inside
 def _left(room: OrderRoom, slot: int, width: int) -> float:
-    """Return a variable's residual variance with one more parent.
+    """Return what is left of a variable with one more parent, the candidate at ``slot``.
 
-    It is the variance of one column, and the log determinant of the covariance of several.
+    Of a variable of one column it is the residual variance (no logarithm), of one of several
+    columns the log determinant of their residual covariance.
     """
     begin = room.start[slot]
     size = room.start[slot + 1] - begin

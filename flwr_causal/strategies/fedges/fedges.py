@@ -337,7 +337,8 @@ class FedGES(PaperVariant, JoiningStrategy):
             if self.options.incomplete
             else self._search(agreement, cuts, small, taken)
         )
-        # Requests say the cut points; cells of few rows in the replies are counted.
+        # Every request of the search says the cut points. Cells of few rows in the replies are
+        # counted into `small`, which the search reads for its warnings.
         points: dict[str, Any] = {}
         if cuts:
             lengths = np.array([len(own) for own in cuts.values()], dtype=np.int64)
@@ -374,7 +375,7 @@ class FedGES(PaperVariant, JoiningStrategy):
     def _search(
         self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
     ) -> Training:
-        """Search by the mode of these options, after so many exchanges.
+        """Search by the mode of these options; ``taken`` exchanges are done before.
 
         The last exchange is kept for the tables. If there is only one, the search has it.
         """
@@ -423,7 +424,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         ----------
         agreement : Agreement
         most : int
-            The most exchanges.
+            Largest number of exchanges.
         standing : callable
             Returns what stands if the run ends with a graph so far.
         begin : ndarray of bool, shape (d, d), optional

@@ -55,11 +55,11 @@ def algorithm_1(
     Parameters
     ----------
     fuser : Fuser
-        With the options: ``start`` is the graph from which a party searches, the fused graph fused
-        with its own one, or the fused graph (section 3); ``fusion`` the share of the parties that
-        keeps an edge (section 4.1: union, C25, C50).
+        With the options. ``start`` says from which graph a party searches: from the fused graph
+        fused with its own one, or from the fused graph (section 3). ``fusion`` is the share of the
+        parties' graphs that keeps an edge (section 4.1: union, C25, C50).
     most : int
-        The most exchanges.
+        Largest number of exchanges.
     standing : callable
         Returns what stands if the run ends with a graph so far.
 
@@ -87,7 +87,8 @@ def algorithm_1(
         fused = fuser.fused(graphs, fused)
         yield Note({"num_edges": int(fused.dag.sum())})
         found = fuser.found(fused, "")
-        # Until no party's graph is new, or the exchanges are used up.
+        # Until no party's graph is new in all rounds so far (the end of section 3, against cycles),
+        # or the exchanges are used up.
         if seen.repeated(graphs):
             return found._replace(reason=REPEATED), taken
         if taken >= most:
@@ -98,7 +99,7 @@ def algorithm_1(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fused graph.
+    """A fused graph: the server's G, or one of those among which the parties' scores choose.
 
     Parameters
     ----------
@@ -106,7 +107,8 @@ class Candidate:
     support : ndarray of float64, shape (d, d)
         The share of the parties' transformed graphs that have each edge.
     own : mapping of str to ndarray
-        The parties' graphs that were fused.
+        By party its last graph. The graph of a party that failed in this round is an earlier one,
+        which was not fused.
     label : str
         Start and share, for the history.
     """

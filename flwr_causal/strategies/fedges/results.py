@@ -44,7 +44,8 @@ class Found(NamedTuple):
     reason : str
         Why the search is over, in words.
     support : ndarray of float64, shape (d, d), or None
-        The share of the parties whose graph has each edge.
+        The share of the parties whose graph has each edge, once it is transformed to the order of
+        the fusion; None without a fusion.
     score : str
         The score of the search, where the server computes it from sums.
     """

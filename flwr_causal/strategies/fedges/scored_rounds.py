@@ -141,7 +141,7 @@ def driven_rounds(
         share of the parties that keeps an edge (default: several), ``patience`` the number of
         rounds without a better graph after which the loop ends.
     most : int
-        The most exchanges; two a round.
+        Largest number of exchanges; a round takes two.
     standing : callable
         Returns what stands if the run ends with a graph so far.
 

@@ -109,6 +109,7 @@ class Problem:
 
     def counted(self, score: str, edge_cost: float = 0.0) -> CountedGains:
         """Return a source of gains from counts, of which none is known."""
+        # The BIC's penalty of a cell, for estimates of gains that are not known yet.
         price = 0.5 * float(np.log(max(self.num_rows, 2)))
         terms = self.terms(score)
         return CountedGains(
@@ -179,7 +180,7 @@ def search_on_likelihoods(
     ----------
     problem : Problem
     most : int
-        The most exchanges.
+        Largest number of exchanges.
     standing : callable
         Returns what stands if the run ends with a graph so far.
     """
@@ -298,6 +299,7 @@ def _counted(
             problem.search(source, score, start, pairs) for score, source in sources.items()
         )
         sets = lacking_sets(tuple(sources.values()))
+        # A note is about the exchange before: a search from a start had one, that gave the start.
         if taken or start is not None:
             yield Note({"num_edges": int(found[0].dag.sum()), "questions": len(sets.sizes)})
         if not len(sets.sizes):
@@ -309,6 +311,7 @@ def _counted(
             replies = yield Ask(exchange, values, so_far=partial(standing, found[0]))
             counts = summed_counts(replies, sets, problem.cardinalities)
             if problem.seen:
+                # Tables count different rows; as of equally many their gains can be compared.
                 counts = counts.scaled(sets, problem.cardinalities, problem.num_rows)
             for source in sources.values():
                 source.learn_counts(sets, counts)
@@ -383,11 +386,11 @@ def chosen(problem: Problem, graphs: Sequence[Found], sets: Sets, replies: Repli
     held_out = [_held_out(found.dag, by_set, sample_size) for found in graphs]
     best = int(first_largest(held_out))
     found = graphs[best]
-    first = sum(int(other.dag.sum()) for other in graphs[:best])
+    offset = sum(int(other.dag.sum()) for other in graphs[:best])
     support = np.zeros(found.dag.shape)
-    # The votes are ordered by child, then by parent.
+    # The votes are ordered by graph, then by child, then by parent.
     children, parents = np.nonzero(found.dag.T)
-    votes = replies["votes"][first : first + len(children)]
+    votes = replies["votes"][offset : offset + len(children)]
     support[parents, children] = votes / len(replies.answered)
     return Fitted(found, by_set, support, tuple(held_out))
 
@@ -405,6 +408,7 @@ def _held_out(
         table = np.moveaxis(tables[tuple(members)], members.index(y), -1)
         sums.append(held_out_log_likelihood(table, sample_size))
         rows.append(max(int(table.sum()), 1))
+    # Where all tables count the same rows the factors are exactly 1.
     return sum(one * (rows[-1] / n) for one, n in zip(sums, rows, strict=True)) / rows[-1]
 
 

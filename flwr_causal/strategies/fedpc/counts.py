@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def counted_states(
-    options: FedPCOptions, plan: CircuitPlan, known: Remarks
+    options: FedPCOptions, plan: CircuitPlan, remarks: Remarks
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of counts of pairs and triples of states, over the joined rows."""
     # The parties' marks are those of the setup.
@@ -48,12 +48,12 @@ def counted_states(
     products, counts = joined.products[0], joined.counts[0]
     model = _model_of_marks(plan, trees, joints, products)
     left_out = num_left_out(trees, joints, products, np.diagonal(counts))
-    _note_joined_rows(options, plan, known, joined, left_out)
+    _note_joined_rows(options, plan, remarks, joined, left_out)
     return model
 
 
 def counted_classes(
-    options: FedPCOptions, plan: CircuitPlan, known: Remarks, coordinates: Coordinates
+    options: FedPCOptions, plan: CircuitPlan, remarks: Remarks, coordinates: Coordinates
 ) -> Generator[Step, Any, CircuitModel]:
     """Return the circuit of products of numbers and classes that only some parties know."""
     classes = plan_of_classes(options, plan)
@@ -65,7 +65,7 @@ def counted_classes(
     trained_rows = columns.trained(products, joined.sums[0], counts)
     model = trained_rows.model(plan.domain)
     left_out = int(counts[len(counts) - 1, len(counts) - 1] - trained_rows.counts.sum())
-    _note_joined_rows(options, plan, known, joined, left_out)
+    _note_joined_rows(options, plan, remarks, joined, left_out)
     return model
 
 
@@ -104,13 +104,17 @@ def _joined(
 
 
 def _note_joined_rows(
-    options: FedPCOptions, plan: CircuitPlan, known: Remarks, joined: JoinedMoments, left_out: int
+    options: FedPCOptions,
+    plan: CircuitPlan,
+    remarks: Remarks,
+    joined: JoinedMoments,
+    left_out: int,
 ) -> None:
     """Note the number of joined rows, and warnings about them."""
-    known.num_rows = joined.plan.num_rows
-    known.warnings += joined.doubts
+    remarks.num_rows = joined.plan.num_rows
+    remarks.warnings += joined.doubts
     if left_out > 0:
-        known.warnings.append(
+        remarks.warnings.append(
             f"{left_out} rows are not counted: fewer than {options.minimum_count} (minimum_count) "
             f"of those that the same parties have are of their class, a value of {plan.target!r}. "
             "Join rare classes to others in all tables, or lower minimum_count"

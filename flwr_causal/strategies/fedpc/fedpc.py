@@ -373,7 +373,10 @@ class FedPC(PaperVariant):
         return plan.weights in ALIGNED_WEIGHTS or bool(not asked and plan.holdings.apart.any())
 
     def _measures(self, plan: CircuitPlan) -> bool:
-        """Whether the dependence between columns apart is measured: not where "em" keeps it."""
+        """Whether the dependence between columns apart is measured.
+
+        Not with the weights "em", which keep it, and not where the options ask for "aligned".
+        """
         asked = self.options.weights != "auto"
         return plan.weights != "em" and not (plan.weights == "aligned" and asked)
 
@@ -505,7 +508,7 @@ class FedPC(PaperVariant):
     def _sending(
         self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]
     ) -> Generator[Step, Any, ReturnT]:
-        """Say the variables in all requests, where cut points have changed them."""
+        """Send the variables with all requests, where cut points have changed them."""
         changed = plan.domain is not self._start.domain
         values = {"domain": json.dumps(plan.domain.to_plain())} if changed else {}
         return (yield from relayed(steps, values))

@@ -28,7 +28,8 @@ class Remarks:
     warnings : list of str
         Of lost dependence and the like; added to.
     num_rows : int or None
-        Different ids, once ids have been compared.
+        How many different rows the parties have together, by their ids; None before ids have been
+        compared.
     """
 
     warnings: list[str] = field(default_factory=list)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _begins(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return whether a run may be so: whether its plan is, once the parties have agreed."""
+    """Return a test of a method: whether its plan ``holds``; true while there is no plan yet."""
     return lambda method: method.started is None or holds(method.started)
 
 
@@ -30,11 +30,15 @@ def _differing(plan: Any) -> bool:
 
 
 def _chooses(method: Any, run: Any) -> bool:
-    """Whether options that sums and counts do not have make ``training="auto"`` "one-pass"."""
+    """Whether ``training="auto"`` chooses between counts and one pass.
+
+    Options that counts do not have then choose one pass.
+    """
     return method.options.training == "auto" and _differing(run) and run.training != "sums"
 
 
 def _by_counts(run: Any) -> bool:
+    """Whether combinations of clusters are weighted by numbers of rows."""
     return bool(run.weights == "counts")
 
 

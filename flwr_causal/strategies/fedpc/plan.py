@@ -194,11 +194,12 @@ class CircuitPlan:
     target : str or None
     training : {"sums", "triples", "one-pass"}
     learner : str
-        What is trained.
+        Name of the learner (:mod:`flwr_causal.core.circuits.learners.by_name`).
     weights : str
         In one pass, how combinations of the parties' clusters are weighted; else empty.
     countable : bool
-        Whether parties with different columns can count states, and options allow it.
+        Whether parties with different columns can count states together (``training="triples"``),
+        and options allow it.
     pair_marks : int
         How many pairs of states are marked, at most.
     why : str, default ""
@@ -377,13 +378,13 @@ def _by_sums(options: FedPCOptions, holdings: Holdings, learner: str, target: st
     if options.training == "auto" and options.weights != "auto":
         return False
     same = bool(holdings.presence.all())
-    labelled = not target or holdings.all_hold(target)
-    # Where only some parties know the class, rows are matched by ids. What is multiplied is a class
-    # and numbers: as with counts there are no components, and no head.
+    all_know_class = not target or holdings.all_hold(target)
+    # Where only some parties know the class, rows are matched by ids, and masked products of
+    # classes and numbers are summed. As with counts of states, components and heads do not fit.
     unfitting = [one for one in _unfitting(options) if not one.startswith("learner=")]
     matched = holdings.ids and not unfitting
     differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
-    possible = learner in BY_SUMS and (same or (differing and (labelled or matched)))
+    possible = learner in BY_SUMS and (same or (differing and (all_know_class or matched)))
     if options.training == "sums" and not possible:
         if same:
             training_of(learner, target or None, options)
@@ -436,7 +437,7 @@ def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> s
 
 
 def why_counts(options: FedPCOptions, reason: str) -> str:
-    """Return why ``training="auto"`` takes counts; "" if it was not asked."""
+    """Return why ``training="auto"`` takes counts; "" where the option names the training."""
     return f", chosen because {reason}" if options.training == "auto" else ""
 
 
@@ -472,9 +473,9 @@ def _weights(options: FedPCOptions, holdings: Holdings, target: str) -> str:
     """Return how combinations of clusters are weighted."""
     if holdings.presence.all():
         return "counts"
-    labelled = bool(target) and holdings.all_hold(target)
+    all_know_class = bool(target) and holdings.all_hold(target)
     if options.weights != "auto":
-        if options.weights == "classes" and not labelled:
+        if options.weights == "classes" and not all_know_class:
             raise ConfigError(
                 "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
             )
@@ -484,7 +485,7 @@ def _weights(options: FedPCOptions, holdings: Holdings, target: str) -> str:
                 "of ids with row_id, or take weights='counts'"
             )
         return options.weights
-    if labelled:
+    if all_know_class:
         return "classes"
     if not holdings.ids:
         return "counts"

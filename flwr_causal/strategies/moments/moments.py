@@ -95,9 +95,10 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     **What leaves a party**: in the schema exchange names, types, the number of rows and, for each
     column, mean and sum of squared deviations; then one d x d array of second moments of the
-    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of sums and products
-    of the m = d (1 + p) columns, five such arrays if something is chosen by held-out error, and one
-    more for each smaller order to choose from. With secure summation the server learns the pooled
+    centred and scaled rows. With an order p it is one (2 + m) x (2 + m) array of products of the
+    rows [1, g, x], where x has the m = d (1 + p) columns and g marks rows that are not perturbed;
+    five such arrays if something is chosen by held-out error, and one more for each smaller order
+    to choose from. With secure summation the server learns the pooled
     second moments only; without it, each party's second moments. Of categories it is the names of
     the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
     array of sums of products with noise, and nothing else that depends on the rows. Where parties
@@ -165,7 +166,7 @@ class Moments(JoiningStrategy, LinearStrategy):
                 )
             )
         replies = yield Ask(SUMS)
-        # Parties may be missing from a secure sum.
+        # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
 
     def _joined(
@@ -203,6 +204,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Find the graph; a replicate takes over penalties and the like from the main training."""
         agreement, masks, products = pooled.agreement, pooled.masks, pooled.products
 
+        # Both return the outcome, and the options that the main training has settled.
         def first() -> tuple[Outcome, dict[str, Any]]:
             outcome = self.solve(agreement, masks, products)
             return outcome, self._choices(agreement, outcome)
@@ -228,8 +230,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         products : ndarray of shape (folds, d, d) or (sets, 1 + d, 1 + d)
             Products of the centred and scaled rows, summed over each fold and divided by n, the
             number of all rows. With interventions those of the rows [1, x] of each set of targets:
-            every variable is then fitted to the rows in which it was no target. Of series, blocks
-            and functions see their files.
+            every variable is then fitted to the rows in which it was no target. For series,
+            blocks and functions of the columns, see `solve_series`, `solve_blocks` and
+            `solve_additive`.
         """
         options = self.options
         least, most = options.least_effect, options.max_parents
@@ -259,8 +262,8 @@ class Moments(JoiningStrategy, LinearStrategy):
                 threshold=options.threshold,
                 refit=options.refit,
             )
-        of_solver = self._of_series if options.order else self._of_rows
-        found = of_solver(agreement, masks, products)
+        find_graph = self._of_series if options.order else self._of_rows
+        found = find_graph(agreement, masks, products)
         graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
         model: LinearModel | LaggedModel
         if options.order:
@@ -286,6 +289,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             pooled, _ = moments_of_targets(agreement, products, names)
             info = {"target sets": len(agreement.targets)}
         else:
+            # Rows are centred at the parties: their mean is 0.
             pooled = SecondMoments(n, np.zeros(len(names)), products.sum(axis=0), names)
         solver = options.solver_of(n, len(names), bool(agreement.targets))
         threshold, _ = options.thresholds(solver)

@@ -36,7 +36,9 @@ class PooledMoments:
     masks : EdgeMasks
         Background knowledge over the columns of the design.
     products : ndarray of shape (folds, s, s)
-        As of the exchange ``sums``.
+        Sums of products of the rows of each fold, divided by the number of all rows: the parties'
+        means in the exchange ``sums`` (:mod:`flwr_causal.protocol.moments`), or what takes their
+        place.
     info : mapping
         For the history.
     warnings : tuple of str
@@ -61,7 +63,7 @@ class PooledMoments:
     reason: str = "the one exchange of sums is done"
 
     def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
-        """Return the result of the training, given the warnings that are known before it."""
+        """Return the result of the training; ``known`` are warnings that the run has already."""
         known = (*known, *outcome.warnings)
         return Result(
             outcome.graph,

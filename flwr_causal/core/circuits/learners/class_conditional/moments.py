@@ -536,7 +536,7 @@ def judge(
         Block of each column in each partition.
     dof : ndarray of float, shape (p,)
     """
-    leaves = [(block, members(labels)) for block, labels in enumerate(blocks)]
+    partitions = [members(labels) for labels in blocks]
     everything = np.arange(z.shape[1])
     likelihoods = np.zeros(len(dof))
     log_losses = np.zeros((len(blocks), len(dof)))
@@ -563,9 +563,9 @@ def judge(
         likelihoods += densities(everything)[labels, index].sum(axis=0)
         if len(present) == 1:
             continue
-        for block, parts in leaves:
+        for partition, parts in enumerate(partitions):
             joint = priors + sum(densities(part) for part in parts)
-            log_losses[block] += (logsumexp(joint, axis=0) - joint[labels, index]).sum(axis=0)
+            log_losses[partition] += (logsumexp(joint, axis=0) - joint[labels, index]).sum(axis=0)
     return Judgement(likelihoods, log_losses)
 
 

@@ -230,7 +230,10 @@ class LeafStep(SummingStep):
 
     @classmethod
     def form(cls, step: type[LeafStepT]) -> type[LeafStepT]:
-        """Return the exchange that takes the place of a later one."""
+        """Return the form of a later exchange that follows this one: here the exchange itself.
+
+        The exchanges of `pattern` return its counterpart for parties with different columns.
+        """
         return step
 
 
@@ -519,7 +522,7 @@ class LeafMoments(Scaled):
         shrinkages = tuple(
             choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
         )
-        known = self.form(HeldOut)(
+        following = self.form(HeldOut)(
             self.plan,
             self.patterns,
             counts,
@@ -531,8 +534,9 @@ class LeafMoments(Scaled):
         )
         one_class = (counts > 0).sum() == 1
         if len(options.dof) > 1 or (len(options.cuts) > 1 and not one_class):
-            return known
-        return known.after({"likelihoods": np.zeros(1), "log_losses": np.zeros((1, 1))})
+            return following
+        # Nothing is left to choose: go on without this exchange.
+        return following.after({"likelihoods": np.zeros(1), "log_losses": np.zeros((1, 1))})
 
     def _folds(self, summed: Mapping[str, FloatArray]) -> tuple[ClassSums, ...]:
         """Return the sums of each pattern."""
@@ -667,13 +671,13 @@ class HeldOut(LeafStep):
         judgements = []
         for fold in range(NUM_FOLDS):
             own = rows.folds == fold
-            said = log_probabilities(rows.categories[own], asked["tables"][fold], plan.sizes)
+            log_states = log_probabilities(rows.categories[own], asked["tables"][fold], plan.sizes)
             judgements.append(
                 judge(
                     z[own],
                     rows.classes[own],
                     ClassMoments(asked["means"][fold], covariances[fold]),
-                    log_weights + said.sum(axis=2),
+                    log_weights + log_states.sum(axis=2),
                     asked["blocks"][fold].astype(np.int64),
                     dof_of(asked["tails"]),
                 )
@@ -772,8 +776,8 @@ class LeafFeatures(Features):
                 result[at, c, :d] = _each_column(z[at], moments, c, float(dof[0]))
                 for j, block in enumerate(blocks):
                     result[at, c, d + j] = leaf_log_density(z[at], block, moments, c, dof)[:, 0]
-            said = log_probabilities(rows.categories[at], asked["tables"][fold], plan.sizes)
-            result[at, :, d + len(blocks) :] = said
+            log_states = log_probabilities(rows.categories[at], asked["tables"][fold], plan.sizes)
+            result[at, :, d + len(blocks) :] = log_states
         return RowFeatures(result, rows.classes, rows.folds)
 
 

@@ -32,6 +32,15 @@ _TEXT = """
     small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
     unshared_columns=fail|drop|keep variant=default|paper
+describe:
+    bins=NUMBER categories=TEXT changed_tables=fail|restart constant_columns=fail|drop|keep
+    duplicate_columns=fail|drop|keep exclude=TEXT expected_parties=TEXT fraction_train=NUMBER
+    groups=NUMBER|auto leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    numbers=TEXT output_dir=TEXT precision=float64|float32 quorum=NUMBER replicates=NUMBER
+    resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER
+    server_timeout=NUMBER signing_key=TEXT small_counts=auto|report|suppress|refuse
+    text_columns=fail|drop|keep unshared_columns=fail|drop|keep
 fedcausal:
     acyclic_server=BOOL aggregation=mean|median arithmetic=float64|float32 candidates=NUMBER
     center=party|global changed_tables=fail|restart constant_columns=fail|drop|keep device=TEXT

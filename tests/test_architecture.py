@@ -21,7 +21,7 @@ FLOORS = (
     "core core.arrays core.compiled core.files core.limits core.saved core.threads core.words",
     "contract core.devices core.received core.ties",
     "core.options",
-    "core.graphs core.privacy",
+    "core.description core.graphs core.privacy",
     "core.linear",
     "core.discrete",
     "core.nonlinear core.ges",

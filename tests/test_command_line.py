@@ -449,3 +449,21 @@ def test_the_keys_of_a_run_config_are_checked():
     assert wrong.exit_code == 2
     assert "Did you mean 'fedges.max-edges'?" in wrong.stderr
     assert call("check-config", "method='fedges' fedges.max-edges=10").exit_code == 0
+
+
+def test_describe_prints_a_table_json_and_a_page(files, tmp_path):
+    result = call("describe", *files, "--output", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "rows" in result.output
+    assert (tmp_path / "page.html").is_file()
+    result = call("describe", *files, "--json", "-o", "small_counts=report", "-o", "bins=8")
+    found = json.loads(result.stdout)
+    rows = pd.concat([pd.read_csv(path) for path in files])
+    assert found["rows"] == len(rows)
+    for column in found["columns"]:
+        if column["kind"] == "number":
+            assert column["mean"] == pytest.approx(rows[column["name"]].mean())
+            assert len(column["below"]) == 9
+    result = call("describe", *files, "-o", "binz=8")
+    assert result.exit_code == 2
+    assert "bins" in result.output

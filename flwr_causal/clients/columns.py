@@ -22,6 +22,7 @@ from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
 from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.products.tables import (
     PartyTable,
     box_sizes,
@@ -30,7 +31,6 @@ from flwr_causal.protocol.products.tables import (
     sealed,
     split_boxes,
 )
-from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.secure.party import masked_once, multiplied_once, peers_of
 from flwr_causal.secure.purposes import purpose_of
 from flwr_causal.secure.unmasking import new_seed

@@ -10,7 +10,7 @@ from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.description.gaps import pattern_counts
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
-    Grid,
+    StepGrid,
     place_edges,
     rows_below,
     rows_below_steps,
@@ -147,7 +147,7 @@ class DescribeClient(CausalClient):
         if not (asked["widths"] > 0).all():
             raise FederationError("The server sent a grid whose steps have no width.")
         bins, (mean, deviation) = self.options.bins, self._scaling
-        grids = [Grid(*one) for one in zip(asked["lowest"], asked["widths"], strict=True)]
+        grids = [StepGrid(*one) for one in zip(asked["lowest"], asked["widths"], strict=True)]
         sought = asked["sought"].astype(np.bool_)
         below = np.zeros((len(grids), bins + 1), dtype=np.int64)
         patterns = np.zeros(len(sought), dtype=np.int64)

@@ -19,7 +19,7 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.protocol.products.plan import PlanColumns
-from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.protocol.products.row_ids import ALIGN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -27,7 +27,7 @@ from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.options import PartyOptions, Setting, derived, seen_as
 from flwr_causal.protocol.products.plan import PlanColumns
-from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.protocol.products.row_ids import ALIGN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

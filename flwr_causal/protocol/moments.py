@@ -22,8 +22,8 @@ from flwr_causal.protocol.options import (
     SeriesPartyOptions,
     derived,
 )
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
-from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.protocol.second_moments import (
     blocks_of,
     impossible_products,

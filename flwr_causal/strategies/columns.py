@@ -17,8 +17,8 @@ from flwr_causal.errors import DataError, FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.products.matrices import as_floats, fraction_bits
 from flwr_causal.protocol.products.plan import ProductPlan
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.products.tables import box_bytes, box_sizes, dealt, split_boxes
-from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.options import refuse_unfitting

@@ -15,7 +15,7 @@ from flwr_causal.core.description.differences import (
     of_states,
 )
 from flwr_causal.core.description.gaps import likely_patterns
-from flwr_causal.core.description.grids import QUANTILES, Grid, grid_of, place_edges, quantile
+from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, place_edges, quantile
 from flwr_causal.core.options import Mode, bounded
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.describe import (
@@ -198,7 +198,7 @@ class Describe(CausalStrategy):
         self,
         agreement: Agreement,
         found: Mapping[str, Any],
-        grids: Sequence[Grid],
+        grids: Sequence[StepGrid],
         sought: Any,
         replies: Replies,
     ) -> Description:

@@ -550,3 +550,33 @@ def test_wide_tables_scroll_and_say_so(admm_run, tmp_path):
         r"max-width: 36rem\) \{.*\.scroll tr > :first-child \{ position: sticky", style, re.S
     )
     assert "it scrolls sideways" in page
+
+
+def test_the_page_of_a_description_has_columns_gaps_and_who_differs(tmp_path):
+    rng = np.random.default_rng(0)
+    parties = []
+    for shift in (0.0, 0.0, 5.0):
+        table = pd.DataFrame({"age": rng.normal(50 + shift, 5, 200), "dose": rng.poisson(3, 200)})
+        table[f"ward{HOSTILE}"] = rng.choice(["a", HOSTILE], 200)
+        table.loc[rng.random(200) < 0.2, "dose"] = np.nan
+        parties.append(table)
+    run = simulate("describe", parties)
+    payload = payload_of(run)
+    assert payload["heading"] == "600 rows of 3 columns"
+    assert payload["question"].startswith("What do the parties' tables hold?")
+    kinds = [one["kind"] for one in section(payload, "description")["blocks"]]
+    assert kinds == ["text", "table", "shapes", "table", "heat", "table"]
+    columns, patterns, differs = (
+        one for one in section(payload, "description")["blocks"] if one["kind"] == "table"
+    )
+    assert columns["rows"][0][:4] == ["age", "number", 600, 0]
+    assert len({len(row) for row in columns["rows"]} | {len(columns["columns"])}) == 1
+    missing = sum(int(table["dose"].isna().sum()) for table in parties)
+    assert patterns["rows"][:2] == [["none", 600 - missing], ["dose", missing]]
+    assert differs["rows"][0][:3] == ["party 2", "age", "mean"]
+    panels = block(payload, "description", "shapes")["panels"]
+    rows = np.diff(run.model["age"].below).sum()
+    assert sum(count for _, count in panels[0]["points"][:-1]) == rows
+    page = run.report(tmp_path / "page.html").read_text()
+    assert HOSTILE not in page
+    json.dumps(data_of(page), allow_nan=False)

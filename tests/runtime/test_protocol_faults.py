@@ -14,8 +14,8 @@ from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.consensus import ROUND
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.replay import REPLAY
-from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.secure.totals import TOTALS
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 from flwr_causal.simulations import LocalGrid

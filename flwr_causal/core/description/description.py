@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.description.grids import Grid
+from flwr_causal.core.description.grids import StepGrid
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
 
@@ -70,7 +70,7 @@ class DescribedColumn:
     @property
     def edges(self) -> FloatArray:
         """The edges of the grid, shape (bins + 1,); of a category there are none."""
-        return Grid(*self.grid).edges(len(self.below) - 1) if self.grid else np.zeros(0)
+        return StepGrid(*self.grid).edges(len(self.below) - 1) if self.grid else np.zeros(0)
 
     @property
     def outside(self) -> tuple[int, int]:

@@ -30,7 +30,7 @@ INNER, OUTER = (0.05, 0.95), (0.001, 0.999)
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
-class Grid(NamedTuple):
+class StepGrid(NamedTuple):
     """Equal steps over a column of numbers.
 
     Parameters
@@ -81,14 +81,14 @@ def rows_below(values: FloatArray, edges: FloatArray) -> IntArray:
     return np.cumsum(np.bincount(passed, minlength=len(edges) + 1))[:-1]
 
 
-def rows_below_steps(values: FloatArray, grid: Grid, bins: int) -> IntArray:
+def rows_below_steps(values: FloatArray, grid: StepGrid, bins: int) -> IntArray:
     """Return the same for the edges of equal steps, shape (bins + 1,)."""
     with np.errstate(over="ignore"):
         step = np.clip(np.floor((values - grid.lowest) / grid.width), -1, bins)
     return np.cumsum(np.bincount(step.astype(np.int64) + 1, minlength=bins + 2))[:-1]
 
 
-def grid_of(edges: FloatArray, below: IntArray, bins: int, *, whole: bool) -> Grid:
+def grid_of(edges: FloatArray, below: IntArray, bins: int, *, whole: bool) -> StepGrid:
     """Return the grid over the rows of a column, from the counts on its coarse grid.
 
     Parameters
@@ -106,8 +106,8 @@ def grid_of(edges: FloatArray, below: IntArray, bins: int, *, whole: bool) -> Gr
     lower, upper = _ends(edges, np.asarray(below, dtype=np.float64))
     if whole:
         first = math.floor(lower)
-        return Grid(first - 0.5, float(max(1, math.ceil((upper - first) / bins))))
-    return Grid(lower, max((upper - lower) / bins, math.ulp(max(abs(lower), abs(upper)))))
+        return StepGrid(first - 0.5, float(max(1, math.ceil((upper - first) / bins))))
+    return StepGrid(lower, max((upper - lower) / bins, math.ulp(max(abs(lower), abs(upper)))))
 
 
 def _ends(edges: FloatArray, below: FloatArray) -> tuple[float, float]:
@@ -136,13 +136,13 @@ def _around(below: FloatArray, rows: float) -> int:
 
 
 def quantile(
-    grid: Grid, below: NDArray[np.int64], seen: int, share: float, *, whole: bool
+    grid: StepGrid, below: NDArray[np.int64], seen: int, share: float, *, whole: bool
 ) -> float | None:
     """Return a quantile of a column, from the rows below the edges of its grid.
 
     Parameters
     ----------
-    grid : Grid
+    grid : StepGrid
     below : ndarray of int, shape (bins + 1,)
     seen : int
         The rows with a value.

@@ -60,7 +60,7 @@ from flwr_causal.protocol.fedges import (
     SCORES,
     FedGESPartyOptions,
 )
-from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts

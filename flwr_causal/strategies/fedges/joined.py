@@ -21,7 +21,7 @@ from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.fedges import columns_of_marks
 from flwr_causal.protocol.products.plan import ProductPlan
-from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
 from flwr_causal.strategies.columns import MatchedRows, matched_rows, summed_products
 from flwr_causal.strategies.fedges.results import Fitted

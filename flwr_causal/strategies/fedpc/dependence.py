@@ -36,7 +36,7 @@ from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
-from flwr_causal.protocol.row_ids import ALIGN
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.strategies.fedpc.paper import check_answers, trained_locally
 from flwr_causal.strategies.row_ids import hashes_of, problem_of_secret

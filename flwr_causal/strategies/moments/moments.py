@@ -29,8 +29,8 @@ from flwr_causal.doubts.graphs import combination_warning, plausible
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import CONTRACT, EXPECTED, OWN, REGRESSIONS, SEEN, SUMS
+from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, RELEASE
-from flwr_causal.protocol.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy

@@ -9,7 +9,7 @@ from flwr_causal.core.description.differences import NumberSums, of_numbers, of_
 from flwr_causal.core.description.gaps import likely_patterns, pattern_counts
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
-    Grid,
+    StepGrid,
     grid_of,
     place_edges,
     quantile,
@@ -91,7 +91,7 @@ def test_whole_numbers_have_a_step_each_and_exact_quantiles():
 
 def test_a_quantile_outside_the_grid_is_not_known():
     below = np.array([10, 60, 90])
-    grid = Grid(0.0, 1.0)
+    grid = StepGrid(0.0, 1.0)
     assert quantile(grid, below, 100, 0.05, whole=False) is None
     assert quantile(grid, below, 100, 0.95, whole=False) is None
     assert quantile(grid, below, 100, 0.35, whole=False) == pytest.approx(0.5)

@@ -79,7 +79,7 @@ def test_a_shared_option_may_stand_behind_the_id():
         (
             {"fedgse.mode": "exact"},
             "There is no key 'fedgse.mode'. Did you mean 'fedges.mode'? There is no method "
-            "'fedgse'; there are 2dbn, fedcausal",
+            "'fedgse'; there are 2dbn, describe, fedcausal",
         ),
         ({"moments.early-stop": True}, "There is no key 'moments.early-stop'."),
         ({"zzz": 1}, "There is no key 'zzz'. All keys"),

@@ -1,5 +1,7 @@
 """``flwr run`` in the repository: Flower's simulation, and how a failed run looks."""
 
+import json
+
 import pytest
 from processes import REPOSITORY
 
@@ -50,3 +52,18 @@ def test_simulation_and_failed_runs(flower, tmp_path):
         assert flower.statuses(at_least=number)[0].startswith("finished:failed"), output
         assert message in output, output
         assert '{"flwr-causal": {"status": "failed"' in output
+
+
+def test_a_dry_run_says_whether_a_run_could_begin(flower, tmp_path):
+    results = tmp_path / "results"
+    command = ["flwr-causal", "check", "--nodes", "--app", REPOSITORY, "--json"]
+    given = ["-o", "variables=5", "-o", "rows=60", "-o", f"output-dir={results}"]
+    output = flower.call(*command, *given)
+    found = json.loads(output[output.index("{") : output.rindex("}") + 1])
+    assert found["status"] == "could begin"
+    assert found["parties"] == {"party 0": 30, "party 1": 30}
+    assert found["exchanges_at_most"] == 40
+    assert not results.exists()
+    output = flower.call(*command, "-o", "data=/no/such/table.csv")
+    assert '"status": "failed"' in output
+    assert "/no/such/table.csv" in output

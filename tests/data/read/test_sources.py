@@ -12,6 +12,8 @@ import pyarrow.feather
 import pyreadstat
 import pytest
 import sqlalchemy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from flwr_causal.clients.table_digest import digest
 from flwr_causal.data.check.party_table import describe
@@ -126,8 +128,8 @@ def test_a_format_gives_the_run_of_the_csv_file(both):
     csv, other = both
     options = {"exclude": "day,person,town", "missing_values": "drop"}
     mixed = {**options, "categories": "sex", "discretize": 3}
-    for method, given in (("moments", {**options, "text_columns": "drop"}), ("fedges", mixed)):
-        first, second = (simulate(method, [path, path], **given).graph for path in (csv, other))
+    for method, how in (("moments", {**options, "text_columns": "drop"}), ("fedges", mixed)):
+        first, second = (simulate(method, [path, path], **how).graph for path in (csv, other))
         assert first.names == second.names
         np.testing.assert_array_equal(first.raw_weights, second.raw_weights)
         assert first.marked_edges() == second.marked_edges()
@@ -253,6 +255,26 @@ def test_a_point_between_thousands_is_no_decimal_point(tmp_path):
     path = described(tmp_path, "a;b\n01.02.2020;V45\n02.02.2020;250.00\n", *SEMICOLONS)
     assert read_table(path).a.tolist() == ["01.02.2020", "02.02.2020"]
     assert read_table(path).b.tolist() == ["V45", "250.00"]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.one_of(
+            st.none(), st.floats(-1e9, 1e9), st.integers(-999, 999), st.sampled_from(["NA", "x"])
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_a_decimal_comma_reads_as_a_decimal_point(tmp_path, cells):
+    texts = ["" if cell is None else str(cell) for cell in cells]
+    lines = [f"{text};1" for text in texts]
+    pointed = described(tmp_path, "\n".join(["a;b", *lines]), 'separator = ";"')
+    plain, numbers = read_table(pointed), read_by_cell(pointed)
+    path = described(tmp_path, "\n".join(["a;b", *lines]).replace(".", ","), *SEMICOLONS)
+    pd.testing.assert_frame_equal(read_table(path), plain)
+    pd.testing.assert_frame_equal(read_by_cell(path), numbers)
 
 
 def test_codes_and_stray_cells_in_a_table_with_decimal_commas(tmp_path):

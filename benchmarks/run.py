@@ -27,7 +27,7 @@ from registry import BENCHMARKS, Setup
 from flwr_causal.simulations.scenarios.files import MissingDataError
 from flwr_causal.simulations.scenarios.results import MEASURED, FigureTable, machine
 
-for module in ("speed", "processes", "circuits", "calibration"):
+for module in ("speed", "processes", "circuits", "calibration", "real_tables"):
     import_module(module)
 RECORDED = ("flwr-causal", "flwr", "numpy", "scipy")
 

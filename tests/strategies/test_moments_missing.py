@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from flwr_causal.strategies.missing import _never_together
 
 from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
 from flwr_causal.core.blocks.design import Category, Number
@@ -14,6 +13,7 @@ from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.strategies import Moments
+from flwr_causal.strategies.moments.missing import _never_together
 
 NAMES = list("abcdef")
 WEIGHTS = np.zeros((6, 6))
@@ -138,6 +138,25 @@ def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_spl
     secure = simulate("moments", tables, **kept, secure_aggregation=True)
     assert "own" not in {record["exchange"] for record in secure.history}
     assert edges(secure) == edges(RUN)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_an_edge_between_columns_that_no_row_has_together_is_found(sign, share):
+    # x causes y, which no party has beside it, and y causes the three others: without y they depend
+    # on x, and a graph in which they are joined to both fits as well with two edges more.
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=3000)
+    y = sign * x + rng.normal(size=3000)
+    others = np.outer(y, [0.9, -0.8, 0.7]) + rng.normal(size=(3000, 3))
+    table = gaps_at_random(pd.DataFrame(np.column_stack([x, y, others]), columns=[*"xyuvw"]), share)
+    tables = [own.drop(columns="xy"[k % 2]) for k, own in enumerate(parties(table, (700, 1600)))]
+    found = simulate("moments", tables, **EM, unshared_columns="keep", solver="class")
+    joined = {frozenset(edge[:2]) for edge in found.graph.edges()}
+    assert joined == {frozenset(pair) for pair in ("xy", "yu", "yv", "yw")}
+    (said,) = [warning for warning in found.warnings if "No row has both" in warning]
+    assert "'x'" in said
+    assert "'y'" in said
 
 
 def test_an_edge_between_columns_that_no_row_has_together_is_warned_of():

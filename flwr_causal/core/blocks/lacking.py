@@ -62,6 +62,8 @@ MOST_OF_SETS, TOLERANCE_OF_SETS = 500, 1e-5
 SHARES = (1.0, 0.25, 0.1)
 #: Most graphs from each of these.
 MOST_GRAPHS = 8
+#: Most pairs that no row has together with which the search begins anew, and how often.
+MOST_PAIRS, MOST_PASSES = 12, 4
 #: Most steps to the likelihood's maximum under a graph.
 MOST_FITTED = 60
 #: Least eigenvalue of a party's own correlations.
@@ -274,13 +276,16 @@ def structured(
     costs = edge_costs(n, widths)
     names, columns = (tuple(f"{k:06d}" for k in range(m)) for m in (len(widths), sum(widths)))
 
-    def searched(second: FloatArray, rows: int) -> BoolArray:
+    def searched(second: FloatArray, rows: int, without: BoolArray | None = None) -> BoolArray:
         moments = Moments(rows, np.zeros(len(second)), second, columns)
-        return block_class(moments, widths, names, masks).dag
+        own = masks
+        if without is not None:
+            own = masks._replace(allowed=masks.allowed & ~without | masks.required)
+        return block_class(moments, widths, names, own).dag
 
     found: dict[bytes, tuple[float, Structured]] = {}
-    for share in SHARES:
-        dag, estimate = searched(start.second, max(round(share * n), 1)), start
+
+    def climbed(dag: BoolArray, estimate: MomentEstimate) -> None:
         for _ in range(MOST_GRAPHS):
             if dag.tobytes() in found:
                 break
@@ -288,7 +293,44 @@ def structured(
             bic = float(costs[dag].sum()) - log_likelihood(sets, estimate)
             found[dag.tobytes()] = bic, Structured(dag, estimate)
             dag = searched(expected.second, n)
-    return min(found.values(), key=lambda one: one[0])[1]
+
+    def best() -> tuple[float, Structured]:
+        return min(found.values(), key=lambda one: one[0])
+
+    for share in SHARES:
+        climbed(searched(start.second, max(round(share * n), 1)), start)
+    unseen = (seen.counts[np.ix_(firsts, firsts)] == 0) & masks.allowed
+    for _ in range(MOST_PASSES):
+        before, (dag, estimate) = best()
+        for without in _exchanged(dag, unseen, related(estimate, widths)):
+            climbed(searched(estimate.second, n, without), estimate)
+        if best()[0] >= before:
+            break
+    return best()[1]
+
+
+def related(estimate: MomentEstimate, widths: Sequence[int]) -> FloatArray:
+    """Return the largest absolute correlation of each two blocks' columns."""
+    scale, starts = np.sqrt(np.diagonal(estimate.second)), [own[0] for own in columns_of(widths)]
+    own = np.abs(estimate.second / np.outer(scale, scale))
+    return np.asarray(np.maximum.reduceat(np.maximum.reduceat(own, starts, 0), starts, 1))
+
+
+def _exchanged(dag: BoolArray, unseen: BoolArray, second: FloatArray) -> list[BoolArray]:
+    """Return the edges of each start after a graph, (variables, variables), symmetric.
+
+    Where no row has i and j together and a third variable is joined to both, i may stand between it
+    and j: the search begins without the edges of j to the neighbours of i. Of each graph it is done
+    with the :data:`MOST_PAIRS` pairs that have the largest products with one another.
+    """
+    joined = dag | dag.T
+    pairs = [(i, j) for i, j in np.argwhere(unseen & ~joined) if (joined[i] & joined[j]).any()]
+    found = []
+    for i, j in sorted(pairs, key=lambda pair: -second[pair])[: 2 * MOST_PAIRS]:
+        without = np.zeros_like(dag)
+        without[j] = joined[i] & joined[j]
+        found.append(without | without.T)
+    return found
 
 
 def _fit(

@@ -18,9 +18,14 @@ from flwr_causal.clients.privacy import (
     numbers,
 )
 from flwr_causal.core.blocks.design import Category, column_names, with_lags
-from flwr_causal.core.blocks.lacking import own_sums
 from flwr_causal.core.blocks.logistic import sums_of_rows
-from flwr_causal.core.blocks.missing import MomentEstimate, SeenSums, expected_sums, seen_sums
+from flwr_causal.core.blocks.missing import (
+    MomentEstimate,
+    SeenSums,
+    expected_sums,
+    own_sums,
+    seen_sums,
+)
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.series.design import lagged_names

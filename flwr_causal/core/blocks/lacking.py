@@ -6,8 +6,8 @@ converges to is uncertain where few rows tell. Both is mended at the server alon
 exchanges:
 
 - Each party sends the moments of its own columns once, estimated from its own rows
-  (:func:`own_sums`). Those of the parties that hold the same columns add up, and the server runs
-  the steps over these sets of columns (:func:`estimate_of_sets`).
+  (:func:`core.blocks.missing.own_sums`). Those of the parties that hold the same columns add up,
+  and the server runs the steps over these sets of columns (:func:`estimate_of_sets`).
 - The covariances are then those of a graph, which alternates with them (structural
   expectation-maximisation, Friedman 1998): a graph of the search over orders, the likelihood's
   maximum under it, the moments that are expected there, a graph of these (:func:`structured`). It
@@ -32,13 +32,13 @@ import numpy as np
 
 from flwr_causal.core.blocks.missing import (
     MEMORY,
+    OWN_TOLERANCE,
     MomentEstimate,
     SeenSums,
     accelerated,
     change,
     completed,
     effective_rows,
-    expected_sums,
     few_together,
     stepped,
 )
@@ -52,10 +52,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
 
-#: A party of fewer rows for each of its columns takes one step from the common estimate.
-ROWS_FOR_OWN = 5
-#: Most steps of a party by itself, and the change after which it stops.
-MOST_OWN, OWN_TOLERANCE = 50, 1e-4
 #: Most steps over sets of columns, and the change after which they stop.
 MOST_OF_SETS, TOLERANCE_OF_SETS = 500, 1e-5
 #: Shares of the rows with which the search over graphs begins: fewer rows, fewer edges.
@@ -66,8 +62,6 @@ MOST_GRAPHS = 8
 MOST_PAIRS, MOST_PASSES = 12, 4
 #: Most steps to the likelihood's maximum under a graph.
 MOST_FITTED = 60
-#: Least eigenvalue of a party's own correlations.
-SINGULAR = 1e-6
 
 
 class ColumnSet(NamedTuple):
@@ -101,53 +95,13 @@ class Structured(NamedTuple):
     estimate: MomentEstimate
 
 
-def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
-    """Return the expected sums of a party's rows by the party's own estimate.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-        Missing cells are NaN.
-    start : MomentEstimate
-        Of all columns, with which the party's steps begin.
-
-    Returns
-    -------
-    ndarray of shape (1 + d, 1 + d)
-        As of :func:`~flwr_causal.core.blocks.missing.expected_sums`; 0 at columns without a cell.
-    """
-    products = np.zeros((1 + rows.shape[1],) * 2)
-    held = np.flatnonzero(~np.isnan(rows).all(axis=0))
-    if not len(held):
-        return products
-    own = rows[:, held]
-    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
-    estimate = MomentEstimate(start.mean[held], start.second[np.ix_(held, held)])
-    for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
-        found = expected_sums(own, estimate)
-        steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
-        if _singular(steps[-1][1]) or change(*steps[-1]) < OWN_TOLERANCE:
-            break
-        estimate = accelerated(steps)
-    places = np.append(0, 1 + held)
-    products[np.ix_(places, places)] = found
-    return products
-
-
-def _singular(estimate: MomentEstimate) -> bool:
-    scale = np.sqrt(np.maximum(np.diagonal(estimate.second), 0.0))
-    if not scale.all():
-        return True
-    return bool(np.linalg.eigvalsh(estimate.second / np.outer(scale, scale))[0] < SINGULAR)
-
-
 def column_sets(products: Iterable[FloatArray], seen: SeenSums) -> list[ColumnSet]:
     """Return the sets of columns that parties hold.
 
     Parameters
     ----------
     products : iterable of ndarray, each of shape (1 + d, 1 + d)
-        Of each party, :func:`own_sums`.
+        Of each party, :func:`~flwr_causal.core.blocks.missing.own_sums`.
     seen : SeenSums
         Over the rows of all parties: a row in which cells are missing tells less.
     """

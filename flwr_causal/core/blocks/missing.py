@@ -45,6 +45,12 @@ FEWEST_TOGETHER = 30
 TOLERANCE = 1e-3
 #: Most steps, and how many of them the acceleration looks back.
 MOST_STEPS, MEMORY = 30, 5
+#: A party of fewer rows for each of its columns takes one step from the common estimate.
+ROWS_FOR_OWN = 5
+#: Most steps of a party by itself, and the change after which it stops.
+MOST_OWN, OWN_TOLERANCE = 50, 1e-4
+#: Least eigenvalue of a party's own correlations.
+SINGULAR = 1e-6
 #: Most cycles over the pairs that no row has together.
 MOST_CYCLES = 30
 #: Probability, over all pairs of columns, of a warning though cells are missing completely at
@@ -292,3 +298,43 @@ def depends_on(seen: SeenSums) -> IntArray:
     limit = -ndtri(CHANCE / 2 / max(d * (d - 1), 1))
     found = np.argwhere(z > limit)
     return found[np.argsort(-z[tuple(found.T)], kind="stable")]
+
+
+def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
+    """Return the expected sums of a party's rows by the party's own estimate.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Missing cells are NaN.
+    start : MomentEstimate
+        Of all columns, with which the party's steps begin.
+
+    Returns
+    -------
+    ndarray of shape (1 + d, 1 + d)
+        As of :func:`expected_sums`; 0 at columns without a cell.
+    """
+    products = np.zeros((1 + rows.shape[1],) * 2)
+    held = np.flatnonzero(~np.isnan(rows).all(axis=0))
+    if not len(held):
+        return products
+    own = rows[:, held]
+    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
+    estimate = MomentEstimate(start.mean[held], start.second[np.ix_(held, held)])
+    for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
+        found = expected_sums(own, estimate)
+        steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
+        if _singular(steps[-1][1]) or change(*steps[-1]) < OWN_TOLERANCE:
+            break
+        estimate = accelerated(steps)
+    places = np.append(0, 1 + held)
+    products[np.ix_(places, places)] = found
+    return products
+
+
+def _singular(estimate: MomentEstimate) -> bool:
+    scale = np.sqrt(np.maximum(np.diagonal(estimate.second), 0.0))
+    if not scale.all():
+        return True
+    return bool(np.linalg.eigvalsh(estimate.second / np.outer(scale, scale))[0] < SINGULAR)

@@ -10,7 +10,6 @@ from flwr_causal.core.blocks.lacking import (
     estimate_of_sets,
     fitted,
     log_likelihood,
-    own_sums,
     step_of_sets,
     structured,
 )
@@ -19,6 +18,7 @@ from flwr_causal.core.blocks.missing import (
     change,
     expected_sums,
     first_estimate,
+    own_sums,
     seen_sums,
     stepped,
 )

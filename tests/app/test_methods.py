@@ -48,8 +48,8 @@ def test_build_checks_names_types_and_values():
 def test_an_unknown_id_lists_the_known_ones():
     with pytest.raises(
         ConfigError,
-        match=r"'ges'\. The methods are: 2dbn, describe, fedcausal, fedges, fedpc, lingam, moments, "
-        "notears-admm",
+        match=r"'ges'\. The methods are: 2dbn, describe, fedcausal, fedges, fedpc, lingam, "
+        "moments, notears-admm",
     ):
         methods.build("ges", {})
 

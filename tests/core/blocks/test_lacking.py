@@ -12,6 +12,7 @@ from flwr_causal.core.blocks.lacking import (
     log_likelihood,
     step_of_sets,
     structured,
+    with_partial,
 )
 from flwr_causal.core.blocks.missing import (
     MomentEstimate,
@@ -155,6 +156,29 @@ def test_a_fit_has_the_covariances_of_its_graph():
     sparse = fitted(dag, estimate, [1] * 5).second
     assert sparse[0, 2] == pytest.approx(estimate.second[0, 2])
     assert sparse[4, 2] == pytest.approx(sparse[4, 0] * sparse[0, 2] / sparse[0, 0])
+
+
+@pytest.mark.parametrize("part", [-0.9, 0.0, 0.5])
+def test_another_partial_correlation_changes_that_pair_alone(part):
+    rows = np.random.default_rng(2).normal(size=(50, 5)) @ np.random.default_rng(3).normal(
+        size=(5, 5)
+    )
+    estimate = MomentEstimate(rows.mean(axis=0), np.cov(rows.T))
+    found = with_partial(estimate, np.array([1]), np.array([3]), part).second
+    precision = np.linalg.inv(found)
+    sign = np.sign(estimate.second[1, 3])
+    partial = -precision[1, 3] / np.sqrt(precision[1, 1] * precision[3, 3])
+    assert partial == pytest.approx(sign * part, abs=1e-9)
+    changed = ~np.isclose(found, estimate.second)
+    assert {(1, 3), (3, 1)} >= set(map(tuple, np.argwhere(changed).tolist()))
+    # Blocks of columns: as large a canonical correlation, the only one.
+    blocks = np.array([0, 1]), np.array([2, 3, 4])
+    found = with_partial(estimate, *blocks, part).second
+    assert np.linalg.eigvalsh(found)[0] > 0
+    roots = [np.linalg.cholesky(found[np.ix_(own, own)]) for own in blocks]
+    whitened = np.linalg.solve(roots[1], np.linalg.solve(roots[0], found[:2, 2:]).T)
+    singular = np.linalg.svd(whitened)[1]
+    np.testing.assert_allclose(singular, [abs(part), 0.0], atol=1e-9)
 
 
 def test_a_pair_that_no_row_has_together_follows_from_the_graph():

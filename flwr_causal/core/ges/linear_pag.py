@@ -27,7 +27,7 @@ presence of confounders. UAI workshop on causation.
 from __future__ import annotations
 
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,26 +73,7 @@ LEAST_GAIN = 1e-4
 _KINDS = ((ARROW, TAIL), (TAIL, ARROW), (ARROW, ARROW))
 
 
-class LinearPAG(NamedTuple):
-    """The class of maximal ancestral graphs that the search reached.
-
-    Attributes
-    ----------
-    marks : ndarray of int, shape (d, d)
-        See :mod:`~flwr_causal.core.graphs.pag.marks`.
-    weights : ndarray of shape (d, d)
-        Symmetric: the partial correlation of the two variables of an edge, given the other
-        ancestors of both in one graph of the class. It is not 0 where there is an edge, and 0
-        elsewhere.
-    """
-
-    marks: IntArray
-    weights: FloatArray
-
-
-def pag_search(
-    moments_or_data: Any, *, knowledge: Knowledge | EdgeMasks | None = None
-) -> CausalGraph:
+def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> CausalGraph:
     """Learn the partial ancestral graph of a linear system with hidden common causes.
 
     Parameters
@@ -100,9 +81,9 @@ def pag_search(
     moments_or_data
         ``Moments``, an ``(n, d)`` array or a data frame.
     knowledge
-        Background knowledge. A forbidden edge, and tiers, say that one variable does not act on
-        another one, also not through hidden variables; a hidden common cause of both remains
-        possible.
+        Background knowledge. Tiers say that a later variable is no cause of an earlier one, and a
+        forbidden edge that there is no effect but through other variables that are seen; a hidden
+        common cause of both remains possible. A required edge is a cause.
 
     Returns
     -------
@@ -117,46 +98,36 @@ def pag_search(
         If the knowledge names a variable that the data do not have.
     """
     moments = as_moments(moments_or_data)
-    masks = edge_masks(knowledge, moments.names)
-    found = linear_pag(moments, masks)
-    required = masks.required if masks.required.any() else None
-    return CausalGraph(
-        moments.names, found.weights, kind="pag", marks=found.marks, required=required
-    )
+    return linear_pag(moments, knowledge)
 
 
-def linear_pag(moments: Moments, masks: EdgeMasks) -> LinearPAG:
-    """Find the PAG of best extended BIC that the search reaches.
+def linear_pag(moments: Moments, knowledge: Knowledge | None) -> CausalGraph:
+    """Find the PAG of best extended BIC that the search reaches, as :func:`pag_search`.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of d variables.
-    masks : EdgeMasks
-        Background knowledge, see :func:`pag_search`.
-
-    Raises
-    ------
-    DataError
-        As :func:`~flwr_causal.core.ges.linear_class.linear_class`.
+    The weights are the partial correlations of the two variables of an edge, given the other
+    ancestors of both in one graph of the class.
     """
     order = sorted(range(moments.d), key=moments.names.__getitem__)  # by which ties are broken
-    both = np.ix_(order, order)
-    search = _AncestralSearch(
-        moments.subset(order), EdgeMasks(masks.allowed[both], masks.required[both])
-    )
+    search = _AncestralSearch(moments.subset(order), knowledge)
     mag = search.run()
-    back = np.ix_(np.argsort(order), np.argsort(order))
     marks = oriented(mag != NONE, ancestral_separators(mag), search.known)
-    return LinearPAG(marks[back], search.weights(mag)[back])
+    back = np.ix_(np.argsort(order), np.argsort(order))
+    return CausalGraph(
+        moments.names,
+        search.weights(mag)[back],
+        kind="pag",
+        marks=marks[back],
+        required=search.required[back] if search.required.any() else None,
+    )
 
 
 class _AncestralSearch:
     """One search over maximal ancestral graphs."""
 
-    def __init__(self, moments: Moments, masks: EdgeMasks) -> None:
-        self.moments, self.required = moments, masks.required
-        self.known = Ancestry.of_masks(masks)
+    def __init__(self, moments: Moments, knowledge: Knowledge | None) -> None:
+        self.moments = moments
+        self.required = edge_masks(knowledge, moments.names).required
+        self.known = Ancestry.of(knowledge, moments.names)
         cost = edge_cost(moments.n, moments.d, GAMMA)
         self.score = AncestralScore(moments.correlations, moments.n, cost)
 
@@ -273,7 +244,7 @@ class _AncestralSearch:
                         yield changed
 
     def weights(self, mag: IntArray) -> FloatArray:
-        """Return the partial correlations of adjacent variables, see :class:`LinearPAG`."""
+        """Return the partial correlations of adjacent variables, see :func:`linear_pag`."""
         found = np.zeros(mag.shape)
         separators = ancestral_separators(mag)
         for i, j in np.argwhere(np.triu(mag != NONE)):

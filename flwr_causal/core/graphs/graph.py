@@ -17,7 +17,9 @@ from flwr_causal.core.graphs.pag.marks import (
     directed_edges,
     edge_symbol,
     forward,
+    mag,
 )
+from flwr_causal.core.graphs.pag.rules import pag_of_mag
 from flwr_causal.core.saved import DAMAGE, read_json, writing
 from flwr_causal.errors import ConfigError, DataError
 
@@ -760,6 +762,28 @@ class CausalGraph:
                 "no DAG has these edges and no further v-structure: the graph is not a CPDAG"
             )
         return replace(self, kind="dag", weights=np.where(extension, self.weights, 0.0))
+
+    def to_pag(self, names: Sequence[str]) -> CausalGraph:
+        """Return the PAG of this DAG over some of its variables; the others are hidden.
+
+        A PAG returns itself, in the order of the names. All weights of the result are 1.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The variables that are seen.
+
+        Raises
+        ------
+        DataError
+            If the graph lacks one of them, has lags or cycles, or is of another kind.
+        """
+        if self.marks is not None:
+            return self.reordered(names)
+        if self.kind != "dag" or self.lagged is not None or not self.is_acyclic():
+            raise DataError("a PAG follows from a DAG without lags: this graph is none")
+        seen = [place_of(self.names, name) for name in names]
+        return CausalGraph.from_marks(pag_of_mag(mag(self.adjacency, seen)), names)
 
     def moral(self) -> BoolArray:
         """Return the moral graph of the instantaneous edges: symmetric booleans, shape (d, d).

@@ -38,6 +38,7 @@ from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_moments
+from flwr_causal.strategies.moments.hidden import solve_hidden
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
@@ -213,6 +214,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         if options.takes_blocks:
             search = partial(block_class, least_effect=least, max_parents=most)
             return solve_blocks(agreement, masks, products, model=options.model, search=search)
+        if options.hidden_causes:
+            return solve_hidden(agreement, self.knowledge_or_none, products)
         scale = self.scale(agreement)
         if options.finds_class:
             by_orders = options.solver == "class"
@@ -321,7 +324,7 @@ class Moments(JoiningStrategy, LinearStrategy):
     def _choices(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
         options, info = self.options, first.info
-        if options.model == "additive" or options.finds_class:
+        if options.model == "additive" or options.finds_class or options.hidden_causes:
             return {}
         num_columns = len(agreement.names) * (1 + options.order)
         chosen: dict[str, Any] = {
@@ -374,7 +377,8 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
-        return super().weighs_in_units and not self.options.takes_blocks
+        of_effects = not (self.options.takes_blocks or self.options.hidden_causes)
+        return super().weighs_in_units and of_effects
 
     @property
     def withholds_totals(self) -> bool:  # type: ignore[override]
@@ -412,7 +416,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             expected = replace(expected, level_remedy=remedy)
         if options.takes_blocks:
             expected = replace(expected, columns=functions_of(options.model))
-        return replace(expected, raw_units=False) if options.finds_class else expected
+        no_units = options.finds_class or options.hidden_causes
+        return replace(expected, raw_units=False) if no_units else expected
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; where rows have ids, on the union of the parties' columns.

@@ -179,6 +179,16 @@ def test_an_edge_forbidden_both_ways_is_a_common_cause():
     np.testing.assert_array_equal(found, [[NONE, ARROW], [ARROW, NONE]])
 
 
+def test_tiers_hold_through_variables_in_no_tier_too():
+    knowledge = Knowledge(tiers=[("a",), ("b",)])
+    known = Ancestry.of(knowledge, ("a", "b", "c"))
+    expected = np.zeros((3, 3), dtype=bool)
+    expected[1, 0] = True
+    np.testing.assert_array_equal(known.no_causes, expected)
+    assert not known.causes.any()
+    assert not Ancestry.of(None, ("a", "b")).no_causes.any()
+
+
 def test_a_forbidden_edge_says_nothing_where_a_path_of_other_edges_is_possible():
     masks = Knowledge(forbidden=[("a", "b")]).masks(("a", "b", "c"))
     assert not Ancestry.of_masks(masks).no_causes.any()

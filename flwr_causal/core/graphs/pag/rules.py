@@ -24,6 +24,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.equivalence import consistent_extension
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
     CIRCLE,
@@ -36,7 +37,7 @@ from flwr_causal.core.graphs.pag.marks import (
 from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -61,6 +62,19 @@ class Ancestry(NamedTuple):
         """Return the ancestry of which nothing is known."""
         nothing = np.zeros((size, size), dtype=np.bool_)
         return cls(nothing, nothing)
+
+    @classmethod
+    def of(cls, knowledge: Knowledge | None, names: Sequence[str]) -> Ancestry:
+        """Return what follows from background knowledge over ``names``.
+
+        Tiers are an order in time: a later variable is no cause of an earlier one, through whatever
+        others. A forbidden edge says that there is no direct effect.
+        """
+        if knowledge is None:
+            return cls.none(len(names))
+        known = cls.of_masks(knowledge.masks(names))
+        earlier = ~Knowledge(tiers=knowledge.tiers).masks(names).allowed
+        return cls(known.causes, known.no_causes | (earlier & ~np.eye(len(names), dtype=np.bool_)))
 
     @classmethod
     def of_masks(cls, masks: EdgeMasks) -> Ancestry:

@@ -254,7 +254,7 @@ const drawGraph = (() => {
     return element("circle", { cx: centre.x.toFixed(1), cy: centre.y.toFixed(1), r: radius.toFixed(1), fill: "#fff", stroke: colour, "stroke-width": 1.6 });
   }
 
-  function shortened(points, size) {
+  function withoutTip(points, size) {
     const end = points[points.length - 1], before = points[points.length - 2];
     const length = Math.hypot(end.x - before.x, end.y - before.y) || 1;
     return [...points.slice(0, -1), { x: end.x - (size * 0.7 * (end.x - before.x)) / length, y: end.y - (size * 0.7 * (end.y - before.y)) / length }];
@@ -535,8 +535,8 @@ const drawGraph = (() => {
       const backwards = points.slice().reverse();
       // The line ends inside its head, which ends at the border of the node.
       let path = points.slice();
-      if (atEnd !== "-") path = shortened(path, size);
-      if (atStart !== "-") path = shortened(path.slice().reverse(), size).reverse();
+      if (atEnd !== "-") path = withoutTip(path, size);
+      if (atStart !== "-") path = withoutTip(path.slice().reverse(), size).reverse();
       shape.append(element("path", { d: curve(path), fill: "none", stroke: style.colour, "stroke-width": width.toFixed(2), "stroke-dasharray": style.dash }));
       shape.append(element("path", { d: curve(points), fill: "none", stroke: "transparent", "stroke-width": 12 }));
       if (atEnd !== "-") shape.append(endShape(points, atEnd, size, style.colour));

@@ -49,7 +49,7 @@ def test_each_edge_is_listed_once_with_its_marks():
     ("change", "message"),
     [
         ({(0, 1): 1, (1, 0): 1}, "a and b has the marks 1 and 1"),
-        ({(0, 1): 3, (1, 0): 1}, "a and b has the marks 3 and 1"),
+        ({(0, 1): 3, (1, 0): 1}, "b and a has the marks 3 and 1"),
         ({(0, 1): 0}, "a and b has the marks 3 and 0"),
         ({(0, 1): 4}, "a and b"),
         ({(2, 2): 2}, "c and c"),

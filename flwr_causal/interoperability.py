@@ -2,10 +2,10 @@
 
 Each function is the inverse of the other one of its name, for what the other form can hold:
 
-- :func:`to_dagitty`: text for dagitty and ggdag; DAGs with weights, CPDAGs, summary graphs.
+- :func:`to_dagitty`: text for dagitty and ggdag; DAGs with weights, CPDAGs, summary graphs, MAGs.
 - :func:`to_bnlearn`: a model string for bnlearn; DAGs, without weights.
 - :func:`to_gml`: GML for DoWhy, igraph and Gephi; all that ``CausalGraph.to_networkx`` holds.
-- :func:`to_causal_learn`: causal-learn's ``GeneralGraph``; DAGs and CPDAGs, without weights.
+- :func:`to_causal_learn`: causal-learn's ``GeneralGraph``; DAGs, CPDAGs, PAGs, without weights.
 - :func:`to_tigramite`: tigramite's arrays; with lags and weights.
 - :func:`to_pgmpy`: pgmpy's networks of categories or of numbers, of a fitted model.
 - :func:`to_spflow`: a module of SPFlow, of a ``Circuit``, without an inverse.
@@ -40,6 +40,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.discrete import label_names, plain_label
 from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, NONE, TAIL
 from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.errors import DataError
 
@@ -73,7 +74,7 @@ HIDDEN = "a CausalGraph has no hidden variables and no edges of unknown marks"
 
 # dagitty.
 
-_DAGITTY_KINDS = {"dag": "dag", "cpdag": "pdag", "summary": "digraph"}
+_DAGITTY_KINDS = {"dag": "dag", "cpdag": "pdag", "summary": "digraph", "pag": "mag"}
 # A name in quotes, an edge, a bracket or separator, or a name without quotes.
 _DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]+|\S')
 
@@ -81,7 +82,8 @@ _DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]
 def to_dagitty(graph: CausalGraph) -> str:
     """Return the text of a graph for dagitty; weights are the attribute ``beta``.
 
-    A DAG is a ``dag``, a CPDAG a ``pdag`` without weights, a summary graph a ``digraph``.
+    A DAG is a ``dag``, a CPDAG a ``pdag`` without weights, a summary graph a ``digraph``, and a PAG
+    without circles a ``mag``.
 
     Parameters
     ----------
@@ -91,11 +93,12 @@ def to_dagitty(graph: CausalGraph) -> str:
     Raises
     ------
     DataError
-        If the graph has lags, or a name has a quotation mark.
+        If the graph has lags or circles, or a name has a quotation mark.
     """
     _without_lags(graph, "dagitty")
+    _without_circles(graph, "dagitty, which has MAGs only,")
     _refuse_names(graph.names, '"', "dagitty")
-    weighted = graph.kind != "cpdag"
+    weighted = graph.kind not in ("cpdag", "pag")
     edges = [
         f'"{cause}" {mark} "{effect}"' + (f' [beta="{weight!r}"]' if weighted else "")
         for cause, mark, effect, weight in graph.marked_edges()
@@ -279,11 +282,16 @@ def from_gml(text: str) -> CausalGraph:
     return CausalGraph.from_networkx(graph)
 
 
+def _without_circles(graph: CausalGraph, form: str) -> None:
+    if graph.marks is not None and (graph.marks == CIRCLE).any():
+        raise DataError(f"a PAG with circles cannot be given to {form} and would lose them")
+
+
 # causal-learn.
 
 
 def to_causal_learn(graph: CausalGraph) -> Any:
-    """Return causal-learn's ``GeneralGraph`` of a DAG or CPDAG; it has no weights.
+    """Return causal-learn's ``GeneralGraph`` of a DAG, CPDAG or PAG; it has no weights.
 
     Raises
     ------
@@ -303,8 +311,9 @@ def to_causal_learn(graph: CausalGraph) -> Any:
     nodes = {name: GraphNode(name) for name in graph.names}
     found = GeneralGraph(list(nodes.values()))
     for cause, mark, effect, _ in graph.marked_edges():
-        head = Endpoint.ARROW if mark == "->" else Endpoint.TAIL
-        found.add_edge(Edge(nodes[cause], nodes[effect], Endpoint.TAIL, head))
+        ends = {"-": Endpoint.TAIL, "o": Endpoint.CIRCLE}
+        start, end = (ends.get(one, Endpoint.ARROW) for one in (mark[0], mark[-1]))
+        found.add_edge(Edge(nodes[cause], nodes[effect], start, end))
     return found
 
 
@@ -314,9 +323,10 @@ def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
     Parameters
     ----------
     graph : causallearn.graph.GeneralGraph.GeneralGraph
-        With edges ``-->`` and ``---`` only.
-    kind : {"dag", "cpdag"}, optional
-        Default: "cpdag" if some edge is undirected, else "dag".
+        With edges ``-->`` and ``---`` only, or a PAG without selection, such as ``fci(...)[0]``.
+    kind : {"dag", "cpdag", "pag"}, optional
+        Default: "pag" if there is a circle or an edge ``<->``, "cpdag" if some edge is undirected,
+        else "dag".
 
     Raises
     ------
@@ -326,6 +336,9 @@ def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
     names = tuple(str(name) for name in graph.get_node_names())
     # Its matrix has at [i, j] the mark at i's end of the edge: -1 a tail, 1 an arrow head.
     ends = np.asarray(graph.graph)
+    if kind == "pag" or (kind is None and ((ends == 2) | ((ends == 1) & (ends.T == 1))).any()):
+        marks = np.select([ends == -1, ends == 1, ends == 2], [TAIL, ARROW, CIRCLE], NONE).T
+        return CausalGraph.from_marks(marks, names)
     for i, j in np.argwhere(ends != 0):
         if ends[i, j] not in (-1, 1) or (ends[i, j] == 1 and ends[j, i] != -1):
             raise DataError(f"the edge between {names[i]} and {names[j]} cannot be kept: {HIDDEN}")
@@ -349,6 +362,8 @@ def to_tigramite(graph: CausalGraph) -> dict[str, NDArray[Any]]:
         steps later. Edges without a lag stand at ``[i, j, 0]`` and ``[j, i, 0]``.
     """
     d = len(graph.names)
+    if graph.marks is not None:
+        raise DataError("tigramite's arrays of a PAG are not supported: use to_gml")
     lagged = np.zeros((0, d, d)) if graph.lagged is None else graph.lagged
     marks = np.full((d, d, 1 + len(lagged)), "", dtype="<U3")
     values = np.zeros(marks.shape)

@@ -6,6 +6,7 @@
 Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a DataFrame:
 
 - `order_search`, `notears`, `dagma`: a linear DAG; they also take ``Moments``.
+- `pag_search`: a linear system with hidden common causes, as a partial ancestral graph; likewise.
 - `lingam`: a linear DAG whose noise is not Gaussian, with all directions.
 - `notears_mlp`: a nonlinear DAG by perceptrons; needs the extra ``torch``.
 - `ges`: the equivalence class of a Bayesian network, or of a linear Gaussian model, or of both.
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.learners.spn.learn_spn import learn_spn
     from flwr_causal.core.ges.fusion import fuse
     from flwr_causal.core.ges.ges import ges
+    from flwr_causal.core.ges.linear_pag import pag_search
     from flwr_causal.core.linear.dagma import dagma
     from flwr_causal.core.linear.lingam import lingam
     from flwr_causal.core.linear.notears import notears
@@ -41,6 +43,7 @@ __all__ = [
     "notears",
     "notears_mlp",
     "order_search",
+    "pag_search",
 ]
 
 _HOMES = {
@@ -53,6 +56,7 @@ _HOMES = {
     "notears": "flwr_causal.core.linear.notears",
     "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
     "order_search": "flwr_causal.core.linear.order_search",
+    "pag_search": "flwr_causal.core.ges.linear_pag",
 }
 
 __getattr__ = lazily(__name__, _HOMES)

@@ -311,3 +311,47 @@ def test_spflow():
     number = Domain((Variable("x"),))
     with pytest.raises(DataError, match="'histogram', which SPFlow has not"):
         to_spflow(Circuit(number, Histogram(0, [0.0, 1.0], [0.1, 0.8, 0.1], 1.0)))
+
+
+def hidden_pag():
+    marks = np.zeros((6, 6), dtype=int)
+    for i, j, at_j, at_i in ((0, 1, 2, 3), (1, 2, 2, 2), (3, 2, 2, 1), (4, 5, 3, 3)):
+        marks[i, j], marks[j, i] = at_j, at_i
+    return CausalGraph.from_marks(marks, NAMES)
+
+
+def test_a_pag_in_gml_keeps_its_marks():
+    assert from_gml(to_gml(hidden_pag())).equals(hidden_pag())
+
+
+def test_a_pag_in_causal_learn_keeps_its_marks():
+    pytest.importorskip("causallearn")
+    back = from_causal_learn(to_causal_learn(hidden_pag()))
+    np.testing.assert_array_equal(back.marks, hidden_pag().marks)
+
+
+def test_dagitty_has_a_pag_without_circles_only():
+    with pytest.raises(DataError, match="circles"):
+        to_dagitty(hidden_pag())
+    marks = np.array([[0, 2, 0], [1, 0, 2], [0, 2, 0]])
+    text = to_dagitty(CausalGraph.from_marks(marks, ("a", "b", "c")))
+    assert text.split() == [
+        "mag",
+        "{",
+        '"a"',
+        '"b"',
+        '"c"',
+        '"a"',
+        "->",
+        '"b"',
+        '"b"',
+        "<->",
+        '"c"',
+        "}",
+    ]
+
+
+@pytest.mark.parametrize("convert", [to_bnlearn, to_tigramite])
+def test_other_forms_refuse_a_pag(convert):
+    with pytest.raises(DataError):
+        convert(hidden_pag())

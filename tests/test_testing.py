@@ -25,6 +25,7 @@ NUMBERS = [ROWS[:25], ROWS[25:60], ROWS[60:]]
 POOLING = (
     "moments",
     "moments ges",
+    "moments hidden",
     "moments additive",
     "moments mixed",
     "moments regressions",

@@ -105,10 +105,10 @@ moments:
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
     dictionary=TEXT duplicate_columns=fail|drop|keep epsilon=NUMBER exclude=TEXT
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
-    instantaneous=BOOL|auto intervention_column=TEXT interventions=TEXT knowledge=TEXT
-    lagged_sparsity=NUMBER lagged_threshold=NUMBER least_effect=NUMBER leave_one_out=BOOL
-    max_parents=NUMBER max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    hidden_causes=BOOL instantaneous=BOOL|auto intervention_column=TEXT interventions=TEXT
+    knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER least_effect=NUMBER
+    leave_one_out=BOOL max_parents=NUMBER max_rounds=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     model=linear|additive|curved numbers=TEXT order=NUMBER output_dir=TEXT
     parameters=moments|likelihood perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
     polish=BOOL precision=float64|float32 quorum=NUMBER

@@ -51,6 +51,12 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
     ConfigError
         If the run has no model with such a method; it says which options give one.
     """
+    if run.graph is not None and run.graph.marks is not None:
+        raise ConfigError(
+            f"{wanted} needs effects that are identified, and with hidden common causes most are "
+            "not: the run with hidden_causes=True has no model. run.graph.marked_edges() says what "
+            "causes what; run without hidden_causes if nothing that matters is unmeasured."
+        )
     if not hasattr(run.model, wanted):
         raise ConfigError(
             f"{run.config.get('method', 'this run')} gives no model with {wanted} with these "

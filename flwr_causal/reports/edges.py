@@ -9,6 +9,11 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.graph import CausalGraph
 
+# What the marks of a class of graphs mean.
+LEGENDS = {
+    "cpdag": "-- where either direction explains the data equally well",
+    "pag": "-> a cause, <-> a hidden common cause, o an open end: perhaps a cause, perhaps not",
+}
 # A graph with more edges than this is not printed edge by edge.
 MOST_EDGES = 60
 
@@ -40,15 +45,15 @@ def describe_graph(
     shares, strengths = graph.marked_confidences(), graph.marked_strengths()
     edges = list(zip(graph.marked_edges(), shares, strengths, strict=True))
     now, past = edges[: graph.num_edges], edges[graph.num_edges :]
-    if graph.kind == "cpdag":
-        lines[0] += " (-- where either direction explains the data equally well)"
+    if graph.kind in LEGENDS:
+        lines[0] += f" ({LEGENDS[graph.kind]})"
     for listed in (now, past):
         width = max((len(cause) for (cause, *_), *_ in listed), default=0)
-        if graph.kind != "cpdag":
+        if graph.kind not in LEGENDS:
             listed.sort(key=lambda one: -one[2])
         shown = [
             f"  {cause:>{width}} {mark} {effect}"
-            + ("" if graph.kind == "cpdag" else f"  {weight:{number}}")
+            + ("" if graph.kind in LEGENDS else f"  {weight:{number}}")
             + ("" if value is None else f"  confidence {value:.2f}")
             for (cause, mark, effect, weight), value, _ in listed
         ]

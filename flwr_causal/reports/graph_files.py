@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph, at_lag
+from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, TAIL
 from flwr_causal.core.words import some
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.spreadsheet import unguarded, write_csv
@@ -75,8 +76,13 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
             members = " ".join(f"{_quoted(node)};" for node in nodes)
             lines.append(f"  {{ rank=same; {members} }}")
     edge: dict[str, Any]
+    once = set() if graph.marks is None else {(a, b) for a, _, b, _ in graph.marked_edges()}
     for start, end, edge in unrolled.edges(data=True):
-        if graph.kind != "cpdag":
+        if graph.marks is not None:
+            if (start, end) not in once:
+                continue
+            attributes = _ends(edge, unrolled.edges[end, start])
+        elif graph.kind != "cpdag":
             attributes = _attributes(edge["weight"])
         elif (opposite := unrolled.get_edge_data(end, start)) is None:
             attributes = _marks(edge)
@@ -101,6 +107,16 @@ def _marks(edge: dict[str, Any], opposite: dict[str, Any] | None = None) -> str:
         both = (edge, {} if opposite is None else opposite)
         parts.append(f'label="{max(one.get("confidence", 0.0) for one in both):.3g}"')
     return f" [{', '.join(parts)}]" if parts else ""
+
+
+#: The shapes of the marks of a PAG at the ends of an edge.
+_SHAPES = {TAIL: "none", ARROW: "normal", CIRCLE: "odot"}
+
+
+def _ends(edge: dict[str, Any], opposite: dict[str, Any]) -> str:
+    """Return the DOT attributes of a PAG's edge."""
+    tail, head = _SHAPES[opposite["mark"]], _SHAPES[edge["mark"]]
+    return f" [dir=both, arrowtail={tail}, arrowhead={head}]"
 
 
 def _quoted(name: str) -> str:
@@ -150,6 +166,7 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
             ),
             "required": graph.required is not None and bool(graph.required[i, j]),
             "undirected": bool(graph.adjacency[j, i]),
+            "mark": None if graph.marks is None else int(graph.marks[i, j]),
         }
         for i, j in np.argwhere(graph.adjacency)
     ]
@@ -158,6 +175,8 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
         columns.append("party_agreement")
     if graph.kind == "cpdag":
         columns.append("undirected")
+    if graph.marks is not None:
+        columns.append("mark")
     table = pd.DataFrame(rows + lagged_rows, columns=columns)
     table["required"] = table["required"].eq(True)
     write_csv(table, Path(path))
@@ -174,7 +193,8 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
         - a CSV with one row for each edge and the columns ``source``, ``target`` (or ``cause``,
           ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1) and ``lag`` (default
           0). A table with a column ``undirected`` is a CPDAG; an undirected edge is one row, or
-          two rows in opposite directions;
+          two rows in opposite directions. One with a column ``mark``, the mark at the target, is
+          a PAG; each edge is two rows;
         - a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row
           labels;
         - an NPZ archive with such a matrix as ``weights`` or ``adjacency``, or as the only square
@@ -340,8 +360,8 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
 
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     graph.add_nodes_from(names)
-    if "undirected" in table.columns:
-        graph.graph["kind"] = "cpdag"
+    kinds = {"undirected": "cpdag", "mark": "pag"}
+    graph.graph.update([("kind", kinds[name]) for name in table.columns if name in kinds])
     undirected: list[tuple[str, str, dict[str, Any]]] = []
     for line, row in enumerate(table.to_dict("records"), start=2):
         source, target = (_name(str(row[end]), names) for end in ("source", "target"))
@@ -353,6 +373,7 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
         edge: dict[str, Any] = {
             "lag": lag,
             "weight": _number(row.get("weight", ""), "weight", 1.0, where),
+            "mark": _number(row.get("mark", ""), "mark", 0.0, where),
         }
         if str(row.get("required", "")).strip().lower() == "true":
             edge["required"] = True

@@ -161,7 +161,7 @@ def simulate(
         raise
     run.sources = sources_of(parties)
     if truth is not None and run.graph is not None:
-        run.truth = _without_dropped(truth, run.graph.names)
+        run.truth = _truth_of(truth, run.graph)
         run.metrics = compare(run.truth, run.graph)
         # Metrics on the pooled rows, which only a simulation has.
         rows = (
@@ -338,8 +338,14 @@ def _named_truth(
     return CausalGraph.from_array(matrix, names)
 
 
-def _without_dropped(truth: CausalGraph, names: tuple[str, ...]) -> CausalGraph:
-    """Return the truth over the agreed columns; options may allow other columns to be dropped."""
+def _truth_of(truth: CausalGraph, graph: CausalGraph) -> CausalGraph:
+    """Return the truth over the agreed columns; options may allow other columns to be dropped.
+
+    With hidden causes it is the PAG of these columns: the others are hidden.
+    """
+    names = graph.names
+    if graph.marks is not None and truth.kind == "dag":
+        return truth.to_pag(names)
     if not set(names) < set(truth.names):
         return truth
     order = [truth.names.index(name) for name in names]

@@ -39,6 +39,7 @@ VALUES = {
     "groups": ["auto"],
     "head": [False, True],
     "hidden": [3],
+    "hidden_causes": [True],
     "inner_steps": [1],
     "instantaneous": [False],
     "keep": ["last"],

@@ -160,8 +160,9 @@ def _about_presence(
 ) -> list[Doubt]:
     found: list[Doubt] = []
     if graph.confidence is not None and place is not None:
-        forward, backward = graph.confidence[place], graph.confidence[place[::-1]]
-        joined = min(forward + backward, 1.0)
+        joined = min(graph.confidence[place] + graph.confidence[place[::-1]], 1.0)
+        if graph.marks is not None and graph.adjacency_confidence is not None:
+            joined = graph.adjacency_confidence[place]
         reason = f"the two are adjacent with confidence {joined:.2f}"
         found.append((1.0 - float(joined), "presence", reason))
     if test is not None:
@@ -174,6 +175,8 @@ def _about_direction(
     graph: CausalGraph, place: tuple[int, int], mark: str, *, either: bool
 ) -> list[Doubt]:
     found: list[Doubt] = []
+    if graph.marks is not None:
+        return [] if graph.confidence is None else [_about_marks(graph, place, mark)]
     if graph.ruled_out[place[::-1]]:
         return found
     if graph.confidence is not None and mark == "->":
@@ -183,6 +186,13 @@ def _about_direction(
         reason = "the independencies in the rows agree with both directions"
         found.append((OPEN, "direction", reason))
     return found
+
+
+def _about_marks(graph: CausalGraph, place: tuple[int, int], mark: str) -> Doubt:
+    """Return the doubt about the less sure mark of an edge of a PAG."""
+    assert graph.confidence is not None
+    sure = float(min(graph.confidence[place], graph.confidence[place[::-1]]))
+    return 1.0 - sure, "direction", f"one of the marks of {mark} has confidence {sure:.2f}"
 
 
 def _more_rows(test: EdgeTest | None) -> str:

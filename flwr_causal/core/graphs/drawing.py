@@ -14,12 +14,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.font_manager import FontProperties
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 
 from flwr_causal.core.graphs import acyclicity, equivalence
 from flwr_causal.core.graphs.layout import layered_layout, sliced_layout
+from flwr_causal.core.graphs.pag.marks import directed_edges, forward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,6 +63,9 @@ class Drawable(Protocol):
     def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
         """Return the confidence in an edge, from 0 to 1."""
 
+    def symbol(self, cause: int, effect: int) -> str:
+        """Return the mark of an edge, such as "->"."""
+
     def strengths(self) -> FloatArray:
         """Return how strong the edges of all lags are, shape ``(1 + p, d, d)``."""
 
@@ -69,15 +73,19 @@ class Drawable(Protocol):
     def adjacency(self) -> BoolArray:
         """The instantaneous edges, shape ``(d, d)``."""
 
+    @property
+    def marks(self) -> IntArray | None:
+        """The marks of a PAG, shape ``(d, d)``."""
+
 
 class Edge(NamedTuple):
-    """An edge to draw: nodes, waypoints, signed strength, whether it has a head, label."""
+    """An edge to draw: nodes, waypoints, signed strength, its mark such as "->", label."""
 
     start: int
     end: int
     waypoints: FloatArray
     strength: float
-    directed: bool
+    mark: str
     label: str
 
 
@@ -92,7 +100,8 @@ def draw(
     """Draw a graph: causes above effects, or with lags one column per time slice.
 
     Edges with a positive weight are blue, those with a negative weight orange; the line width grows
-    with the edge's strength. The edges of a CPDAG are grey; undirected edges have no arrowhead.
+    with the edge's strength. The edges of a CPDAG or a PAG are grey; undirected edges have no
+    arrowhead, and open ends of a PAG a circle.
     In a graph with cycles, the weakest edge of each cycle may point upwards. In a graph with lags,
     only the edges into the last slice are drawn; they are the same for every slice.
 
@@ -190,14 +199,16 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
     """Return the node centres and the edges of a graph without lags."""
     adjacency = graph.adjacency
     undirected, strengths = equivalence.undirected_part(adjacency), graph.strengths()[0]
-    if graph.kind != "cpdag":
+    plain = graph.kind in ("cpdag", "pag")
+    if not plain:
         undirected[:] = False
+    shown = adjacency if graph.marks is None else forward(graph.marks)
     positions, routes = layered_layout(_acyclic_part(graph), widths, height)
     edges = []
-    for i, j in np.argwhere(adjacency):
-        if undirected[i, j] and j < i:
+    for i, j in np.argwhere(shown):
+        if graph.kind == "cpdag" and undirected[i, j] and j < i:
             continue
-        weight = 0.0 if graph.kind == "cpdag" else float(graph.weights[i, j])
+        weight = 0.0 if plain else float(graph.weights[i, j])
         waypoints = routes.get((i, j))
         if waypoints is None:
             # This edge points upwards: it lies on a cycle, or it is undirected and the layout has
@@ -205,9 +216,9 @@ def _in_layers(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
             waypoints = routes[j, i][::-1] if (j, i) in routes else np.zeros((0, 2))
         if adjacency[j, i] and not undirected[i, j] and i != j:
             waypoints = _bowed(positions[i], positions[j], BOW)
-        label = _confidence(graph, i, j) if graph.kind == "cpdag" else _number(weight)
+        label = _confidence(graph, i, j) if plain else _number(weight)
         strength = _signed(strengths[i, j], weight)
-        edges.append(Edge(int(i), int(j), waypoints, strength, not undirected[i, j], label))
+        edges.append(Edge(int(i), int(j), waypoints, strength, graph.symbol(i, j), label))
     return positions, edges
 
 
@@ -217,6 +228,11 @@ def _acyclic_part(graph: Drawable) -> BoolArray:
     A cycle's weakest edge is left out if reversing it closes another cycle.
     """
     adjacency = graph.adjacency
+    if graph.marks is not None:
+        # Causes above effects; the other edges go along.
+        order = np.argsort(acyclicity.topological_order(directed_edges(graph.marks)))
+        downwards: BoolArray = adjacency & (order[:, None] < order)
+        return downwards
     if graph.kind == "cpdag":
         extension = equivalence.consistent_extension(adjacency)
         if extension is not None:
@@ -252,7 +268,7 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
         waypoints = _through_gaps(positions, widths, start, end, between, lanes)
         weight = float(graph.lagged[lag, i, j])
         strength = _signed(strengths[1 + lag, i, j], weight)
-        edges.append(Edge(start, end, waypoints, strength, True, _number(weight)))
+        edges.append(Edge(start, end, waypoints, strength, "->", _number(weight)))
     for i, j in np.argwhere(graph.adjacency):
         start, end = int(now + i), int(now + j)
         distance = abs(int(rank[i]) - int(rank[j]))
@@ -261,7 +277,7 @@ def _in_slices(graph: Drawable, widths: FloatArray, height: float) -> tuple[Floa
             waypoints[0, 0] = right + 0.18 * distance
         weight = float(graph.weights[i, j])
         strength = _signed(strengths[0, i, j], weight)
-        edges.append(Edge(start, end, waypoints, strength, True, _number(weight)))
+        edges.append(Edge(start, end, waypoints, strength, "->", _number(weight)))
     return positions, edges
 
 
@@ -403,7 +419,7 @@ def _draw_edges(
         ax.add_patch(
             FancyArrowPatch(
                 path=_smooth(points),
-                arrowstyle="-|>" if edge.directed else "-",
+                arrowstyle=_arrow_style(edge.mark),
                 mutation_scale=(7 + 1.6 * width) * scale,
                 linewidth=width,
                 color=colour,
@@ -415,6 +431,9 @@ def _draw_edges(
                 zorder=2,
             )
         )
+        for at, mark in ((points[0], edge.mark[0]), (points[-1], edge.mark[-1])):
+            if mark == "o":
+                ax.add_patch(_circle(at, colour, width, scale))
         if edge_labels and edge.label:
             # The label is at the middle point, or at the mean of the two middle points.
             x, y = points[(len(points) - 1) // 2 : len(points) // 2 + 1].mean(axis=0)
@@ -429,6 +448,20 @@ def _draw_edges(
                 bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none"},
                 zorder=2.5,
             )
+
+
+def _arrow_style(mark: str) -> str:
+    """Return the heads of matplotlib for a mark such as "->"; circles are drawn apart."""
+    start, end = "<|" if mark.startswith("<") else "", "|>" if mark.endswith(">") else ""
+    return f"{start}-{end}"
+
+
+def _circle(at: FloatArray, colour: str, width: float, scale: float) -> Circle:
+    """Return the circle at an open end of an edge."""
+    place = (float(at[0]), float(at[1]))
+    return Circle(
+        place, 0.045 * scale, facecolor="white", edgecolor=colour, linewidth=width, zorder=3.5
+    )
 
 
 def _border(centre: FloatArray, half: FloatArray, towards: FloatArray) -> FloatArray:

@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
+from flwr_causal.core.graphs.pag.marks import (
+    NONE,
+    checked_marks,
+    directed_edges,
+    edge_symbol,
+    forward,
+    mag,
+)
+from flwr_causal.core.graphs.pag.rules import pag_of_mag
 from flwr_causal.core.saved import DAMAGE, read_json, writing
 from flwr_causal.errors import ConfigError, DataError
 
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
 # The functions that need networkx import it when called: it takes 0.1 s to import, and a SuperNode
 # starts a process for each message.
 
-Kind = Literal["dag", "cpdag", "summary"]
+Kind = Literal["dag", "cpdag", "summary", "pag"]
 AdjustmentKind = Literal["smallest", "optimal"]
 
 #: A notebook draws graphs of at most so many nodes; a variable has a node for each lag.
@@ -43,7 +52,7 @@ _BOOLEANS = ("required", "allowed", "required_lagged")
 _ARRAYS = (
     *("weights", "lagged", "raw_weights", "raw_lagged", *_BOOLEANS),
     *("confidence", "adjacency_confidence", "lagged_confidence"),
-    *("party_agreement", "deviations"),
+    *("party_agreement", "deviations", "marks"),
 )
 
 
@@ -60,10 +69,12 @@ class CausalGraph:
         The ``d`` variables, in the order of the data's columns.
     weights : ndarray of float64, shape (d, d)
         ``weights[i, j]`` is the effect of i on j, in units of j per unit of i; exactly 0 where
-        there is no edge. An undirected edge of a CPDAG is non-zero in both directions.
-    kind : {"dag", "cpdag", "summary"}, default "dag"
-        A directed acyclic graph, a Markov equivalence class of DAGs, or a graph whose edges
-        summarise several lags and which may have cycles.
+        there is no edge. An undirected edge of a CPDAG is non-zero in both directions, and so is
+        every edge of a PAG, whose weights are strengths and not effects.
+    kind : {"dag", "cpdag", "summary", "pag"}, default "dag"
+        A directed acyclic graph, a Markov equivalence class of DAGs, a graph whose edges
+        summarise several lags and which may have cycles, or a partial ancestral graph, the class of
+        graphs with hidden common causes (:mod:`~flwr_causal.core.graphs.pag.marks`).
     lagged : ndarray of float64, shape (p, d, d), optional
         ``lagged[l, i, j]`` is the effect of i at time t - l - 1 on j at time t.
     raw_weights, raw_lagged : ndarray of float64, optional
@@ -71,7 +82,8 @@ class CausalGraph:
     confidence : ndarray of float64, shape (d, d), optional
         The share of the bootstrap replicates that have each instantaneous edge in this direction,
         also of edges that the graph does not have; a replicate in which the edge has no direction
-        counts half. None without replicates.
+        counts half. Of a PAG ``[i, j]`` is the share of the replicates with an edge between i and j
+        that has the graph's mark at j. None without replicates.
     adjacency_confidence : ndarray of float64, shape (d, d), optional
         The share of the replicates with the edge in either direction; symmetric.
     lagged_confidence : ndarray of float64, shape (p, d, d), optional
@@ -91,11 +103,15 @@ class CausalGraph:
         Standard deviations of the variables in the units of the weights. Edges are then strong or
         weak by their weight in standard deviations of the effect per standard deviation of the
         cause, whatever the units are. Default: by their weight.
+    marks : ndarray of int, shape (d, d), optional
+        Of a PAG: at ``[i, j]`` the mark at j of the edge between i and j, 0 no edge, 1 a tail, 2 an
+        arrowhead, 3 a circle. None for other kinds.
 
     Raises
     ------
     DataError
-        If names repeat, a shape does not fit, or a number is not finite.
+        If names repeat, a shape does not fit, or a number is not finite; if the marks are not those
+        of a PAG, or another kind has marks.
     """
 
     names: tuple[str, ...]
@@ -112,6 +128,7 @@ class CausalGraph:
     required_lagged: BoolArray | None = None
     deviations: FloatArray | None = None
     party_agreement: FloatArray | None = None
+    marks: IntArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -145,8 +162,22 @@ class CausalGraph:
         }
         if checked["weights"] is None:
             raise DataError("weights is None: give a matrix, all zeros for a graph without edges")
+        checked["marks"] = self._checked_marks(checked["weights"], lagged)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    def _checked_marks(self, weights: object, lagged: object) -> IntArray | None:
+        """Return the marks of a PAG; a DataError if they do not fit the kind."""
+        if (self.kind == "pag") != (self.marks is not None):
+            raise DataError("marks belong to kind 'pag', and to no other one: give both or none")
+        if self.marks is None:
+            return None
+        if lagged is not None:
+            raise DataError("a PAG has no lags: leave lagged out")
+        marks = checked_marks(self.marks, self.names)
+        if not np.array_equal(marks != NONE, np.asarray(weights) != 0):
+            raise DataError("weights and marks of a PAG must be those of the same edges")
+        return marks
 
     def __repr__(self) -> str:
         lags = "" if self.lagged is None else f", {self.num_lagged_edges} lagged"
@@ -181,6 +212,7 @@ class CausalGraph:
         *,
         kind: Kind = "dag",
         lagged: ArrayLike | None = None,
+        marks: ArrayLike | None = None,
     ) -> Self:
         """Return the graph of a matrix of weights or of booleans.
 
@@ -190,10 +222,12 @@ class CausalGraph:
             Non-zero at ``[i, j]`` where i causes j.
         names : sequence of str, optional
             The variables. Default: ``x0, x1, ...``.
-        kind : {"dag", "cpdag", "summary"}, default "dag"
+        kind : {"dag", "cpdag", "summary", "pag"}, default "dag"
             The kind of the graph.
         lagged : array_like, shape (p, d, d), optional
             Lagged effects. Default: a graph without lags.
+        marks : array_like of int, shape (d, d), optional
+            Of a PAG, see `marks`.
 
         Raises
         ------
@@ -206,11 +240,31 @@ class CausalGraph:
         if names is None:
             names = [f"x{k}" for k in range(len(weights))]
         lags = None if lagged is None else np.asarray(lagged)
-        return cls(tuple(names), weights, kind=kind, lagged=lags)
+        ends = None if marks is None else np.asarray(marks)
+        return cls(tuple(names), weights, kind=kind, lagged=lags, marks=ends)
+
+    @classmethod
+    def from_marks(cls, marks: ArrayLike, names: Sequence[str] | None = None) -> Self:
+        """Return the PAG of a matrix of marks; each edge of weight 1.
+
+        Parameters
+        ----------
+        marks : array_like of int, shape (d, d)
+            See `marks`.
+        names : sequence of str, optional
+            The variables. Default: ``x0, x1, ...``.
+
+        Raises
+        ------
+        DataError
+            If they are not the marks of a PAG.
+        """
+        given = np.asarray(marks)
+        return cls.from_array(given != NONE, names, kind="pag", marks=given)
 
     @property
     def adjacency(self) -> BoolArray:
-        """The instantaneous edges, shape ``(d, d)``; undirected ones in both directions."""
+        """The instantaneous edges, shape ``(d, d)``; undirected ones, all of a PAG, both ways."""
         present: BoolArray = self.weights != 0
         return present if self.required is None else present | self.required
 
@@ -224,9 +278,9 @@ class CausalGraph:
 
     @property
     def num_edges(self) -> int:
-        """Number of instantaneous edges; an undirected edge of a CPDAG counts once."""
+        """Number of instantaneous edges; one that stands in both directions counts once."""
         adjacency = self.adjacency
-        twice = self.kind == "cpdag" and equivalence.undirected_part(adjacency).sum() // 2
+        twice = self._undirected().sum() // 2
         return int(adjacency.sum() - twice)
 
     @property
@@ -237,7 +291,8 @@ class CausalGraph:
     def edges(self) -> list[tuple[str, str, float]]:
         """Return the instantaneous edges as ``(cause, effect, weight)``, sorted by indices.
 
-        An undirected edge of a CPDAG is listed twice, once in each direction.
+        An undirected edge of a CPDAG is listed twice, once in each direction, and so is every edge
+        of a PAG; `marked_edges` lists each once.
         """
         return [
             (self.names[i], self.names[j], float(self.weights[i, j]))
@@ -256,35 +311,42 @@ class CausalGraph:
     def marked_edges(self) -> list[tuple[str, str, str, float]]:
         """Return every edge once, as ``(cause, mark, effect, weight)``: instantaneous ones first.
 
-        The mark is ``"->"``, or ``"--"`` for an undirected edge of a CPDAG. The cause of a lagged
-        edge is named with its lag, such as ``x0[t-1]``.
+        The mark is ``"->"``, or ``"--"`` for an undirected edge of a CPDAG; in a PAG it is also
+        ``"o->"``, ``"<->"`` or ``"o-o"``. The cause of a lagged edge is named with its lag, such as
+        ``x0[t-1]``.
         """
-        both = self._undirected()
         now = [
-            (self.names[i], "--" if both[i, j] else "->", self.names[j], float(self.weights[i, j]))
+            (self.names[i], self.symbol(i, j), self.names[j], float(self.weights[i, j]))
             for lag, i, j in self._marked_places()
             if lag == 0
         ]
         past = self.lagged_edges()
         return now + [(at_lag(cause, lag), "->", effect, w) for cause, effect, lag, w in past]
 
+    def symbol(self, cause: int, effect: int) -> str:
+        """Return the mark of an edge of `marked_edges`, from one variable's place to another's."""
+        if self.marks is not None:
+            return edge_symbol(int(self.marks[effect, cause]), int(self.marks[cause, effect]))
+        return "--" if self._undirected()[cause, effect] else "->"
+
     def _undirected(self) -> BoolArray:
-        """Return the undirected edges of a CPDAG, both ways; none of another graph."""
-        if self.kind == "cpdag":
+        """Return the edges that stand both ways: undirected ones of a CPDAG, all of a PAG."""
+        if self.kind in ("cpdag", "pag"):
             return equivalence.undirected_part(self.adjacency)
         return np.zeros_like(self.adjacency)
 
     def _marked_places(self) -> list[tuple[int, int, int]]:
         """Return lag, cause and effect of each edge of `marked_edges`, in the same order."""
-        now = np.argwhere(self.adjacency & ~np.tril(self._undirected())).tolist()
+        shown = self.adjacency & ~np.tril(self._undirected())
+        now = np.argwhere(shown if self.marks is None else forward(self.marks)).tolist()
         past = [] if self.lagged is None else np.argwhere(self.lagged != 0).tolist()
         return [(0, i, j) for i, j in now] + [(lag + 1, i, j) for lag, i, j in past]
 
     def confidence_of(self, cause: int, effect: int, lag: int = 0) -> float | None:
         """Return the confidence in an edge as the graph has it, None where it is not known.
 
-        Of an undirected edge it is the share of the replicates with an edge of any direction; where
-        only the shares by direction are known, the larger one.
+        Of an undirected edge, and of one of a PAG, it is the share of the replicates with an edge
+        of any direction; where only the shares by direction are known, the larger one.
 
         Parameters
         ----------
@@ -298,7 +360,7 @@ class CausalGraph:
         if self.confidence is None:
             return None
         pair = (cause, effect), (effect, cause)
-        if self.kind != "cpdag" or not self.adjacency[pair[1]]:
+        if not self._undirected()[pair[0]]:
             return float(self.confidence[pair[0]])
         if self.adjacency_confidence is not None:
             return float(self.adjacency_confidence[pair[0]])
@@ -371,7 +433,10 @@ class CausalGraph:
         ------
         ConfigError
             If a threshold is negative or not finite.
+        DataError
+            If the graph is a PAG: its marks follow from which edges it has.
         """
+        self._refuse_marks("no threshold: its marks follow from which edges it has")
         lagged = value if lagged is None else lagged
         for limit in (value, lagged):
             if not (np.isfinite(limit) and limit >= 0):
@@ -403,6 +468,9 @@ class CausalGraph:
         replicates : sequence of CausalGraph
             At least one; over the same variables.
         """
+        if self.marks is not None:
+            same, adjacent = shares.shares_of_marks(self.marks, [one.marks for one in replicates])
+            return replace(self, confidence=same, adjacency_confidence=adjacent)
         directed = shares.shares_of([one.adjacency for one in replicates])
         lagged = None
         if self.lagged is not None:
@@ -450,7 +518,10 @@ class CausalGraph:
         ------
         ConfigError
             If the graph has no bootstrap replicates, or the threshold is not from 0 to 1.
+        DataError
+            If the graph is a PAG.
         """
+        self._refuse_marks("no average: read its confidence by edge and by mark")
         directed, adjacent = self._shares()
         limit = self.inclusion_threshold() if threshold is None else threshold
         if not isinstance(limit, Real) or not 0 <= limit <= 1:
@@ -493,8 +564,9 @@ class CausalGraph:
         Raises
         ------
         DataError
-            If the graph is a CPDAG: its undirected edges would become cycles.
+            If the graph is a CPDAG or a PAG: its undirected edges would become cycles.
         """
+        self._refuse_marks("no summary graph, because it has no lags")
         if self.kind == "cpdag":
             raise DataError("a CPDAG has no summary graph: call to_dag() first")
         kept = self_loops | ~np.eye(len(self.names), dtype=bool)
@@ -585,9 +657,8 @@ class CausalGraph:
         shares = self.party_agreement if self.confidence is None else self.confidence
         if shares is not None and self.kind == "cpdag":
             strengths[0] = shares
-        now = np.where(self.adjacency, strengths[0], -1.0)
-        if self.kind == "cpdag":
-            both = equivalence.undirected_part(self.adjacency)
+        now, both = np.where(self.adjacency, strengths[0], -1.0), self._undirected()
+        if both.any():
             now = np.where(both, np.maximum(now, now.T), now)
             now[both & np.tri(len(now), dtype=bool)] = -1.0
         past = strengths[1:]
@@ -595,8 +666,7 @@ class CausalGraph:
         order = np.argsort(-slices, axis=None, kind="stable")[: min(count, (slices >= 0).sum())]
         kept = np.zeros(slices.shape, dtype=bool)
         kept.flat[order] = True
-        if self.kind == "cpdag":
-            kept[0] |= kept[0].T & both
+        kept[0] |= kept[0].T & both
         changed: dict[str, Any] = {
             field: np.where(kept[1:] if "lagged" in field else kept[0], array, 0)
             for field in _ARRAYS
@@ -618,9 +688,9 @@ class CausalGraph:
     def is_acyclic(self) -> bool:
         """Whether the instantaneous edges have no directed cycle.
 
-        Undirected edges of a CPDAG are ignored.
+        Undirected edges of a CPDAG are ignored, and edges other than ``->`` of a PAG.
         """
-        marks = self.adjacency
+        marks = self.adjacency if self.marks is None else directed_edges(self.marks)
         if self.kind == "cpdag":
             marks = equivalence.directed_part(marks)
         return acyclicity.is_acyclic(marks)
@@ -631,8 +701,9 @@ class CausalGraph:
         Raises
         ------
         DataError
-            If the graph has a cycle or an undirected edge.
+            If the graph has a cycle or an undirected edge, or is a PAG.
         """
+        self._refuse_marks("no causal order: circles and hidden causes leave it open")
         try:
             return [self.names[k] for k in acyclicity.topological_order(self.adjacency)]
         except ValueError:
@@ -653,8 +724,9 @@ class CausalGraph:
         ------
         DataError
             If the graph has cycles, or has lags: their time order directs edges that a CPDAG would
-            leave undirected.
+            leave undirected; if it is a PAG.
         """
+        self._refuse_marks("no CPDAG, which has no hidden common causes: run without hidden_causes")
         if self.kind == "cpdag":
             return self
         if self.lagged is not None:
@@ -677,8 +749,9 @@ class CausalGraph:
         ------
         DataError
             If no DAG has these edges and v-structures, that is, if the graph is not the CPDAG of
-            any DAG, or if the graph is a summary graph.
+            any DAG, or if the graph is a summary graph or a PAG.
         """
+        self._refuse_marks("no DAG over its variables: hidden common causes are not among them")
         if self.kind == "dag":
             return self
         if self.kind == "summary":
@@ -690,8 +763,37 @@ class CausalGraph:
             )
         return replace(self, kind="dag", weights=np.where(extension, self.weights, 0.0))
 
+    def to_pag(self, names: Sequence[str]) -> CausalGraph:
+        """Return the PAG of this DAG over some of its variables; the others are hidden.
+
+        A PAG returns itself, in the order of the names. All weights of the result are 1.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The variables that are seen.
+
+        Raises
+        ------
+        DataError
+            If the graph lacks one of them, has lags or cycles, or is of another kind.
+        """
+        if self.marks is not None:
+            return self.reordered(names)
+        if self.kind != "dag" or self.lagged is not None or not self.is_acyclic():
+            raise DataError("a PAG follows from a DAG without lags: this graph is none")
+        seen = [place_of(self.names, name) for name in names]
+        return CausalGraph.from_marks(pag_of_mag(mag(self.adjacency, seen)), names)
+
     def moral(self) -> BoolArray:
-        """Return the moral graph of the instantaneous edges: symmetric booleans, shape (d, d)."""
+        """Return the moral graph of the instantaneous edges: symmetric booleans, shape (d, d).
+
+        Raises
+        ------
+        DataError
+            If the graph is a PAG.
+        """
+        self._refuse_marks("no moral graph")
         return equivalence.moralize(self.adjacency)
 
     def adjustment_set(
@@ -723,13 +825,18 @@ class CausalGraph:
         ------
         DataError
             If a variable is unknown, or the graph is a summary, has cycles or is not the CPDAG of
-            any DAG.
+            any DAG; if it is a PAG, which leaves effects open.
         ConfigError
             If the two variables are the same, or the kind is unknown.
         """
         finders = {"smallest": adjustment.smallest_set, "optimal": adjustment.optimal_set}
         if kind not in finders:
             raise ConfigError(f"kind is {kind!r}: expected {' or '.join(map(repr, finders))}")
+        self._refuse_marks(
+            f"no adjustment set here: the effect of {cause} on {effect} is not identified where "
+            "hidden common causes are possible. Measure what may act on both, or run without "
+            "hidden_causes if there is nothing of the kind"
+        )
         if self.kind == "summary" or not self.is_acyclic():
             raise DataError("adjustment needs a DAG or a CPDAG: this graph may have cycles")
         ends = pair_of(self.names, cause, effect)
@@ -744,12 +851,18 @@ class CausalGraph:
             raise DataError(f"{error}: the graph is not a CPDAG") from None
         return None if found is None else tuple(names[k] for k in found)
 
+    def _refuse_marks(self, what: str) -> None:
+        """Raise a DataError of what a PAG does not have."""
+        if self.marks is not None:
+            raise DataError(f"a PAG has {what}")
+
     def to_networkx(self) -> nx.DiGraph[str]:
         """Return a networkx ``DiGraph``, or a ``MultiDiGraph`` if the graph has lags.
 
         All variables are nodes, in order. Edges have the attributes ``weight`` and ``lag`` (0:
         instantaneous) and, if the graph has them, ``raw_weight``, ``confidence``,
-        ``party_agreement`` and ``required``.
+        ``party_agreement`` and ``required``. Each edge of a PAG stands in both directions, with the
+        attribute ``mark``, the mark at its end: 1 a tail, 2 an arrowhead, 3 a circle.
         """
         import networkx as nx
 
@@ -767,6 +880,8 @@ class CausalGraph:
                 attributes["party_agreement"] = float(self.party_agreement[i, j])
             if self.required is not None:
                 attributes["required"] = bool(self.required[i, j])
+            if self.marks is not None:
+                attributes["mark"] = int(self.marks[i, j])
             result.add_edge(self.names[i], self.names[j], **attributes)
         if self.lagged is not None:
             for lag, i, j in np.argwhere(self.lagged != 0):
@@ -838,6 +953,7 @@ class CausalGraph:
         required = np.zeros((size, size), dtype=bool)
         confidence = np.zeros((num_lags + 1, size, size))
         agreement = np.zeros((size, size))
+        marks = np.zeros((size, size), dtype=np.int64)
         seen: set[tuple[int, int, int]] = set()
         names = tuple(labels.values())
         for lag, (i, j, data) in zip(lags, edges, strict=True):
@@ -857,8 +973,11 @@ class CausalGraph:
             if lag == 0:
                 required[i, j] = bool(data.get("required", False))
                 agreement[i, j] = float(data.get("party_agreement", 0.0))
+                marks[i, j] = int(data.get("mark", NONE))
         kind = graph.graph.get("kind", "dag" if graph.is_directed() else "cpdag")
         fields: dict[str, Any] = {"names": names, "weights": slices[0], "kind": kind}
+        if kind == "pag":
+            fields["marks"] = marks
         if num_lags:
             fields["lagged"] = slices[1:]
         if any("required" in data for _, _, data in edges):
@@ -914,9 +1033,7 @@ class CausalGraph:
         fields: dict[str, Any] = {"names": tuple(record["names"]), "kind": record["kind"]}
         for name in _ARRAYS:
             if record.get(name) is not None:
-                fields[name] = np.array(
-                    record[name], dtype=bool if name in _BOOLEANS else np.float64
-                )
+                fields[name] = np.array(record[name], dtype=_dtype_of(name))
         try:
             return cls(**fields)
         except DataError as error:
@@ -978,6 +1095,11 @@ class CausalGraph:
         return all(
             _same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)
         )
+
+
+def _dtype_of(array: str) -> type:
+    """Return the type of the entries of one of the arrays of a graph."""
+    return bool if array in _BOOLEANS else int if array == "marks" else float
 
 
 def _drawing() -> ModuleType:

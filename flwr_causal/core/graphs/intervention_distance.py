@@ -96,6 +96,8 @@ def sid_bounds(truth: GraphLike, estimate: GraphLike) -> tuple[int, int]:
 
 
 def _check(graph: CausalGraph, role: str) -> None:
+    if graph.marks is not None:
+        raise DataError(f"the {role} is a PAG: SID needs a DAG without hidden causes")
     if graph.kind == "cpdag":
         raise DataError(f"the {role} is a CPDAG: SID needs a DAG, call to_dag() first")
     if not graph.is_acyclic():

@@ -43,6 +43,7 @@ import numpy as np
 
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.graphs.pag.comparison import compare_marks
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ def aligned(truth: GraphLike, estimate: GraphLike) -> tuple[CausalGraph, CausalG
     Raises
     ------
     DataError
-        If the graphs have different variables.
+        If the graphs have different variables, or one is a PAG.
     """
+    for one in (truth, estimate):
+        if isinstance(one, CausalGraph) and one.marks is not None:
+            raise DataError("a PAG has no such distance: compare(truth, pag) measures it")
     if isinstance(truth, CausalGraph):
         if isinstance(estimate, CausalGraph):
             return truth, estimate.reordered(truth.names)
@@ -180,11 +184,24 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
         Only if both graphs have lags: ``lagged_shd``, ``lagged_tpr``, ``lagged_fdr`` over the
         lagged edges; an edge at another lag is another edge.
 
+        Of a PAG it is ``adjacency_precision``, ``adjacency_recall``, ``adjacency_f1``,
+        ``missing``, ``extra``, ``num_edges`` and ``num_true`` against the true PAG, and
+        ``mark_agreement``, the share of the marks of edges of both that are the same,
+        ``num_causes``, the number of edges ``->``, and ``wrong_causes``, those of them whose cause
+        has an arrowhead in the true PAG or that it does not have. A true DAG may have further
+        variables, the hidden ones.
+
     Raises
     ------
     DataError
-        If the graphs have different variables.
+        If the graphs have different variables, or the truth of a PAG is neither a DAG nor a PAG.
     """
+    if isinstance(estimate, CausalGraph) and estimate.marks is not None:
+        if not isinstance(truth, CausalGraph):
+            truth = _named(truth, estimate.names)
+        marks = truth.to_pag(estimate.names).marks
+        assert marks is not None
+        return compare_marks(marks, estimate.marks)
     true, found = aligned(truth, estimate)
     true_directed, true_undirected = _edge_kinds(true)
     found_directed, found_undirected = _edge_kinds(found)

@@ -20,7 +20,7 @@ from flwr_causal.core.graphs.acyclicity import is_acyclic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
 def shares_of(adjacencies: Sequence[BoolArray]) -> FloatArray:
@@ -35,6 +35,23 @@ def shares_of(adjacencies: Sequence[BoolArray]) -> FloatArray:
     """
     counts = sum(np.where(one & one.T, 0.5, one) for one in adjacencies)
     return np.asarray(counts / len(adjacencies))
+
+
+def shares_of_marks(
+    marks: IntArray, replicates: Sequence[IntArray | None]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the shares of the replicates with each mark of a PAG, and with each edge, (d, d) each.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+        0 where there is no edge, and no share.
+    replicates : sequence of ndarray of int, shape (d, d)
+        At least one.
+    """
+    found = np.array(replicates)
+    same = (found == marks).mean(axis=0) * (marks != 0)
+    return np.asarray(same), np.asarray((found != 0).mean(axis=0))
 
 
 def lagged_shares_of(lagged: Sequence[FloatArray | None], num_lags: int, size: int) -> FloatArray:

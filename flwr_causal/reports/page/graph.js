@@ -230,11 +230,34 @@ const drawGraph = (() => {
     return `${text}Q${at(points[points.length - 2])} ${at(points[points.length - 1])}`;
   }
 
+  // What the edges of a partial ancestral graph mean.
+  const MARKS = {
+    "->": "a cause of the other, perhaps through others",
+    "o->": "a cause of the other, or both have a hidden common cause",
+    "<->": "neither causes the other: a hidden common cause",
+    "o-o": "either may cause the other, or a hidden cause both",
+  };
+
   function head(points, size, colour) {
     const end = points[points.length - 1], before = points[points.length - 2];
     const angle = Math.atan2(end.y - before.y, end.x - before.x);
     const corner = (turn) => `${(end.x - size * Math.cos(angle + turn)).toFixed(1)},${(end.y - size * Math.sin(angle + turn)).toFixed(1)}`;
     return element("polygon", { points: `${end.x.toFixed(1)},${end.y.toFixed(1)} ${corner(0.42)} ${corner(-0.42)}`, fill: colour });
+  }
+
+  // What stands at the end of a line: ">" and "<" a head, "o" a circle, "-" nothing.
+  function endShape(points, mark, size, colour) {
+    if (mark !== "o") return head(points, size, colour);
+    const end = points[points.length - 1], before = points[points.length - 2], radius = 0.35 * size;
+    const length = Math.hypot(end.x - before.x, end.y - before.y) || 1;
+    const centre = { x: end.x - (radius * (end.x - before.x)) / length, y: end.y - (radius * (end.y - before.y)) / length };
+    return element("circle", { cx: centre.x.toFixed(1), cy: centre.y.toFixed(1), r: radius.toFixed(1), fill: "#fff", stroke: colour, "stroke-width": 1.6 });
+  }
+
+  function withoutTip(points, size) {
+    const end = points[points.length - 1], before = points[points.length - 2];
+    const length = Math.hypot(end.x - before.x, end.y - before.y) || 1;
+    return [...points.slice(0, -1), { x: end.x - (size * 0.7 * (end.x - before.x)) / length, y: end.y - (size * 0.7 * (end.y - before.y)) / length }];
   }
 
   function middleOf(points, share = 0.5) {
@@ -507,18 +530,17 @@ const drawGraph = (() => {
       const width = scale * (worst.found ? (weighted ? 1.3 + 2.7 * share : 1.8) : 1.4);
       const shape = element("g", { class: "edge", "data-from": line.from, "data-to": line.to });
       shape.append(element("title", {}, line.edges.map(describe).join("\n")));
-      const directed = worst.mark === "->";
       const size = 8 + 1.6 * width;
-      const path = points.slice();
-      if (directed) {
-        // The line ends inside its head, which ends at the border of the node.
-        const end = path[path.length - 1], before = path[path.length - 2];
-        const length = Math.hypot(end.x - before.x, end.y - before.y) || 1;
-        path[path.length - 1] = { x: end.x - (size * 0.7 * (end.x - before.x)) / length, y: end.y - (size * 0.7 * (end.y - before.y)) / length };
-      }
+      const atStart = worst.mark[0], atEnd = worst.mark[worst.mark.length - 1];
+      const backwards = points.slice().reverse();
+      // The line ends inside its head, which ends at the border of the node.
+      let path = points.slice();
+      if (atEnd !== "-") path = withoutTip(path, size);
+      if (atStart !== "-") path = withoutTip(path.slice().reverse(), size).reverse();
       shape.append(element("path", { d: curve(path), fill: "none", stroke: style.colour, "stroke-width": width.toFixed(2), "stroke-dasharray": style.dash }));
       shape.append(element("path", { d: curve(points), fill: "none", stroke: "transparent", "stroke-width": 12 }));
-      if (directed) shape.append(head(points, size, style.colour));
+      if (atEnd !== "-") shape.append(endShape(points, atEnd, size, style.colour));
+      if (atStart !== "-") shape.append(endShape(backwards, atStart, size, style.colour));
       const sign = [worst.required ? "required" : "", style.sign, line.label].filter(Boolean).join(" ");
       const text = line.label && style.sign === "−" ? [worst.required ? "required" : "", line.label].filter(Boolean).join(" ") : sign;
       if (text) {
@@ -597,15 +619,18 @@ const drawGraph = (() => {
         const style = styleOf(edge);
         let words = state.truth && edge.truth ? VERDICTS[edge.truth].words : null;
         if (!words) words = !edge.found ? "below the threshold" : !weighted || !edge.weight ? null : graph.unsigned ? "strength without a sign" : edge.weight > 0 ? "positive effect" : "negative effect";
-        if (words) entries.set(words, { ...style, head: edge.mark === "->" });
+        if (graph.kind === "pag" && !(state.truth && edge.truth)) words = MARKS[edge.mark];
+        if (words) entries.set(words, { ...style, mark: edge.mark });
       }
-      if (edges.some((edge) => edge.mark === "--")) entries.set("no head: either direction explains the rows equally well", { colour: NEUTRAL, dash: "", sign: "", head: false });
-      if (state.forbidden) entries.set("forbidden by background knowledge", { colour: LEFT_OUT, dash: "1 4", sign: "✕", head: true });
+      if (edges.some((edge) => edge.mark === "--")) entries.set("no head: either direction explains the rows equally well", { colour: NEUTRAL, dash: "", sign: "", mark: "--" });
+      if (state.forbidden) entries.set("forbidden by background knowledge", { colour: LEFT_OUT, dash: "1 4", sign: "✕", mark: "->" });
       const items = [...entries].map(([words, style]) => {
         const sample = element("svg", { viewBox: "0 0 52 14", "aria-hidden": "true" });
         const points = [{ x: 2, y: 7 }, { x: 50, y: 7 }];
-        sample.append(element("path", { d: style.head ? "M2,7L42,7" : "M2,7L50,7", stroke: style.colour, "stroke-width": 2, "stroke-dasharray": style.dash }));
-        if (style.head) sample.append(head(points, 10, style.colour));
+        const atStart = style.mark[0], atEnd = style.mark[style.mark.length - 1];
+        sample.append(element("path", { d: `M${atStart === "-" ? 2 : 9},7L${atEnd === "-" ? 50 : 42},7`, stroke: style.colour, "stroke-width": 2, "stroke-dasharray": style.dash }));
+        if (atEnd !== "-") sample.append(endShape(points, atEnd, 10, style.colour));
+        if (atStart !== "-") sample.append(endShape(points.slice().reverse(), atStart, 10, style.colour));
         if (style.sign) sample.append(element("rect", { x: 17, y: 0, width: 13, height: 14, fill: "#fff" }), element("text", { x: 23.5, y: 11.5, "text-anchor": "middle", "font-size": 13, fill: style.colour }, style.sign));
         return html("li", {}, sample, words);
       });

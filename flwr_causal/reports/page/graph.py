@@ -8,6 +8,8 @@ import numpy as np
 
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.pag.comparison import verdict
+from flwr_causal.core.graphs.pag.marks import NONE, forward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +35,8 @@ def graph_payload(
     -------
     dict
         ``names``, ``kind``, ``lags``; ``edges``, a list of dicts with ``cause`` and ``effect``
-        (indices), ``lag``, ``weight``, ``mark`` ("->" or "--"), ``found`` (False: left out by the
+        (indices), ``lag``, ``weight``, ``mark`` (as of
+        :meth:`CausalGraph.marked_edges`), ``found`` (False: left out by the
         threshold, or missing), and, as far as they are known, ``raw`` (the weight before the
         threshold), ``strength`` (the absolute weight in standard deviations), ``confidence``,
         ``party_agreement``, ``required`` and ``truth`` ("right", "open", "reversed", "extra",
@@ -52,8 +55,11 @@ def graph_payload(
     left_out = sorted((e for e in edges if not e["found"]), key=strength_of, reverse=True)
     edges = [edge for edge in edges if edge["found"]] + left_out[:MOST_LEFT_OUT]
     counts: dict[str, int] = {}
+    if truth is not None and graph.marks is not None:
+        truth = truth.to_pag(graph.names)
     if truth is not None and set(truth.names) == set(graph.names):
-        edges = _judged(edges, graph, truth.reordered(graph.names))
+        judge = _judged if graph.marks is None else _judged_marks
+        edges = judge(edges, graph, truth.reordered(graph.names))
         for edge in edges:
             if "truth" in edge:
                 counts[edge["truth"]] = counts.get(edge["truth"], 0) + 1
@@ -92,6 +98,8 @@ def _edges_at(
     both = np.zeros_like(present)
     if lag == 0 and graph.kind == "cpdag":
         both = equivalence.undirected_part(present)
+    if graph.marks is not None:
+        present = forward(graph.marks)
     candidates = present if raw is None else present | (raw != 0)
     if lag == 0:
         # Of a pair with an edge, the opposite direction is no further edge.
@@ -103,7 +111,7 @@ def _edges_at(
             "effect": int(j),
             "lag": lag,
             "found": bool(present[i, j]),
-            "mark": "--" if both[i, j] else "->",
+            "mark": "->" if lag else graph.symbol(i, j),
             "weight": float(weights[i, j]),
         }
         if raw is not None:
@@ -173,6 +181,22 @@ def _judged(
                         "truth": "missing",
                     }
                 )
+    return judged
+
+
+def _judged_marks(
+    edges: list[dict[str, Any]], graph: CausalGraph, truth: CausalGraph
+) -> list[dict[str, Any]]:
+    """Return the edges of a PAG with their verdicts, and the true edges that are missing."""
+    true, found = truth.marks, graph.marks
+    assert true is not None
+    assert found is not None
+    judged = [
+        {**edge, "truth": verdict(true, found, edge["cause"], edge["effect"])} for edge in edges
+    ]
+    for i, j in np.argwhere(forward(true) & (found == NONE)):
+        missing = {"cause": int(i), "effect": int(j), "lag": 0, "found": False, "weight": 0.0}
+        judged.append({**missing, "mark": truth.symbol(i, j), "truth": "missing"})
     return judged
 
 

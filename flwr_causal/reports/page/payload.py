@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
+#: Marks of edges that stand in one place of a matrix; others stand in both.
+ONE_WAY = ("->",)
 
 
 def payload_of(run: RunRecord) -> dict[str, Any]:
@@ -214,7 +216,7 @@ def matrices(graph: dict[str, Any]) -> list[Block]:
 
 def _heat(title: str, unit: str, edges: list[dict[str, Any]], names: list[str]) -> Block:
     cells = [[edge["cause"], edge["effect"], edge[unit]] for edge in edges]
-    cells += [[e["effect"], e["cause"], e[unit]] for e in edges if e["mark"] == "--"]
+    cells += [[e["effect"], e["cause"], e[unit]] for e in edges if e["mark"] not in ONE_WAY]
     note = f"{title}: rows are causes, columns are effects"
     axes = ["cause", "effect"]
     heat = {"kind": "heat", "title": note, "unit": unit, "axes": axes}

@@ -127,7 +127,7 @@ def completed_moments(
         info={"steps": found.steps, "effective_rows": own.n},
         warnings=found.warnings,
         num_rows=found.num_rows,
-        adapted=lambda model: model and model.with_rows_together(found.together),
+        adapted=lambda model: model.with_rows_together(found.together),
         reason="the estimate of the moments stands",
     )
 

@@ -38,6 +38,7 @@ from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
+from flwr_causal.strategies.moments.hidden import solve_hidden
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
@@ -246,6 +247,8 @@ class Moments(JoiningStrategy, LinearStrategy):
                 order=options.order,
                 search=search,
             )
+        if options.hidden_causes:
+            return solve_hidden(agreement, self.knowledge_or_none, products)
         scale = self.scale(agreement)
         if options.finds_class:
             by_orders = options.solver == "class"
@@ -355,7 +358,7 @@ class Moments(JoiningStrategy, LinearStrategy):
     def _choices(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
         """Return solver, penalties, order and the like, as the main training has chosen them."""
         options, info = self.options, first.info
-        if options.model == "additive" or options.finds_class:
+        if options.model == "additive" or options.finds_class or options.hidden_causes:
             return {}
         num_columns = len(agreement.names) * (1 + options.order)
         chosen: dict[str, Any] = {
@@ -408,7 +411,8 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
-        return super().weighs_in_units and not self.options.takes_blocks
+        of_effects = not (self.options.takes_blocks or self.options.hidden_causes)
+        return super().weighs_in_units and of_effects
 
     @property
     def withholds_totals(self) -> bool:  # type: ignore[override]
@@ -448,7 +452,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.columns_differ:
             # How many rows there are is known once they are matched.
             expected = replace(expected, columns=0)
-        return replace(expected, raw_units=False) if options.finds_class else expected
+        no_units = options.finds_class or options.hidden_causes
+        return replace(expected, raw_units=False) if no_units else expected
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; where rows have ids, on the union of the parties' columns.

@@ -32,22 +32,30 @@ OF_BLOCKS = Mode(
 OF_ORDER = Mode(
     "solver='order' or 'class'",
     lambda method: (
-        method.options.takes_blocks
-        or method.options.solver in ("order", "class")
-        or (
-            method.options.solver == "auto"
-            and method.options.model == "linear"
-            and not method.options.takes_dagma
+        not method.options.hidden_causes
+        and (
+            method.options.takes_blocks
+            or method.options.solver in ("order", "class")
+            or (
+                method.options.solver == "auto"
+                and method.options.model == "linear"
+                and not method.options.takes_dagma
+            )
         )
     ),
 )
 OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.options.finds_class)
 OF_PENALTY = Mode(
     "solver='dagma' or 'notears'",
-    lambda method: method.options.solver != "order" and not method.options.finds_class,
+    lambda method: (
+        method.options.solver != "order"
+        and not method.options.finds_class
+        and not method.options.hidden_causes
+    ),
 )
 OF_WEIGHTS = Mode(
-    "solver='order', 'dagma' or 'notears'", lambda method: not method.options.finds_class
+    "solver='order', 'dagma' or 'notears'",
+    lambda method: not (method.options.finds_class or method.options.hidden_causes),
 )
 OF_POLISH = Mode("polish=True", lambda method: method.options.polish)
 # Polishing fits the weights anew in any case.
@@ -111,6 +119,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
         design, where "order" misses weak effects (docs/2dbn.md).
+    hidden_causes : bool, default False
+        Whether variables may have common causes that no party has measured. The result is then a
+        partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
+        of others, which are not, and what stays open (``core.ges.linear_pag``). For linear effects
+        among rows without time. There is no ``run.model``: most effects are not identified.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.
@@ -162,6 +175,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     model: Literal["linear", "additive", "curved"] = "linear"
     parameters: Literal["moments", "likelihood"] = only(OF_BLOCKS, "moments")
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
+    hidden_causes: bool = False
     max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
     sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto", least=0)
@@ -271,6 +285,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         self.check_center()
         if self.takes_blocks:
             require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
+        if self.hidden_causes:
+            require_fitting(self, self.with_hidden_causes, "hidden_causes=True")
         if self.incomplete:
             require_fitting(self, self.with_missing, "missing_values='em'")
         kept = self.unshared_columns != "keep" or self.incomplete
@@ -301,6 +317,21 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
             "fraction_train": (self.fraction_train == 1, "1"),
+        }
+
+    @property
+    def with_hidden_causes(self) -> Needs:
+        """For hidden common causes: rows without time, with linear effects."""
+        return {
+            "solver": (self.solver == "auto", "'auto'"),
+            "model": (self.model == "linear", "'linear'"),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            # Covariances of columns that no party holds together follow from a graph without them.
+            "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
+            "order": (self.order == 0, "0"),
+            **self._without_interventions,
+            "epsilon": (not self.private, "left out"),
+            "aggregation": (self.aggregation == "mean", "'mean'"),
         }
 
     @property

@@ -65,10 +65,11 @@ class PooledMoments:
     def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
         """Return the result of the training; ``known`` are warnings that the run has already."""
         known = (*known, *outcome.warnings)
+        model = outcome.model
         return Result(
             outcome.graph,
             outcome.scores,
-            self.adapted(outcome.model) if self.adapted else outcome.model,
+            self.adapted(model) if self.adapted and model is not None else model,
             (*outcome.warnings, *[one for one in self.warnings if one not in known]),
             num_rows=self.num_rows,
             privacy=self.privacy,
@@ -112,7 +113,8 @@ class Outcome(NamedTuple):
     graph : CausalGraph
         The graph.
     model : LinearModel or LaggedModel or BlockModel or None
-        The fitted system in the units of the data; the moments of blocks of columns.
+        The fitted system in the units of the data; the moments of blocks of columns. None with
+        hidden causes, which leave most effects open.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str

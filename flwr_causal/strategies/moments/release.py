@@ -82,7 +82,7 @@ def released_moments(
             effective_rows=own.n,
         ),
         # Standard errors and tests by rows know nothing of the noise.
-        adapted=lambda model: model and replace(model, sample_moments=None),
+        adapted=lambda model: replace(model, sample_moments=None),
     )
 
 

@@ -1,0 +1,1 @@
+"""Graphs with hidden common causes: maximal ancestral graphs, and partial ones."""

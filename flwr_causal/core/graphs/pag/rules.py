@@ -1,0 +1,293 @@
+"""Partial ancestral graphs (PAGs): the classes of maximal ancestral graphs, by Zhang's rules.
+
+A PAG has the edges of the MAGs that agree with the same independences, and a circle where their
+marks differ; see :mod:`~flwr_causal.core.graphs.pag.marks` for the matrix of marks.
+
+Of Zhang's rules R5 to R7 are left out: they need undirected edges, which selection bias alone
+brings about. The others, R1 to R4 and R8 to R10, find every mark that the independences decide.
+Background knowledge is complied with, and what follows from it by the rules is found; with it the
+rules may leave circles that a longer argument would decide.
+
+References
+----------
+Zhang, J. (2008). On the completeness of orientation rules for causal discovery in the presence of
+latent confounders and selection bias. Artificial Intelligence 172.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.graphs.acyclicity import ancestors
+from flwr_causal.core.graphs.equivalence import consistent_extension
+from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.pag.marks import (
+    ARROW,
+    CIRCLE,
+    NONE,
+    TAIL,
+    ancestral_separators,
+    directed_edges,
+    is_ancestral,
+)
+from flwr_causal.core.limits import check_deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+
+
+class Ancestry(NamedTuple):
+    """What is known of causes before the data are seen.
+
+    Parameters
+    ----------
+    causes : ndarray of bool, shape (d, d)
+        ``[i, j]``: i is a cause of j, directly or through others.
+    no_causes : ndarray of bool, shape (d, d)
+        ``[i, j]``: i is not.
+    """
+
+    causes: BoolArray
+    no_causes: BoolArray
+
+    @classmethod
+    def none(cls, size: int) -> Ancestry:
+        """Return the ancestry of which nothing is known."""
+        nothing = np.zeros((size, size), dtype=np.bool_)
+        return cls(nothing, nothing)
+
+    @classmethod
+    def of(cls, knowledge: Knowledge | None, names: Sequence[str]) -> Ancestry:
+        """Return what follows from background knowledge over ``names``.
+
+        Tiers are an order in time: a later variable is no cause of an earlier one, through whatever
+        others. A forbidden edge says that there is no direct effect.
+        """
+        if knowledge is None:
+            return cls.none(len(names))
+        known = cls.of_masks(knowledge.masks(names))
+        earlier = ~Knowledge(tiers=knowledge.tiers).masks(names).allowed
+        return cls(known.causes, known.no_causes | (earlier & ~np.eye(len(names), dtype=np.bool_)))
+
+    @classmethod
+    def of_masks(cls, masks: EdgeMasks) -> Ancestry:
+        """Return what follows from required and from allowed edges.
+
+        An edge that is not allowed may stand for a path of edges that are; only where there is no
+        such path is one variable known to be no cause of another.
+        """
+        causes = ancestors(masks.required)
+        return cls(causes, causes.T | ~ancestors(masks.allowed | masks.required))
+
+
+def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None = None) -> IntArray:
+    """Return the PAG of a skeleton and of the sets that separate its pairs.
+
+    Parameters
+    ----------
+    adjacent : ndarray of bool, shape (d, d)
+        Symmetric.
+    separators : ndarray of bool, shape (d, d, d)
+        ``[i, j, k]``: k is in the set that separates i and j. Entries of pairs that are not
+        adjacent are read.
+    known : Ancestry, optional
+        Background knowledge. Marks that follow from it stand, also against the separating sets.
+
+    Returns
+    -------
+    ndarray of int, shape (d, d)
+        Marks.
+    """
+    marks = np.where(adjacent, CIRCLE, NONE)
+    if known is not None:
+        marks[adjacent & known.no_causes.T] = ARROW
+        marks[adjacent & known.causes.T] = TAIL
+    for b in range(len(marks)):
+        for a, c in combinations(np.flatnonzero(adjacent[b]), 2):
+            if not adjacent[a, c] and not separators[a, c, b]:
+                for end in (a, c):
+                    if marks[end, b] == CIRCLE:
+                        marks[end, b] = ARROW
+    return closed(marks, separators)
+
+
+def pag_of_mag(marks: IntArray) -> IntArray:
+    """Return the PAG of a MAG: the marks that all MAGs with the same independences share."""
+    return oriented(marks != NONE, ancestral_separators(marks))
+
+
+def member(marks: IntArray) -> IntArray | None:
+    """Return a MAG of a PAG: the one with the fewest arrowheads, see Zhang (2008), theorem 2.
+
+    Returns
+    -------
+    ndarray of int, shape (d, d), or None
+        Without circles. None if the marks are not those of a PAG.
+    """
+    circles = marks == CIRCLE
+    found = np.where(circles & (marks.T == ARROW), TAIL, marks)
+    extension = consistent_extension(circles & circles.T)
+    if extension is None:
+        return None
+    found[extension], found[extension.T] = ARROW, TAIL
+    whole = not ((found == CIRCLE) | ((found == TAIL) & (found.T == TAIL))).any()
+    return found if whole and is_ancestral(found) else None
+
+
+def closed(marks: IntArray, separators: BoolArray) -> IntArray:
+    """Return the marks with every circle replaced that the rules decide.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+        With the arrowheads of the unshielded colliders.
+    separators : ndarray of bool, shape (d, d, d)
+        As of :func:`oriented`.
+    """
+    marks = marks.copy()
+    while True:
+        check_deadline()
+        before = marks.copy()
+        for rule in (_away_from_colliders, _away_from_cycles, _double_triangle):
+            rule(marks)
+        if np.array_equal(marks, before):
+            _discriminating_paths(marks, separators)
+        if np.array_equal(marks, before):
+            _tails(marks)
+        if np.array_equal(marks, before):
+            return marks
+
+
+def _direct(marks: IntArray, i: int, j: int) -> None:
+    """Put a tail at i, and what it implies at j, on the edge between them."""
+    if marks[j, i] == CIRCLE and marks[i, j] in (CIRCLE, ARROW):
+        marks[j, i], marks[i, j] = TAIL, ARROW
+
+
+def _away_from_colliders(marks: IntArray) -> None:
+    """R1: a *-> b o-* c, a and c not adjacent: b -> c."""
+    for b, c in np.argwhere(marks.T == CIRCLE):
+        into_b = (marks[:, b] == ARROW) & (marks[:, c] == NONE)
+        into_b[c] = False
+        if into_b.any():
+            _direct(marks, b, c)
+
+
+def _away_from_cycles(marks: IntArray) -> None:
+    """R2: a -> b *-> c or a *-> b -> c, and a *-o c: a *-> c."""
+    into, directed = marks == ARROW, directed_edges(marks)
+    middle = (directed.astype(np.int64) @ into) + (into.astype(np.int64) @ directed)
+    marks[(marks == CIRCLE) & (middle > 0)] = ARROW
+
+
+def _double_triangle(marks: IntArray) -> None:
+    """R3: a *-> b <-* c, a *-o e o-* c, a and c not adjacent, e *-o b: e *-> b."""
+    for e, b in np.argwhere(marks == CIRCLE):
+        ends = np.flatnonzero((marks[:, b] == ARROW) & (marks[:, e] == CIRCLE))
+        if any(marks[a, c] == NONE for a, c in combinations(ends, 2)):
+            marks[e, b] = ARROW
+
+
+def _discriminating_paths(marks: IntArray, separators: BoolArray) -> None:
+    """R4: a path that discriminates b from e to c, b o-* c: b -> c if b separates, else b <-> c."""
+    for b, c in np.argwhere(marks.T == CIRCLE):
+        for a, e in _discriminated(marks, b, c):
+            if separators[e, c, b]:
+                _direct(marks, b, c)
+            elif marks[c, b] == CIRCLE:
+                marks[c, b] = ARROW
+                for end, at in ((b, c), (a, b)):
+                    if marks[end, at] == CIRCLE:
+                        marks[end, at] = ARROW
+            break
+
+
+def _discriminated(marks: IntArray, b: int, c: int) -> Iterator[tuple[int, int]]:
+    """Find paths e, ..., a, b, c that discriminate b; return a and e.
+
+    e and c are not adjacent, and every vertex between e and b is a collider and a parent of c.
+    """
+    parents = directed_edges(marks)[:, c]
+    for a in np.flatnonzero(parents & (marks[b] == ARROW)):
+        waiting, seen = deque([a]), {a, b, c}
+        while waiting:
+            v = waiting.popleft()
+            for w in np.flatnonzero(marks[:, v] == ARROW):
+                if w in seen:
+                    continue
+                if marks[w, c] == NONE:
+                    yield int(a), int(w)
+                elif parents[w] and marks[v, w] == ARROW:
+                    seen.add(w)
+                    waiting.append(w)
+
+
+def _tails(marks: IntArray) -> None:
+    """R8, R9 and R10: a o-> c becomes a -> c."""
+    for a, c in np.argwhere((marks == ARROW) & (marks.T == CIRCLE)):
+        if _through_one(marks, a, c) or _around(marks, a, c) or _by_two_paths(marks, a, c):
+            marks[c, a] = TAIL
+
+
+def _through_one(marks: IntArray, a: int, c: int) -> bool:
+    """R8: a -> b -> c."""
+    directed = directed_edges(marks)
+    return bool((directed[a] & directed[:, c]).any())
+
+
+def _around(marks: IntArray, a: int, c: int) -> bool:
+    """R9: an uncovered potentially directed path a, b, ..., c, with b and c not adjacent."""
+    return any(
+        marks[b, c] == NONE and _leads(marks, a, int(b))[c]
+        for b in np.flatnonzero(_possible(marks)[a])
+        if b != c
+    )
+
+
+def _by_two_paths(marks: IntArray, a: int, c: int) -> bool:
+    """R10: b -> c <- e, uncovered potentially directed paths from a to b and from a to e.
+
+    Their vertices next to a differ and are not adjacent.
+    """
+    parents = directed_edges(marks)[:, c].copy()
+    parents[a] = False
+    if parents.sum() < 2:
+        return False
+    first = [int(v) for v in np.flatnonzero(_possible(marks)[a]) if v != c]
+    reached = {v: _leads(marks, a, v) & parents for v in first}
+    return any(
+        marks[v, w] == NONE
+        and reached[v].any()
+        and reached[w].any()
+        and (reached[v] | reached[w]).sum() > 1
+        for v, w in combinations(first, 2)
+    )
+
+
+def _possible(marks: IntArray) -> BoolArray:
+    """Return the edges on which a potentially directed path may go from i to j."""
+    return np.asarray((marks != NONE) & (marks != TAIL) & (marks.T != ARROW))
+
+
+def _leads(marks: IntArray, a: int, b: int) -> BoolArray:
+    """Return where uncovered potentially directed paths a, b, ... lead, shape (d,).
+
+    Uncovered: no vertex of the path is adjacent to the one after the next.
+    """
+    possible, reached = _possible(marks), np.zeros(len(marks), dtype=np.bool_)
+    waiting = [[a, b]]
+    while waiting:
+        check_deadline()
+        path = waiting.pop()
+        reached[path[-1]] = True
+        following = possible[path[-1]] & (marks[path[-2]] == NONE)
+        following[path] = False
+        waiting += [[*path, int(v)] for v in np.flatnonzero(following)]
+    return reached

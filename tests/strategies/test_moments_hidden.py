@@ -1,0 +1,114 @@
+"""Moments with hidden common causes: the graph of the pooled rows, refusals, replicates."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from flwr_causal import CausalGraph, ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal.solvers import pag_search
+
+
+def rows(n=3000, seed=0):
+    """a -> b <- h -> c <- e, b -> g; h is hidden."""
+    rng = np.random.default_rng(seed)
+    hidden, a, e = rng.normal(size=(3, n))
+    b, c = a + hidden + rng.normal(size=n), e + hidden + rng.normal(size=n)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "e": e, "g": b + rng.normal(size=n)})
+
+
+TABLE = rows()
+PARTIES = [TABLE[:900], TABLE[900:1600], TABLE[1600:]]
+EDGES = [("a", "o->", "b"), ("b", "<->", "c"), ("b", "->", "g"), ("e", "o->", "c")]
+
+
+def edges_of(run):
+    return [edge[:3] for edge in run.graph.marked_edges()]
+
+
+def test_the_graph_is_that_of_the_pooled_rows_however_they_are_split():
+    run = simulate("moments", PARTIES, hidden_causes=True)
+    assert run.graph.kind == "pag"
+    assert edges_of(run) == EDGES
+    assert run.rounds == 1
+    pooled = pag_search(TABLE)
+    np.testing.assert_array_equal(run.graph.marks, pooled.marks)
+    np.testing.assert_allclose(run.graph.weights, pooled.weights, atol=1e-8)
+    other = simulate("moments", [TABLE], hidden_causes=True)
+    np.testing.assert_array_equal(other.graph.marks, run.graph.marks)
+
+
+def test_secure_sums_give_the_same_graph():
+    run = simulate("moments", PARTIES, hidden_causes=True, secure_aggregation=True)
+    assert edges_of(run) == EDGES
+
+
+def test_without_the_option_the_same_rows_give_edges_that_nothing_stands_for():
+    assert simulate("moments", PARTIES).graph.num_edges > len(EDGES)
+
+
+def test_replicates_give_the_confidence_of_edges_and_marks():
+    run = simulate("moments", PARTIES, hidden_causes=True, replicates=5)
+    np.testing.assert_array_equal(run.graph.confidence > 0.5, run.graph.marks != 0)
+    assert run.graph.marked_confidences() == [1.0] * 4
+
+
+def test_knowledge_is_kept():
+    known = Knowledge(tiers=[("g", "a"), ("b",)], required=[("a", "b")])
+    run = simulate("moments", PARTIES, hidden_causes=True, knowledge=known)
+    assert ("a", "->", "b") in edges_of(run)
+    assert ("b", "<->", "g") in edges_of(run) or ("g", "o->", "b") in edges_of(run)
+
+
+def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tmp_path):
+    names = [*TABLE.columns, "h"]
+    truth = np.zeros((6, 6))
+    for cause, effect in (("a", "b"), ("h", "b"), ("h", "c"), ("e", "c"), ("b", "g")):
+        truth[names.index(cause), names.index(effect)] = 1
+    truth = CausalGraph.from_array(truth, names)
+    run = simulate("moments", PARTIES, hidden_causes=True, truth=truth)
+    assert run.metrics["mark_agreement"] == run.metrics["adjacency_f1"] == 1
+    run.save(tmp_path)
+    assert Run.load(tmp_path).graph.equals(run.graph)
+    run.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<->" in page or "\\u003c->" in page
+    assert "<->" in str(run)
+
+
+def test_effects_are_said_not_to_be_identified():
+    run = simulate("moments", PARTIES, hidden_causes=True)
+    assert run.model is None
+    with pytest.raises(ConfigError, match="identified"):
+        run.total_effect("a", "b")
+    with pytest.raises(DataError, match="not identified"):
+        run.graph.adjustment_set("a", "b")
+
+
+def test_rows_with_missing_cells_take_part():
+    gaps = TABLE.copy()
+    gaps.loc[::25, "c"] = np.nan
+    run = simulate("moments", [gaps[:1500], gaps[1500:]], hidden_causes=True, missing_values="em")
+    assert edges_of(run) == EDGES
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"solver": "class"}, "solver"),
+        ({"order": 1}, "order"),
+        ({"epsilon": 1.0}, "epsilon"),
+        ({"text_columns": "keep"}, "text_columns"),
+        ({"model": "curved"}, "model"),
+        ({"model": "additive"}, "model"),
+        ({"aggregation": "median"}, "aggregation"),
+        ({"interventions": {"a": ["a"]}}, "interventions"),
+        ({"least_effect": 0.2}, "least_effect"),
+        ({"threshold": 0.1}, "threshold"),
+        ({"sparsity": 0.1}, "sparsity"),
+        ({"max_parents": 2}, "max_parents"),
+        ({"polish": True}, "polish"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, name):
+    with pytest.raises(ConfigError, match=name):
+        simulate("moments", PARTIES, hidden_causes=True, **options)

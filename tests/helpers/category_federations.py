@@ -72,7 +72,7 @@ class SummedGains:
         self.path = []
         self.search = None
 
-    def enough(self):
+    def must_stop(self):
         self.path.append(self.search.marks.copy())
         return self.needed > self.exchanges
 

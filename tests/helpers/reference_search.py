@@ -298,5 +298,5 @@ class Enough(TableGains):
         self.most = most
         self.search = None
 
-    def enough(self):
+    def must_stop(self):
         return self.search.num_operators >= self.most

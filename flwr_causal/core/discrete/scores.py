@@ -538,7 +538,7 @@ class RowGains(ABC):
         other.rows = TableRows(codes, weights, cards, none, np.zeros(len(columns), np.int64))
         return other
 
-    def enough(self) -> bool:
+    def must_stop(self) -> bool:
         """Return False: every gain can be computed here."""
         return False
 

@@ -81,7 +81,7 @@ class SeenGains:
         self.rows = rows
         self.source = source
 
-    def enough(self) -> bool:
+    def must_stop(self) -> bool:
         """Return False: every gain can be computed here."""
         return False
 

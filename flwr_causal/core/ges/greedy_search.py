@@ -39,7 +39,7 @@ class GainSource(Protocol):
     def fill(self, families: Families, rows: IntArray, wanted: BoolArray) -> None:
         """Write the gains that ``wanted``, (m, d), marks in m ``rows`` into ``families.gains``."""
 
-    def enough(self) -> bool:
+    def must_stop(self) -> bool:
         """Return whether the search is to stop before its next operator."""
 
 
@@ -163,10 +163,10 @@ class Search:
         left = max_edges
         while True:
             inserted = self.forward(left)
-            if self.source.enough():
+            if self.source.must_stop():
                 return
             self.backward()
-            if not turn or self.source.enough():
+            if not turn or self.source.must_stop():
                 return
             self.turning()
             reached = self.graph.marks.tobytes()
@@ -233,7 +233,7 @@ class Search:
             rows, wanted = operators.unknown_gains(self.families, found)
             if len(rows):
                 self.source.fill(self.families, rows, wanted)
-            if self.source.enough():
+            if self.source.must_stop():
                 break
             improved, gain = self._best_turn(found)
             if improved is None or improved.marks.tobytes() in seen:
@@ -289,7 +289,7 @@ class Search:
                 self.source.fill(
                     self.families, self._room.rows[:number], self._room.wanted[:number]
                 )
-            if status in (operators.CHOSEN, operators.MISSING) and self.source.enough():
+            if status in (operators.CHOSEN, operators.MISSING) and self.source.must_stop():
                 return -1, best
             if status == operators.CHOSEN:
                 return int(number), best

@@ -45,7 +45,7 @@ class MixedTableGains:
         self.table = table
         self._scores: dict[tuple[int, ...], float] = {}
 
-    def enough(self) -> bool:
+    def must_stop(self) -> bool:
         """Return False: every gain can be computed here."""
         return False
 

@@ -43,7 +43,7 @@ class MomentGains:
         self._n = np.array([own.n for own in each], dtype=np.float64)
         self._cost = 0.5 * math.log(self._n.mean()) if cost is None else cost
 
-    def enough(self) -> bool:
+    def must_stop(self) -> bool:
         """Return False: every gain can be computed here."""
         return False
 

@@ -123,7 +123,7 @@ class SpeculativeGains:
         """The gains (row, x) that the last runs lacked, shape (M, 2)."""
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._asked])
 
-    def enough(self) -> bool:
+    def must_stop(self) -> bool:
         """Whether the run is to stop: it needs an unknown gain, and is to take no estimate."""
         return self.known_only and bool(self._asked)
 
@@ -149,7 +149,7 @@ class SpeculativeGains:
         """Clear the list of unknown gains before another run."""
         self._asked, self._foreseen = [], []
 
-    def in_order(self) -> IntArray:
+    def unknown(self) -> IntArray:
         """Return :attr:`asked`, each once, by row and then by x, as :meth:`questions` does."""
         # One number for each pair: to sort numbers is faster than to sort rows.
         d = len(self.cardinalities)
@@ -158,7 +158,7 @@ class SpeculativeGains:
 
     def questions(self) -> Questions:
         """Return the gains that the last run lacked, as they are sent to the parties."""
-        asked = self.in_order()
+        asked = self.unknown()
         rows, counts = np.unique(asked[:, 0], return_counts=True)
         sizes = self.families.sizes[rows]
         members = [self.families.members[row, :size] for row, size in zip(rows, sizes, strict=True)]
@@ -168,7 +168,7 @@ class SpeculativeGains:
 
     def learn(self, gains: FloatArray) -> None:
         """Store the answers to :meth:`questions`, shape (M,)."""
-        asked = self.in_order()
+        asked = self.unknown()
         self.families.gains[asked[:, 0], asked[:, 1]] = gains
 
 
@@ -306,7 +306,7 @@ class SummedGains(SpeculativeGains):
         excess = (1.0 - 1.0 / self.num_parties) * means
         _score(
             self.families,
-            self.in_order(),
+            self.unknown(),
             likelihoods,
             excess,
             self.noise * np.sqrt(excess),

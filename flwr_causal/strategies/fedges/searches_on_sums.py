@@ -250,7 +250,7 @@ def _by_gains(
     """
     for taken in range(most + 1):
         found = problem.search(source, problem.options.chosen_score)
-        num_unknown = len(source.in_order())
+        num_unknown = len(source.unknown())
         if taken:
             yield Note({"num_edges": int(found.dag.sum()), "questions": num_unknown})
         if not num_unknown:

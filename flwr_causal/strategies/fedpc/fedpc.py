@@ -222,7 +222,7 @@ class FedPC(PaperVariant):
     @property
     def started(self) -> CircuitPlan | None:
         """What is trained; None before the parties have agreed."""
-        found: CircuitPlan | None = vars(self).get("_start")
+        found: CircuitPlan | None = vars(self).get("_plan")
         return found
 
     @property
@@ -279,15 +279,15 @@ class FedPC(PaperVariant):
             self._target = ""
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
-        self._start = plan_of(self.options, agreement, self._holdings, self._target)
-        self.columns_differ = self._start.countable or self._start.lacking
+        self._plan = plan_of(self.options, agreement, self._holdings, self._target)
+        self.columns_differ = self._plan.countable or self._plan.class_of_some
         categories = {
             one.name: one.states
-            for one in self._start.domain.variables
+            for one in self._plan.domain.variables
             if one.states is not None and one.name != self._target
         }
         found = nominal_numbers(reports, categories, self.policy)
-        found += lost_by_leaves(self._start, categories)
+        found += lost_by_leaves(self._plan, categories)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     def complete(
@@ -299,13 +299,13 @@ class FedPC(PaperVariant):
         """Complete the agreement; the run starts with the cut points that follow from it."""
         agreement = super().complete(agreement, total, groups)
         self._holdings = self._holdings.of_columns(agreement.names)
-        self._start = plan_of(self.options, agreement, self._holdings, self._target)
+        self._plan = plan_of(self.options, agreement, self._holdings, self._target)
         return agreement
 
     @property
     def client_options(self) -> FedPCPartyOptions:
         """The options that the parties are sent."""
-        plan = self._start
+        plan = self._plan
         return self.sent(
             FedPCPartyOptions,
             domain=plan.domain,
@@ -336,7 +336,7 @@ class FedPC(PaperVariant):
             For an option that has no effect on what the parties' tables make of ``"auto"``.
         """
         check_modes(self)
-        plan, remarks = self._start, Remarks()
+        plan, remarks = self._plan, Remarks()
         steps = self._recalled(plan) if self.options.trained else self._trained(plan, remarks)
         plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, remarks))
         return self._result(plan, remarks, model, f"{reason} ({plan.summary})")
@@ -390,7 +390,7 @@ class FedPC(PaperVariant):
         common, remarks.num_rows, problem = yield from aligned_rows(plan.holdings)
         if not problem:
             return common
-        if plan.weights in ALIGNED_WEIGHTS or plan.lacking:
+        if plan.weights in ALIGNED_WEIGHTS or plan.class_of_some:
             raise DataError(f'{problem}, or take weights="counts", which needs no ids')
         remarks.warnings.append(lost(plan, problem))
         return None
@@ -404,7 +404,7 @@ class FedPC(PaperVariant):
         # How much of it the parties' clusters keep is known once they are there.
         if plan.weights == "aligned":
             return plan
-        if not dependence.enough and not plan.lacking:
+        if not dependence.enough and not plan.class_of_some:
             problem = "the parties have too few rows in common to measure how their columns depend"
             remarks.warnings.append(lost(plan, problem))
             return plan
@@ -413,7 +413,7 @@ class FedPC(PaperVariant):
             if not plan.target:
                 return replace(plan, training="one-pass", weights="em")
             if plan.countable:
-                return self._by_counts(plan)
+                return self._by_triples(plan)
         remarks.warnings += lost_by_training(plan, dependence)
         return plan
 
@@ -431,8 +431,8 @@ class FedPC(PaperVariant):
         whole, lacking = plan.agreement.whole, plan.holdings.lacking
         return replace(plan, domain=with_intervals(plan.domain, points, inside, whole, lacking))
 
-    def _by_counts(self, plan: CircuitPlan) -> CircuitPlan:
-        """Return the plan by counts, where sums would lose what is not linear within classes."""
+    def _by_triples(self, plan: CircuitPlan) -> CircuitPlan:
+        """Return the plan by triples, where sums would lose what is not linear within classes."""
         target, missing = plan.target or "", plan.holdings.missing
         return replace(
             plan,
@@ -453,7 +453,7 @@ class FedPC(PaperVariant):
         )
         step: State = training.start(settings, plan.holdings.presence)
         while not isinstance(step, Trained):
-            if isinstance(step, PatternMoments) and plan.lacking:
+            if isinstance(step, PatternMoments) and plan.class_of_some:
                 coordinates = coordinates_of(step.arrays())
                 model = yield from counted_classes(self.options, plan, remarks, coordinates)
                 return plan, model, COMPLETE
@@ -509,7 +509,7 @@ class FedPC(PaperVariant):
         self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]
     ) -> Generator[Step, Any, ReturnT]:
         """Send the variables with all requests, where cut points have changed them."""
-        changed = plan.domain is not self._start.domain
+        changed = plan.domain is not self._plan.domain
         values = {"domain": json.dumps(plan.domain.to_plain())} if changed else {}
         return (yield from relayed(steps, values))
 

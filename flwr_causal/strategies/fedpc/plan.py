@@ -228,7 +228,7 @@ class CircuitPlan:
         return self.target if self.target and self.holdings.all_hold(self.target) else None
 
     @property
-    def lacking(self) -> bool:
+    def class_of_some(self) -> bool:
         """Whether the training is by sums, and only some parties know the class."""
         known = self.target is None or self.holdings.all_hold(self.target)
         return self.training == "sums" and not known
@@ -332,7 +332,7 @@ def plan_of_classes(options: FedPCOptions, plan: CircuitPlan) -> TrainingPlan:
 
 def labelled(options: FedPCOptions, plan: CircuitPlan) -> list[int]:
     """Return the labelled numbers, if products of numbers and classes are asked for."""
-    if not plan.lacking:
+    if not plan.class_of_some:
         return []
     return labelled_numbers(plan_of_classes(options, plan), plan.holdings.presence)
 

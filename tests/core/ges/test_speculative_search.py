@@ -48,7 +48,7 @@ class Wild(SpeculativeGains):
         for row, x in self._asked[-1] if self._asked else ():
             families.gains[row, x] = self._rng.normal(scale=50)
 
-    def enough(self):
+    def must_stop(self):
         # Wild gains may lead in circles; where something is unknown it may stop anywhere.
         return len(self._asked) > 12
 
@@ -80,12 +80,12 @@ def test_a_run_on_known_gains_stops_at_the_first_unknown_one():
     families, row = row_of(empty_families(3), 0, [])
     for known_only in (True, False):
         source.known_only = known_only
-        assert not source.enough()
+        assert not source.must_stop()
         source.fill(families, np.array([row]), np.array([[False, True, True]]))
-        assert source.enough() is known_only
+        assert source.must_stop() is known_only
         source.take_back(families)
         source.start_again()
-    assert not source.enough()
+    assert not source.must_stop()
     assert len(source.asked) == 0
 
 

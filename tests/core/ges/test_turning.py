@@ -189,7 +189,7 @@ class Contradictory:
         for row, mask in zip(rows, wanted, strict=True):
             families.gains[row, mask] = 1.0 + families.sizes[row]
 
-    def enough(self):
+    def must_stop(self):
         return False
 
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import pag_search
 
 
@@ -73,6 +74,10 @@ def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tm
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<->" in page or "\\u003c->" in page
     assert "<->" in str(run)
+    # Rows of a matrix would be read as causes.
+    shown = [section["id"] for section in payload_of(run)["sections"] if section["blocks"]]
+    assert "edges" in shown
+    assert "matrices" not in shown
 
 
 def test_effects_are_said_not_to_be_identified():

@@ -564,12 +564,13 @@ const drawGraph = (() => {
     }
 
     function nodeShape(node, drawn) {
-      const causes = [], effects = [];
+      const causes = [], effects = [], marked = [];
       for (const line of drawn) {
         if (line.to === node.key) causes.push(...line.edges.map((e) => graph.names[e.cause] + (e.lag ? lagText(e.lag) : "")));
+        if ([line.from, line.to].includes(node.key)) marked.push(...line.edges.map((e) => `${graph.names[e.cause]} ${e.mark} ${graph.names[e.effect]}`));
         if (line.from === node.key) effects.push(...line.edges.map((e) => graph.names[e.effect]));
       }
-      const words = `${node.name}${state.view === "slices" ? lagText(node.lag) : ""}: causes ${causes.join(", ") || "none"}; effects ${effects.join(", ") || "none"}`;
+      const words = `${node.name}${state.view === "slices" ? lagText(node.lag) : ""}: ${graph.kind === "pag" ? `edges ${marked.join(", ") || "none"}` : `causes ${causes.join(", ") || "none"}; effects ${effects.join(", ") || "none"}`}`;
       const shape = element("g", { class: "node", tabindex: "0", role: "button", "aria-label": words, "data-key": node.key, "aria-pressed": String(node.index === state.centre) });
       shape.append(element("title", {}, words));
       shape.append(element("rect", { x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height, rx: 7, fill: node.index === state.centre ? "#dbe8f7" : "#f3f6fa", stroke: node.index === state.centre ? "#1d4f91" : "#66758a", "stroke-width": node.index === state.centre ? 2.5 : 1.1 }));
@@ -619,8 +620,9 @@ const drawGraph = (() => {
         const style = styleOf(edge);
         let words = state.truth && edge.truth ? VERDICTS[edge.truth].words : null;
         if (!words) words = !edge.found ? "below the threshold" : !weighted || !edge.weight ? null : graph.unsigned ? "strength without a sign" : edge.weight > 0 ? "positive effect" : "negative effect";
-        if (graph.kind === "pag" && !(state.truth && edge.truth)) words = MARKS[edge.mark];
-        if (words) entries.set(words, { ...style, mark: edge.mark });
+        if (graph.kind === "pag" && words) words = words.replace("effect", "partial correlation");
+        if (words) entries.set(words, { ...style, mark: graph.kind === "pag" ? "--" : edge.mark });
+        if (graph.kind === "pag") entries.set(MARKS[edge.mark], { colour: NEUTRAL, dash: "", sign: "", mark: edge.mark });
       }
       if (edges.some((edge) => edge.mark === "--")) entries.set("no head: either direction explains the rows equally well", { colour: NEUTRAL, dash: "", sign: "", mark: "--" });
       if (state.forbidden) entries.set("forbidden by background knowledge", { colour: LEFT_OUT, dash: "1 4", sign: "✕", mark: "->" });

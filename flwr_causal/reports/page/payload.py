@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.influence import Influence
 
 Block = dict[str, Any]
-#: Marks of edges that stand in one place of a matrix; others stand in both.
-ONE_WAY = ("->",)
 
 
 def payload_of(run: RunRecord) -> dict[str, Any]:
@@ -198,7 +196,12 @@ def _weighted(graph: dict[str, Any]) -> bool:
 
 
 def matrices(graph: dict[str, Any]) -> list[Block]:
-    """Return heat maps of weights by lag, of confidence, and of the parties' agreement."""
+    """Return heat maps of weights by lag, of confidence, and of the parties' agreement.
+
+    A PAG has none: its rows are no causes, and its columns no effects.
+    """
+    if graph["kind"] == "pag":
+        return []
     blocks = []
     edges = [edge for edge in graph["edges"] if edge["found"]]
     for lag in range(graph["lags"] + 1):
@@ -216,7 +219,7 @@ def matrices(graph: dict[str, Any]) -> list[Block]:
 
 def _heat(title: str, unit: str, edges: list[dict[str, Any]], names: list[str]) -> Block:
     cells = [[edge["cause"], edge["effect"], edge[unit]] for edge in edges]
-    cells += [[e["effect"], e["cause"], e[unit]] for e in edges if e["mark"] not in ONE_WAY]
+    cells += [[e["effect"], e["cause"], e[unit]] for e in edges if e["mark"] == "--"]
     note = f"{title}: rows are causes, columns are effects"
     axes = ["cause", "effect"]
     heat = {"kind": "heat", "title": note, "unit": unit, "axes": axes}

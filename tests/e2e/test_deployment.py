@@ -69,7 +69,9 @@ def test_a_checklist_leads_to_a_result(flower, tables, tmp_path):
     output = flower.call("sh", "-c", f"cd {deployment} && {run}")
 
     results = deployment / "coordinator" / "results" / "first"
-    assert output.endswith(f"Results: {results}\n"), output
+    page = results / "report.html"
+    assert output.endswith(f"Results: {results}\nTo look at: {page}\n"), output
+    assert page.is_file()
     found, expected = Run.load(results), simulate("moments", list(tables.values()))
     np.testing.assert_array_equal(found.graph.adjacency, expected.graph.adjacency)
     assert list(found.parties) == list(tables)

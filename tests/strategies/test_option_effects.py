@@ -176,6 +176,7 @@ UNCHANGED = {
         "score": "both scores have one best graph",
         "threshold": "polishing finds the same graph from another one",
     },
+    "moments missing order": {"lagged_threshold": "the rows have no lagged effects"},
     "moments ges": {"max_parents": "no variable has more than one"},
     "moments curved": {"max_parents": "no variable has more than one"},
     "fedges scores": CATEGORIES,

@@ -47,11 +47,7 @@ OF_ORDER = Mode(
 OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.options.finds_class)
 OF_PENALTY = Mode(
     "solver='dagma' or 'notears'",
-    lambda method: (
-        method.options.solver != "order"
-        and not method.options.finds_class
-        and not method.options.hidden_causes
-    ),
+    lambda method: method.options.solver != "order" and not method.options.finds_class,
 )
 OF_WEIGHTS = Mode(
     "solver='order', 'dagma' or 'notears'",
@@ -330,6 +326,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0, "0"),
             **self._without_interventions,
+            **{name: (not changed(self, name), "left out") for name in PENALISED},
             "epsilon": (not self.private, "left out"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
         }

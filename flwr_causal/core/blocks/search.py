@@ -31,6 +31,7 @@ from flwr_causal.core.linear.order_search import log_pivots, search_orders
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.series.design import lagged_names, split_blocks, to_square
 from flwr_causal.core.ties import as_ranked
+from flwr_causal.core.words import by_name
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -182,9 +183,9 @@ def block_class(
         moments_of_variables(moments, d), widths, lagged_names(names, order) if order else names
     )
     # In the order of names, by which ties are broken.
-    by_name = np.array(sorted(range(d), key=names.__getitem__), dtype=np.intp)
-    places = np.concatenate([by_name + d * lag for lag in range(1 + order)])
-    own = _arranged(found, by_name, places)
+    first = np.array(by_name(names), dtype=np.intp)
+    places = np.concatenate([first + d * lag for lag in range(1 + order)])
+    own = _arranged(found, first, places)
     both = np.ix_(places, places)
     rows = float(np.mean([part.n for part in own.moments]))
     solution = search_orders(
@@ -197,7 +198,7 @@ def block_class(
         widths=own.widths,
         moves=NUM_MOVES,
     )
-    back = np.ix_(np.argsort(places), np.argsort(by_name))
+    back = np.ix_(np.argsort(places), np.argsort(first))
     dag, strengths = to_square(solution.best.adjacency[back]), np.abs(solution.strengths[back])
     turned = np.asarray(masks.allowed, dtype=bool).copy()
     if distinguished is not None:

@@ -26,6 +26,7 @@ from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import distinct, require_varying
 from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
 from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,7 @@ def linear_class(
         part.require_complete()
     require_varying(moments)
     # In the order of names, by which ties are broken.
-    order = sorted(range(len(names)), key=names.__getitem__)
+    order = by_name(names)
     own = {id(part): part.subset(order) for part in moments}
     both = np.ix_(order, order)
     known = EdgeMasks(masks.allowed[both], masks.required[both])

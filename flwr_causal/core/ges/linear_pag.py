@@ -51,6 +51,7 @@ from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.solution import edge_masks
+from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,7 +108,7 @@ def linear_pag(moments: Moments, knowledge: Knowledge | None) -> CausalGraph:
     The weights are the partial correlations of the two variables of an edge, given the other
     ancestors of both in one graph of the class.
     """
-    order = sorted(range(moments.d), key=moments.names.__getitem__)  # by which ties are broken
+    order = by_name(moments.names)  # by which ties are broken
     search = _AncestralSearch(moments.subset(order), knowledge)
     mag = search.run()
     marks = oriented(mag != NONE, ancestral_separators(mag), search.known)

@@ -1,4 +1,4 @@
-"""Type aliases for NumPy arrays, used in annotations."""
+"""Types of arrays, and symmetric matrices by their upper triangles."""
 
 from typing import Any, TypeAlias
 
@@ -14,3 +14,18 @@ Integer: TypeAlias = int | np.int64
 BoolArray: TypeAlias = NDArray[np.bool_]
 #: The named arrays of a request or a reply, of any dtype.
 Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+
+def upper_triangles(matrices: FloatArray) -> FloatArray:
+    """Return the upper triangles of symmetric matrices (..., d, d), (..., d (d + 1) / 2)."""
+    rows, columns = np.triu_indices(matrices.shape[-1])
+    return matrices[..., rows, columns]
+
+
+def symmetric(triangles: FloatArray, d: int) -> FloatArray:
+    """Return the matrices (..., d, d) of :func:`upper_triangles`."""
+    rows, columns = np.triu_indices(d)
+    matrices = np.empty((*triangles.shape[:-1], d, d))
+    matrices[..., rows, columns] = triangles
+    matrices[..., columns, rows] = triangles
+    return matrices

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import log_softmax
 
+from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.blocks.conditionals import PRIOR_ROWS, BlockConditional, conditional
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.linear.moments import columns_of
@@ -110,11 +111,8 @@ def sizes(asked: Sequence[Family]) -> dict[str, int]:
 
 def diagonals(asked: Sequence[Family], information: FloatArray) -> FloatArray:
     """Return the diagonals of the information, shape (w,)."""
-    kept = []
-    for family in asked:
-        rows, columns = np.triu_indices(family.num_weights)
-        kept.append(rows == columns)
-    return np.asarray(information[np.concatenate(kept)])
+    kept = [upper_triangles(np.eye(family.num_weights)) for family in asked]
+    return np.asarray(information[np.concatenate(kept) > 0])
 
 
 def sums_of_rows(asked: Sequence[Family], rows: FloatArray, weights: FloatArray) -> LogisticSums:
@@ -144,7 +142,7 @@ def sums_of_rows(asked: Sequence[Family], rows: FloatArray, weights: FloatArray)
                 spread = shares[:, a] * ((a == b) - shares[:, b])
                 information[:, a, :, b] = (x * spread[:, None]).T @ x
                 information[:, b, :, a] = information[:, a, :, b]
-        triangles.append(information.reshape(m * k, m * k)[np.triu_indices(m * k)])
+        triangles.append(upper_triangles(information.reshape(m * k, m * k)))
     return LogisticSums(np.array(logs), np.concatenate(gradients), np.concatenate(triangles))
 
 
@@ -232,10 +230,7 @@ def _advanced(
     value = log - 0.5 * float((prior * (here - ascent.start) ** 2).sum())
     if not value >= ascent.value:
         return replace(ascent, step=SHORTER * ascent.step)
-    size = here.size
-    information = np.zeros((size, size))
-    information[np.triu_indices(size)] = triangle
-    information += np.triu(information, 1).T
+    information = symmetric(triangle, here.size)
     information += np.diag(np.repeat(prior, here.shape[1]))
     right = (gradient - prior * (here - ascent.start)).ravel()
     step = solved(information, right).reshape(here.shape)

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.limits import least_eigenvalue
-from flwr_causal.core.linear.moments import from_upper, mean_and_second, pairwise
+from flwr_causal.core.linear.moments import mean_and_second, pairwise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -263,12 +264,11 @@ def accelerated(steps: Sequence[tuple[MomentEstimate, MomentEstimate]]) -> Momen
 
 
 def _flat(estimate: MomentEstimate) -> FloatArray:
-    upper = np.triu_indices(len(estimate.mean))
-    return np.concatenate([estimate.mean, estimate.second[upper]])
+    return np.concatenate([estimate.mean, upper_triangles(estimate.second)])
 
 
 def _unflat(values: FloatArray, d: int) -> MomentEstimate:
-    return MomentEstimate(values[:d], from_upper(values[d:], d))
+    return MomentEstimate(values[:d], symmetric(values[d:], d))
 
 
 def depends_on(seen: SeenSums) -> IntArray:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -159,12 +160,12 @@ class Moments:
     ) -> Moments:
         """Return the moments that :meth:`to_plain` wrote."""
         rows = None if together is None else np.array(together, dtype=np.float64)
-        whole = from_upper(np.array(second, dtype=np.float64), len(names))
+        whole = symmetric(np.array(second, dtype=np.float64), len(names))
         return cls(n, np.array(mean), whole, tuple(names), rows)
 
     def to_plain(self) -> dict[str, Any]:
         """Return values for JSON: of ``second`` the upper triangle by rows, None where unknown."""
-        upper = self.second[np.triu_indices(self.d)]
+        upper = upper_triangles(self.second)
         return {
             "n": self.n,
             "names": list(self.names),
@@ -263,13 +264,6 @@ def mean_and_second(products: FloatArray) -> tuple[FloatArray, FloatArray]:
     """
     share, mean = products[0, 0], products[0, 1:] / products[0, 0]
     return mean, products[1:, 1:] / share - np.outer(mean, mean)
-
-
-def from_upper(values: FloatArray, size: int) -> FloatArray:
-    """Return the symmetric matrix of a size whose upper triangle has these values, row by row."""
-    above = np.zeros((size, size))
-    above[np.triu_indices(size)] = values
-    return np.triu(above) + np.triu(above, 1).T
 
 
 def merge(parts: Iterable[Moments]) -> Moments:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ROUNDING,
@@ -34,8 +35,6 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     impossible,
     miscounted,
     summed_array,
-    symmetric,
-    upper_triangles,
 )
 from flwr_causal.core.circuits.model import EDGES, LogisticHead, best_threshold, log_odds_counts
 

@@ -419,21 +419,6 @@ def add(replies: Iterable[Mapping[str, FloatArray]]) -> Arrays:
     return total
 
 
-def upper_triangles(matrices: FloatArray) -> FloatArray:
-    """Return the upper triangles of symmetric matrices (..., d, d), (..., d (d + 1) / 2)."""
-    rows, columns = np.triu_indices(matrices.shape[-1])
-    return matrices[..., rows, columns]
-
-
-def symmetric(triangles: FloatArray, d: int) -> FloatArray:
-    """Return the matrices (..., d, d) of :func:`upper_triangles`."""
-    rows, columns = np.triu_indices(d)
-    matrices = np.empty((*triangles.shape[:-1], d, d))
-    matrices[..., rows, columns] = triangles
-    matrices[..., columns, rows] = triangles
-    return matrices
-
-
 # Constants of the SplitMix64 generator (Steele, Lea & Flood 2014).
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.arrays import symmetric
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     Coordinates,
     correlation_blocks,
@@ -48,7 +49,6 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     impossible,
     miscounted,
     summed_array,
-    symmetric,
 )
 from flwr_causal.errors import ConfigError, DataError
 

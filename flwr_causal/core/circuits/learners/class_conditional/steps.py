@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
     PartMoments,
@@ -77,8 +78,6 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     miscounted,
     row_folds,
     summed_array,
-    symmetric,
-    upper_triangles,
 )
 from flwr_causal.core.circuits.leaves.elliptical import Elliptical, standard_log_density
 from flwr_causal.core.circuits.leaves.univariate import Categorical

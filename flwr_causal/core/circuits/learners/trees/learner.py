@@ -40,6 +40,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.head import (
     THRESHOLD_SUMS,
@@ -59,8 +60,6 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     by_name,
     miscounted,
     summed_array,
-    symmetric,
-    upper_triangles,
 )
 from flwr_causal.core.circuits.learners.trees.pair_sums import (
     StateLayout,

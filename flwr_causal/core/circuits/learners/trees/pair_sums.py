@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from flwr_causal.core.linear.moments import from_upper
+from flwr_causal.core.arrays import symmetric
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class StateLayout:
         ndarray, shape (total, total)
             The block of a variable with itself is diagonal and holds the counts of its states.
         """
-        products = from_upper(packed, self.width)
+        products = symmetric(packed, self.width)
         return self.state_counts(self.state_counts(products).T)
 
 

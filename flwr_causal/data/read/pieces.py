@@ -249,17 +249,20 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
         return read(source)
     origin = origin_of(Path(source))
     path, version = origin.path, _version_of(origin)
+    opened = _pieces_read(path, by_cell, reading)
     if origin.format == "database":
-        held = [*islice(_file_pieces(path, by_cell, reading), HELD + 1)]
-        if len(held) == 1 and reading.dictionary is None:
-            return held[0]
+        held = [*islice(opened, HELD + 1)]
+        _, first, faults = held[0]
+        if len(held) == 1 and not faults:
+            return first
         small = len(held) <= HELD
     else:
         small = not origin.in_pieces or origin.rows.stat().st_size < LARGE
+        first = None
     if small:
         return read(path)
-    _, first, _ = next(_pieces_read(path, by_cell, reading))
-    return LargeFile(path, first.columns, version, by_cell, reading)
+    columns = (next(opened)[1] if first is None else first).columns
+    return LargeFile(path, columns, version, by_cell, reading)
 
 
 def open_table_cached(

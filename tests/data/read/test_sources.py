@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 
 from flwr_causal.clients.table_digest import digest
 from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.dictionary.entries import Dictionary
+from flwr_causal.data.dictionary.faults import DictionaryFaultError
+from flwr_causal.data.dictionary.party_dictionary import PartyDictionary
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.data.read.by_cell import read_by_cell
 from flwr_causal.data.read.origin import origin_of, tables_in
@@ -487,6 +490,26 @@ def test_signs_of_a_query_are_no_parameters_and_nothing_is_written(tmp_path, mon
     assert len(read_table(query(tmp_path, "select * from people order by 1"))) == 60
     none = read_table(query(tmp_path, "select age, sex from people where 1 = 0 order by 1"))
     assert none.shape == (0, 2)
+
+
+@pytest.mark.parametrize("piece", [10_000, 20, 2])
+def test_rows_of_a_query_that_do_not_fit_the_dictionary_are_all_named(tmp_path, monkeypatch, piece):
+    """Also where they are in different pieces of the rows, few pieces or many."""
+    monkeypatch.setattr(reading, "PIECE", piece)
+    frame = pd.DataFrame({"row": range(1, 41), "x": np.arange(40.0)})
+    frame.loc[[3, 37], "x"] = -5.0
+    to_database(frame, tmp_path, monkeypatch)
+    columns = {"row": {"kind": "number"}, "x": {"kind": "number", "least": 0, "most": 50}}
+    own = PartyDictionary(Dictionary.from_dict({"columns": columns}), as_numbers=True)
+    with pytest.raises(DictionaryFaultError) as caught:
+        len(
+            open_table(
+                query(tmp_path, "select * from people order by 1"),
+                reading=Reading(dictionary=own),
+            )
+        )
+    (line,) = caught.value.local()
+    assert "'x', rows 4, 38" in line
 
 
 # Broken files, missing libraries.

@@ -237,11 +237,7 @@ def dictionary(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{output} exists already: name a new file") from None
+    _write_new(output, text)
     typer.echo(f"{output}: {counted(questions, 'question')} to answer, in lines # QUESTION")
 
 
@@ -249,7 +245,7 @@ def dictionary(
 def check(
     data: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[DATA...]", help="CSV, Parquet or NPZ files; none with --nodes."),
+        typer.Argument(metavar="[DATA...]", help="As of `run`; none with --nodes."),
     ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="Only these methods.")
@@ -404,6 +400,15 @@ def _dictionary(pairs: Sequence[str]) -> Dictionary | None:
     """Return the dictionary that an option names; None if none does."""
     given = [pair.partition("=")[2] for pair in pairs if pair.partition("=")[0] == "dictionary"]
     return Dictionary.read(value_of(given[0])) if given else None
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a text into a file that is not there yet."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already: name a new file") from None
 
 
 def _maps(given: Sequence[str], data: Sequence[Path]) -> list[Path | None]:
@@ -921,12 +926,7 @@ def reproduce(
             typer.echo(f"  {found.title}; {found.paper or 'no paper'}, {found.table or 'no table'}")
         return
     if copy is not None:
-        text = scenarios.text_of(name)
-        try:
-            with copy.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            raise ConfigError(f"{copy} exists already: name a new file") from None
+        _write_new(copy, scenarios.text_of(name))
         typer.echo(f"Change {copy}, then: flwr-causal reproduce {copy}")
         return
     # A comma with a space is part of a label.

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.app.job import result_in
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.runtime.cost import costs_of, most_bytes
 from flwr_causal.runtime.run_directory import check_own
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.strategies import CausalStrategy
 
-#: How the line of the log begins that says how a run has ended.
-RESULT = '{"flwr-causal":'
 #: What such a run is in its result.
 COULD_BEGIN = "could begin"
 
@@ -115,11 +114,7 @@ def on_nodes(app: Path, connection: str, settings: Mapping[str, Any]) -> dict[st
         raise FederationError(f"`flwr run` cannot be started: {error.strerror or error}") from error
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
     for line in reversed(lines):
-        if RESULT in line:
-            try:
-                result: dict[str, Any] = json.loads(line[line.index(RESULT) :])["flwr-causal"]
-            except ValueError:
-                continue
+        if (result := result_in(line)) is not None:
             return result
     last = "\n".join(lines[-5:]) or f"exit status {done.returncode}, and no output"
     raise FederationError(f"`{' '.join(command)}` ended without a result. Its last lines:\n{last}")

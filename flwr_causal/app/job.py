@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.app.description import described
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.strategies import CausalStrategy
+
+
+#: Of the object in the last line of a run's log, which says how it has ended.
+_RESULT = "flwr-causal"
+
+
+def result_line(result: Mapping[str, Any]) -> str:
+    """Return the line of the log that says how a run has ended."""
+    return json.dumps({_RESULT: result})
+
+
+def result_in(line: str) -> dict[str, Any] | None:
+    """Return what :func:`result_line` wrote at the end of a line; None if there is nothing."""
+    start = line.find(f'{{"{_RESULT}":')
+    try:
+        found: dict[str, Any] | None = json.loads(line[start:])[_RESULT] if start >= 0 else None
+    except ValueError:
+        return None
+    return found
 
 
 def execute(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from logging import ERROR, INFO
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from flwr_causal.app import methods
 from flwr_causal.app.comparison import answers, baselines, circuit_scores, judged, query_table
 from flwr_causal.app.config import in_keys, keys_in_errors, read_config
 from flwr_causal.app.dry_run import dry_run
-from flwr_causal.app.job import execute
+from flwr_causal.app.job import execute, result_line
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.compat import before_exit
 from flwr_causal.core.graphs.metrics import compare
@@ -51,7 +50,7 @@ def server_app() -> ServerApp:
             if job.dry_run:
                 with keys_in_errors(job.method):
                     found = dry_run(strategy, grid, settle=loop.SETTLE_SECONDS)
-                log(INFO, json.dumps({"flwr-causal": found}))
+                log(INFO, result_line(found))
                 return
             if strategy.options.output_dir:
                 before_exit(partial(mark_stopped, strategy.options.output_dir))
@@ -64,7 +63,7 @@ def server_app() -> ServerApp:
                 and strategy.options.output_dir
             ):
                 error.outcome.save(strategy.options.output_dir)
-            log(ERROR, json.dumps({"flwr-causal": {"status": "failed", "error": str(error)}}))
+            log(ERROR, result_line({"status": "failed", "error": str(error)}))
             raise
         for line in describe_run(run):
             log(INFO, line)
@@ -76,7 +75,7 @@ def server_app() -> ServerApp:
                 "Two nodes took part, Flower's default. For more: flwr run . --stream "
                 '--federation-config "num-supernodes=10"',
             )
-        log(INFO, json.dumps({"flwr-causal": _compact(run)}))
+        log(INFO, result_line(_compact(run)))
 
     return app
 

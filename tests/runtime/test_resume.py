@@ -262,7 +262,7 @@ def test_code_that_asks_something_else_is_refused(tmp_path, monkeypatch):
     """Replies to other questions, such as of a longer search, would give another graph."""
     options = {"mode": "scores", "output_dir": tmp_path}
     with monkeypatch.context() as earlier:
-        earlier.setattr(SpeculativeGains, "enough", lambda self: bool(self._asked))
+        earlier.setattr(SpeculativeGains, "must_stop", lambda self: bool(self._asked))
         with pytest.raises(KilledError):
             simulate("fedges", STATES, wrap_grid=lambda grid: Killing(grid, 4), **options)
     with pytest.raises(ConfigError, match=r"exchange 2 asked something else than FedGES asks"):

@@ -777,6 +777,7 @@ def test_a_run_is_repeated_with_its_options_and_compared(run_sh, tmp_path):
     assert len((tmp_path / "compared").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_key_that_does_not_exist_is_named_before_flower_is_asked(run_sh):
     told = run_sh("first", "max-ruonds=3", ends=COMPLETED, checks=True)
     assert (told.returncode, told.asked) == (2, False)

@@ -137,6 +137,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_second_other_question_is_refused(name, secure):

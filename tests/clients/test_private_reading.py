@@ -176,6 +176,7 @@ def neighbours(directory, suffix, row):
 SUFFIXES = [".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_row_changes_how_another_one_is_read(tmp_path, size, suffix):
     """The release would change by ninety sensitivities, if a column became one of texts."""
@@ -194,6 +195,7 @@ def test_no_line_changes_how_another_one_is_read(tmp_path, size, line):
     check_neighbours(parts_of(before), parts_of(after))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "suffix"),
     [*(("moments", one) for one in SUFFIXES), ("notears-admm", ".csv"), ("notears-admm", "")],

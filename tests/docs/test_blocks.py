@@ -65,6 +65,7 @@ def test_every_page_with_blocks_is_known():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     if '"mlp"' in TEXTS[page]:

@@ -21,6 +21,7 @@ def compact_line(output: str) -> dict:
     return json.loads(line[line.index("{") :])["flwr-causal"]
 
 
+@pytest.mark.slow
 def test_three_nodes_find_the_graph_of_a_local_run(flower, tables, tmp_path):
     deployment = Deployment(flower)
     for name, table in tables.items():

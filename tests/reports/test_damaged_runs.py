@@ -88,6 +88,7 @@ def runs(tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "private"])
 @pytest.mark.parametrize("file", ["run.json", "history.jsonl", "graph.json"])
 def test_an_edited_run_is_shown_or_refused_by_the_name_of_the_file(runs, name, file):

@@ -128,6 +128,7 @@ BELIEVED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", [lie for lie in LIES if lie != "other columns"])
 @pytest.mark.parametrize("mode", BELIEVED)
 def test_counts_and_graphs(mode, lie):

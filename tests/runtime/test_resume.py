@@ -150,6 +150,7 @@ def many(rounds):
     return sorted({round(place) for place in np.linspace(1, rounds, 4)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_killed_run_goes_on_to_the_same_result(name, tmp_path):
     check_resumed(CASES[name], tmp_path, some)
@@ -464,6 +465,7 @@ def check_lost_for_good(name, directory, places):
 LEADING = ("admm", "2dbn", "moments", "lingam", "fedcausal", "ges scores", "ges exact", "ges loop")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*LEADING, "pc rows", "pc columns", "pc joint"])
 def test_a_party_that_is_lost_for_good_is_left_out(name, tmp_path):
     check_lost_for_good(name, tmp_path, lambda rounds: [(rounds + 1) // 2])

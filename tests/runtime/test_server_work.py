@@ -215,6 +215,7 @@ def finite(run):
     return all(np.isfinite(array).all() for array in arrays if array is not None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", HUGE)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_party_whose_values_are_huge_is_left_out(mode, change):

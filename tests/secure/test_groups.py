@@ -93,6 +93,7 @@ TWELVE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"standardize": True}, {"leave_one_out": True}])
 @pytest.mark.parametrize("aggregation", ["mean", "median"])
 def test_a_run_by_groups_is_the_plain_one_with_the_groups_as_parties(aggregation, options):

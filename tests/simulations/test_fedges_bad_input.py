@@ -135,6 +135,7 @@ def test_bad_data(case, mode, grids):
     assert type(caught.value) is DataError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "options"),
     [

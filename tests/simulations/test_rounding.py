@@ -128,6 +128,7 @@ def by_place(case):
     return case in ORDERED or "row_id" in CASES[case][2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_rounding_decides_nothing(case):
     assert_alike(case, outcome(case, "noise" if by_place(case) else "both"), outcome(case))

@@ -44,6 +44,7 @@ def blas_threads():
     return [one["num_threads"] for one in found if one["user_api"] == "blas"]
 
 
+@pytest.mark.slow
 def test_runs_in_threads_find_what_they_find_alone(hasty):
     alone = {name: found(name) for name in FAST}
     before = FLOWER_LOGGER.level, blas_threads()

@@ -52,6 +52,7 @@ def unwarned(method, simulator, sizes, options, seeds):
         assert simulate(method, parties, seed=seed, **options).warnings == [], seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "simulator", "sizes", "options"), SMALL, ids=str)
 def test_the_papers_data_have_no_warnings(method, simulator, sizes, options):
     unwarned(method, simulator, sizes, options, range(1))
@@ -275,6 +276,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_each_warning_fires_and_stands_on_the_page(case):
     method, tables, options, words = CASES[case]

@@ -96,6 +96,7 @@ FEDGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", FEDGES, ids=str)
 @pytest.mark.parametrize("parties", [2, 3])
 def test_fedges(options, parties):
@@ -128,6 +129,7 @@ OF_NUMBERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), OF_NUMBERS, ids=str)
 def test_methods_on_numbers(method, options):
     tables = [numbers(seed) for seed in range(3)]

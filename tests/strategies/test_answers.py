@@ -63,6 +63,7 @@ def check_types(values, kind, known):
     assert set(values) <= known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("column", COLUMNS)
 def test_values_come_back_in_the_types_of_the_table(model, column, tmp_path):
@@ -267,6 +268,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name not in NETWORKS])
 def test_what_knowledge_decides_is_in_no_doubt(name, known, tmp_path):

@@ -138,6 +138,7 @@ def unlike_parties():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"),
     [

@@ -80,6 +80,7 @@ def sampled(rows, name, share, least, seed=0):
     return rows[np.sort(rng.choice(len(rows), count, replace=False))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "evidence_rows"), [("own", 5000), ("equal", 5000), ("own", 300)])
 def test_the_search_is_that_of_the_summed_evidence(noise, evidence_rows, monkeypatch):
     """Above ``evidence_rows`` that of a share of each party's rows, drawn by seed and name."""
@@ -231,6 +232,7 @@ def test_perceptrons_refined():
 # Invariances.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"refine": "none"}, {"model": "linear"}, {"noise": "equal"}], ids=str
 )
@@ -268,6 +270,7 @@ def test_levels_of_parties_do_not_matter():
 MODELS = [{}, {"refine": "none"}, {"model": "linear"}, {"model": "linear", "refine": "evidence"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_knowledge_is_honoured(options):
     graph = found(knowledge=Knowledge(required=[EDGE[::-1]]), **options).graph

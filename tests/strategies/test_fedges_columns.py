@@ -59,6 +59,7 @@ def same_class(run, other):
     np.testing.assert_array_equal(run.graph.adjacency[np.ix_(order, order)], other.graph.adjacency)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["bic", "bdeu", "qnml"])
 @pytest.mark.parametrize(("number", "most"), [(2, 1), (2, 2), (3, 1), (5, 1)])
 def test_the_class_and_the_tables_are_those_of_the_joined_rows(table, number, most, score):

@@ -335,6 +335,7 @@ def with_gaps(missing=True):
     return [frame[k::3].reset_index(drop=True) for k in range(3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", ["auto", "one-pass"])
 @pytest.mark.parametrize(
     "learner", ["auto", "trees", "class-conditional", "einsum", "spn", "decision-tree"]

@@ -256,6 +256,7 @@ def with_mods(*mods):
     return SpyGrid(client_app(NotearsADMMClient, source, mods=mods), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refit", [False, True])
 @pytest.mark.parametrize("kind", CLIPPED)
 def test_a_wrappers_start_is_the_same_as_run(kind, refit):

@@ -104,6 +104,7 @@ def test_support_sums_to_what_the_search_found(options):
     np.testing.assert_allclose(total[edges], evidence_search.support(best)[edges], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"refine": "none"}, {"model": "linear"}, {"model": "linear", "refine": "evidence"}],
@@ -174,6 +175,7 @@ def test_the_order_of_parties_does_not_matter(outcome):
         pd.testing.assert_frame_equal(*(table.reset_index(drop=True) for table in tables))
 
 
+@pytest.mark.slow
 def test_names_do_not_matter(outcome):
     order = [NAMES[k] for k in np.random.default_rng(0).permutation(5)]
     other = found([table[order] for table in PARTIES])

@@ -43,6 +43,7 @@ def joined(names, **options):
     return simulate("moments", [table], **({"text_columns": "keep"} | options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["linear", "curved"])
 @pytest.mark.parametrize(
     "parties", [vertical(2), vertical(3), hybrid(), hybrid()[::-1]], ids=["2", "3", "5", "back"]

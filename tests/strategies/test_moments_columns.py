@@ -92,6 +92,7 @@ def test_values_that_two_parties_hold_differently_are_named(table):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -140,6 +140,7 @@ def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_spl
     assert edges(secure) == edges(RUN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_an_edge_between_columns_that_no_row_has_together_is_found(sign, share):

@@ -81,6 +81,7 @@ def test_parties_with_different_columns_find_the_graph_of_the_joined_series(tabl
     assert one.interval == pytest.approx(other.interval, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -283,6 +284,7 @@ HELD_OUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", HELD_OUT, ids=str)
 def test_choices_by_held_out_steps_of_a_single_series_are_those_of_the_joined_one(table, options):
     """The folds are then the same stretches of time, whoever holds the columns."""

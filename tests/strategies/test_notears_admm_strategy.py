@@ -39,6 +39,7 @@ def paper(monkeypatch):
     return paper_admm.notears_admm
 
 
+@pytest.mark.slow
 def test_the_papers_variant_is_the_papers_iteration(paper):
     tables = make_federation(d=4, n=90, parties=3, seed=3).tables
     uneven = [tables[0], tables[1].iloc[:12], tables[2]]
@@ -64,6 +65,7 @@ def test_single_rounds_of_the_papers_iteration(rounds, paper):
     np.testing.assert_allclose(states[-1].weights[0], seen[-1], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -130,6 +132,7 @@ def test_parties_with_fewer_rows_than_variables():
     assert np.array_equal(graph_of(parties).adjacency, TRUE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1000.0, 2.0**-20])
 def test_units_do_not_matter(factor):
     scaled = [factor * table for table in TABLES]

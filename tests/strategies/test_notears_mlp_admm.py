@@ -91,6 +91,7 @@ def test_index_models_that_the_parties_share():
     assert total < linear
 
 
+@pytest.mark.slow
 def test_one_party_is_the_centralised_method_and_order_does_not_matter():
     """Consensus is reached with errors of the inner solver: strengths within 0.07 when measured."""
     parties, _ = index_models(2)

@@ -395,6 +395,7 @@ def effect(graph, lag, edge):
     return graph.lagged[lag - 1, NAMES.index(edge[0]), NAMES.index(edge[1])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -118,6 +118,7 @@ def test_a_deep_circuit_needs_no_recursion():
     assert circuit.mpe(np.array([[np.nan]]))["a"][0] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2, 5])
 def test_mixed_circuits_against_quadrature(seed):
     """b is integrated over for every state of the others; the remaining numbers stay put."""

@@ -58,6 +58,7 @@ def test_densities_of_one_number_have_integral_one_and_the_moments_that_they_say
     assert square[0, 0] == pytest.approx(integral(leaf, lambda x: x * x), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaf", numeric_leaves(), ids=lambda leaf: leaf.kind)
 def test_draws_follow_the_distribution_function(leaf):
     drawn = leaf.sample(np.full((4000, 1), np.nan), np.random.default_rng(0))[:, 0]
@@ -94,6 +95,7 @@ def test_elliptical_densities_are_those_of_scipy():
     np.testing.assert_allclose(heavy.log_density(rows), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dof", [np.inf, 3.5])
 def test_two_transformed_numbers_against_quadrature(dof):
     rng = np.random.default_rng(2)

@@ -61,6 +61,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("score", "ess"), SCORES)
 def test_gains_are_differences_of_the_textbook_scores(score, ess, shape):

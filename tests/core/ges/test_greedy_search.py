@@ -143,6 +143,7 @@ def test_operators_reach_what_one_edge_of_any_member_reaches(size):
         check_operators(marks, members, slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [[{0}], [{1, 2}], [{0}, {0, 3}], [{0}, {1}, {2}, {3}]])
 def test_operators_among_classes_of_interventions(targets):
     pairs = told_apart(4, targets)
@@ -213,6 +214,7 @@ def test_the_search_is_that_of_the_plain_definitions(kind, monkeypatch):
     assert any(blocked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", ["bdeu", "bic"])
 @pytest.mark.parametrize("known", [False, True])
 def test_looking_at_every_node_again_after_each_operator_changes_nothing(score, known, monkeypatch):

@@ -86,6 +86,7 @@ def check_rules(seeds, most_edges):
     return checked
 
 
+@pytest.mark.slow
 def test_the_rules_find_the_marks_that_all_equivalent_graphs_share_and_no_others():
     assert check_rules(range(90), most_edges=6) > 60
 

@@ -46,6 +46,7 @@ def test_threshold_is_that_of_the_papers_example():
     assert inclusion_threshold(np.array(confidence)) == 0.3921
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_threshold_is_the_least_distance_from_a_sure_graph(seed):
     rng = np.random.default_rng(seed)

@@ -140,6 +140,7 @@ def test_no_move_of_one_variable_is_better():
             assert total([*rest[:at], x, *rest[at:]]) >= least - 1e-4
 
 
+@pytest.mark.slow
 def test_the_best_score_of_all_graphs_is_found():
     reached = 0
     for seed in range(20):
@@ -154,6 +155,7 @@ def test_the_best_score_of_all_graphs_is_found():
     assert reached >= 19
 
 
+@pytest.mark.slow
 def test_by_the_bic_alone_units_do_not_matter():
     reached = 0
     for seed in range(20):

@@ -265,6 +265,7 @@ def test_replaced_names_are_words_and_differ(names, variables):
     assert plain_names(plain, variables=variables) == plain
 
 
+@pytest.mark.slow
 def test_pgmpy_reads_the_same_distribution(tmp_path):
     """Names are the replaced ones there; the order of rows must not matter to it."""
     reader = pytest.importorskip("pgmpy.readwrite").BIFReader
@@ -358,6 +359,7 @@ def test_lists_without_commas_and_how_many_names_they_have(tmp_path):
         assert read_bif(text_file(tmp_path, text)).states == (expected,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blank", [" ", "  ", " - "])
 def test_what_pgmpy_writes_is_read_and_what_is_written_pgmpy_reads(tmp_path, blank):
     models = pytest.importorskip("pgmpy.models")

@@ -146,6 +146,7 @@ def test_lines_of_plain_numbers_have_the_numbers_of_their_cells(numbers_in, line
 raw = st.binary(max_size=12) | st.text(st.sampled_from('",1x\r'), max_size=8).map(str.encode)
 
 
+@pytest.mark.slow
 @any_file
 @given(line=raw.map(lambda line: line.replace(b"\n", b"")), place=st.integers(0, 4))
 @example(b'1,"', 1)

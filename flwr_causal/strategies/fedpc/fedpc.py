@@ -43,10 +43,8 @@ from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import training_of
 from flwr_causal.core.circuits.learners.class_conditional.pattern import PatternMoments
-from flwr_causal.core.circuits.learners.class_conditional.steps import (
-    ClassConditionalTrained,
-    coordinates_of,
-)
+from flwr_causal.core.circuits.learners.class_conditional.steps import coordinates_of
+from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.learners.training_by_sums import Trained

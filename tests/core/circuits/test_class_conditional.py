@@ -10,8 +10,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import f1_score
 
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.class_conditional.categories import SMOOTHING
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.class_conditional.steps import SMOOTHING, LeafMoments
+from flwr_causal.core.circuits.learners.class_conditional.steps import LeafMoments
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError

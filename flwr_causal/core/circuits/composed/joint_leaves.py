@@ -15,6 +15,12 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit, moved
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.class_conditional.categories import (
+    log_probabilities,
+    probabilities,
+    starts_of,
+    tables_of,
+)
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     BlockChoice,
@@ -23,16 +29,9 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     choose_shrinkage,
     shrunk_moments,
 )
-from flwr_causal.core.circuits.learners.class_conditional.steps import (
-    NUM_FOLDS,
-    ClassConditionalTrained,
-    LeafMoments,
-    log_probabilities,
-    probabilities,
-    rows_of,
-    starts_of,
-    tables_of,
-)
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
+from flwr_causal.core.circuits.learners.class_conditional.steps import LeafMoments
+from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.training_by_sums import SummingStep
 from flwr_causal.core.circuits.leaves.elliptical import (
     squared_norms,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassedRows
+    from flwr_causal.core.circuits.learners.class_conditional.rows import ClassedRows
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.nodes import Node
 

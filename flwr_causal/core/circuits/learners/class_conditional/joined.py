@@ -37,7 +37,7 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     BlockChoice,
     ClassMoments,
 )
-from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
+from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import pairwise
 from flwr_causal.errors import DataError

@@ -28,20 +28,20 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric
+from flwr_causal.core.circuits.learners.class_conditional.categories import by_category
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     Coordinates,
     correlation_blocks,
 )
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
 from flwr_causal.core.circuits.learners.class_conditional.steps import (
     COORDINATES,
     FOLD_MOMENTS,
-    NUM_FOLDS,
     HeldOut,
     LeafMoments,
     LeafScale,
     LeafStep,
     Powers,
-    by_category,
     columns_of,
     triangles_of,
 )

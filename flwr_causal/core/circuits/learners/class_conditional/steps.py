@@ -29,13 +29,18 @@ what they are sent and return differs, what follows from it does not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric, upper_triangles
-from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.learners.class_conditional.categories import (
+    by_category,
+    log_probabilities,
+    probabilities,
+    tables_of,
+)
 from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
     PartMoments,
     joint_moments,
@@ -54,11 +59,15 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     judge,
     leaf_log_density,
     log_sums,
-    members,
     pooled_covariance,
     power_sums,
     shrunk_moments,
     tails_of,
+)
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
+from flwr_causal.core.circuits.learners.class_conditional.trained import (
+    ClassConditionalTrained,
+    pieces,
 )
 from flwr_causal.core.circuits.learners.head import (
     ChoiceStep,
@@ -76,14 +85,10 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
     SummingStep,
     impossible,
     miscounted,
-    row_folds,
     summed_array,
 )
-from flwr_causal.core.circuits.leaves.elliptical import Elliptical, standard_log_density
-from flwr_causal.core.circuits.leaves.univariate import Categorical
-from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
-from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior, LogisticHead
-from flwr_causal.core.circuits.nodes import Product, Sum
+from flwr_causal.core.circuits.leaves.elliptical import standard_log_density
+from flwr_causal.core.circuits.model import LogisticHead
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
@@ -91,15 +96,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
-    from flwr_causal.core.circuits.model import Posterior
-    from flwr_causal.core.circuits.nodes import Leaf, Node
 
 LeafStepT = TypeVar("LeafStepT", bound="LeafStep")
-
-NUM_FOLDS = 5
-
 
 #: Standard deviations from the mean beyond which the transform is linear; see `Coordinates`.
 REACH = 4.0
@@ -146,67 +145,6 @@ class ClassConditionalOptions(HeadOptions):
                 raise ConfigError(f"{name} must be from 0 to 1, got {getattr(self, name)}")
         if min(self.dof) <= 2.0:
             raise ConfigError(f"degrees of freedom must be above 2, got {min(self.dof)}")
-
-
-# -- rows and columns of the parties ---------------------------------------------------------------
-
-
-class ClassedRows(NamedTuple):
-    """Rows of a party: numbers (n, d), classes (n,), folds (n,) and states of categories (n, k)."""
-
-    numbers: FloatArray
-    classes: IntArray
-    folds: IntArray
-    categories: IntArray
-
-
-def rows_of(values: FloatArray, plan: TrainingPlan) -> ClassedRows:
-    """Return a party's rows without the classes that it leaves out; see ``TrainingPlan.min_rows``.
-
-    Folds of fewer than ``min_rows`` rows are joined with others. If it is above 1 the folds
-    therefore depend on how rows are divided among parties.
-
-    Raises
-    ------
-    DataError
-        If a value is missing or infinite.
-    """
-    numbers = np.ascontiguousarray(values[:, plan.numbers], dtype=np.float64)
-    bad = ~np.isfinite(numbers).all(axis=0)
-    if bad.any():
-        listed = ", ".join(plan.names[plan.numbers[j]] for j in np.flatnonzero(bad))
-        raise DataError(
-            f"missing or infinite values in columns {listed}: sums need complete rows, drop or fill"
-        )
-    classes = plan.classes_of(values)
-    states = values[:, plan.categories]
-    if not ((states >= 0) & (states < np.array(plan.sizes)) & (states == np.floor(states))).all():
-        raise DataError(
-            "a category is missing in some rows, or none of its states: drop those rows, or make "
-            "the missing value a state"
-        )
-    categories = states.astype(np.int64)
-    folds = row_folds(np.column_stack((numbers, categories, classes)), NUM_FOLDS, plan.seed)
-    kept = np.bincount(classes, minlength=plan.num_classes)[classes] >= plan.min_rows
-    rows = ClassedRows(numbers[kept], classes[kept], folds[kept], categories[kept])
-    return rows._replace(folds=_large_folds(rows, plan)) if plan.min_rows > 1 else rows
-
-
-def _large_folds(rows: ClassedRows, plan: TrainingPlan) -> IntArray:
-    """Return the fold of each row, where no class has a fold with fewer than ``min_rows`` rows.
-
-    The smaller folds of a class are joined to one, or to its largest fold if the one is too small.
-    """
-    folds = rows.folds.copy()
-    for c in range(plan.num_classes):
-        own = np.flatnonzero(rows.classes == c)
-        sizes = np.bincount(folds[own], minlength=NUM_FOLDS)
-        small = np.flatnonzero((sizes > 0) & (sizes < plan.min_rows))
-        if len(small):
-            enough = sizes[small].sum() >= plan.min_rows
-            moved = own[np.isin(folds[own], small)]
-            folds[moved] = small[0] if enough else int(sizes.argmax())
-    return folds
 
 
 @dataclass(frozen=True, eq=False)
@@ -842,208 +780,3 @@ class LeavesHead(HeadStep):
     """One Newton step of the head."""
 
     choice = LeavesChoice
-
-
-# -- the trained circuits --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ClassConditionalTrained(TrainedWithHead):
-    """The parameters of the circuits.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    counts : ndarray of float, shape (C,)
-        Rows of each class.
-    coordinates : Coordinates
-    moments : ClassMoments
-        Means (C, d) and covariances (C, d, d) of the coordinates.
-    tables : ndarray of float, shape (C, states)
-        Rows of each class and state, the categories side by side.
-    choice : BlockChoice
-        Degrees of freedom and blocks.
-    """
-
-    plan: TrainingPlan
-    counts: FloatArray
-    coordinates: Coordinates
-    moments: ClassMoments
-    tables: FloatArray
-    choice: BlockChoice
-
-    def model(self, domain: Domain) -> CircuitModel:
-        """Return the circuit with the best density, and the posterior that predicts the class.
-
-        The density has one leaf over all numbers for each class. The class is predicted by a second
-        circuit with a leaf for each block of correlated numbers, or by a logistic head. Classes of
-        which no party has a row have the likelihood 0.
-        """
-        plan, choice = self.plan, self.choice
-        everything = np.zeros(len(plan.numbers), dtype=np.int64)
-        density = Circuit(domain, self._root(everything, choice.dof))
-        if plan.target is None:
-            return CircuitModel(density)
-        target = domain.names[plan.target]
-        posterior: Posterior
-        if self.head is None:
-            posterior = Circuit(domain, self._root(choice.blocks, choice.block_dof))
-        else:
-            factors = self._factors(pieces(choice.blocks), choice.block_dof)
-            posterior = HeadPosterior(domain, target, tuple(map(tuple, factors)), self.head)
-        return CircuitModel(density, target, posterior, self.threshold)
-
-    def _root(self, blocks: IntArray, dof: float) -> Node:
-        """Return the root of a circuit with a leaf for each class and block, and each category."""
-        target, num_classes = self.plan.target, self.plan.num_classes
-        present = np.flatnonzero(self.counts > 0)
-        factors_of = self._factors(members(blocks), dof)
-        children: list[Node] = []
-        for c in map(int, present):
-            factors: list[Node] = list(factors_of[c])
-            if target is not None:
-                factors.append(Categorical(target, np.eye(num_classes)[c]))
-            children.append(Product(factors) if len(factors) > 1 else factors[0])
-        if target is None:
-            return children[0]
-        return Sum(children, self.counts[present] / self.counts.sum())
-
-    def _factors(self, parts: list[IntArray], dof: float) -> list[list[Leaf]]:
-        """Return the leaves of each class, over parts of the numbers and then the categories."""
-        plan, moments = self.plan, self._transformed_moments()
-        factors: list[list[Leaf]] = [
-            [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
-        ]
-        tables = probabilities(self.tables, plan.sizes)
-        starts = starts_of(plan.sizes)
-        for leaves, row in zip(factors, tables, strict=True):
-            for column, start, size in zip(plan.categories, starts, plan.sizes, strict=True):
-                leaves.append(Categorical(column, row[start : start + size]))
-        return factors
-
-    def _transformed_moments(self) -> ClassMoments:
-        """Return the moments of the transformed numbers, the parameters of the leaves.
-
-        The sums are of `Coordinates`, which keep more digits. With a power of 1 the transformed
-        number is the number divided by its scale.
-        """
-        known, moments = self.coordinates, self.moments
-        start = signed_log(known.middle)
-        slope = np.exp((known.powers - 1.0) * start)
-        origin = of_signed_log(start, known.powers) + slope * known.center
-        unit = slope * known.unit
-        return ClassMoments(
-            origin + unit * moments.means, unit[:, None] * moments.covariances * unit
-        )
-
-    def _leaf(self, moments: ClassMoments, which: int, part: IntArray, dof: float) -> Elliptical:
-        """Return the leaf of some numbers in one class, from `_transformed_moments`."""
-        known = self.coordinates
-        scope = tuple(np.array(self.plan.numbers)[part].tolist())
-        mean = moments.means[which, part]
-        covariance = moments.covariances[which][np.ix_(part, part)]
-        scale = known.scale[part]
-        if (known.powers == 1.0).all():
-            return Elliptical(scope, mean * scale, scale[:, None] * covariance * scale, dof)
-        reach = known.reach[part]
-        return Elliptical(scope, mean, covariance, dof, known.powers[part], scale, reach)
-
-
-def pieces(blocks: IntArray) -> list[IntArray]:
-    """Return the columns of each feature of a head: every column alone, then the larger blocks."""
-    alone = [np.array([j]) for j in range(len(blocks))]
-    return alone + [block for block in members(blocks) if len(block) > 1]
-
-
-# -- categories ------------------------------------------------------------------------------------
-
-
-#: Pseudo rows of each class, distributed over the states as the rows of all classes are, and pseudo
-#: rows of all classes together, spread evenly over the states. So no state has the probability 0.
-SMOOTHING = 1.0
-
-
-def tables_of(
-    categories: IntArray, groups: IntArray, num_groups: int, sizes: Sequence[int]
-) -> FloatArray:
-    """Count rows by group and state.
-
-    Parameters
-    ----------
-    categories : ndarray of int, shape (n, k)
-        States of the k categories.
-    groups : ndarray of int, shape (n,)
-    num_groups : int
-    sizes : sequence of int, length k
-        Numbers of states.
-
-    Returns
-    -------
-    ndarray of float, shape (num_groups, sum of sizes)
-    """
-    counts = np.zeros((num_groups, sum(sizes)))
-    for j, start in enumerate(starts_of(sizes)):
-        np.add.at(counts, (groups, start + categories[:, j]), 1.0)
-    return counts
-
-
-def by_category(tables: FloatArray, plan: TrainingPlan) -> FloatArray:
-    """Return the rows that the states of each category count together.
-
-    Parameters
-    ----------
-    tables : ndarray of float, shape (..., sum of sizes)
-    plan : TrainingPlan
-
-    Returns
-    -------
-    ndarray of float, shape (..., number of categories)
-    """
-    if not plan.sizes:
-        return tables[..., :0]
-    return np.asarray(np.add.reduceat(tables, starts_of(plan.sizes), axis=-1))
-
-
-def probabilities(counts: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """Return the probabilities of the states in each class, smoothed towards those of all classes.
-
-    Parameters
-    ----------
-    counts : ndarray of float, shape (..., C, sum of sizes)
-    sizes : sequence of int, length k
-
-    Returns
-    -------
-    ndarray of float, shape (..., C, sum of sizes)
-    """
-    result = np.empty(counts.shape)
-    for start, size in zip(starts_of(sizes), sizes, strict=True):
-        own = counts[..., start : start + size]
-        everyone = own.sum(axis=-2, keepdims=True) + SMOOTHING / size
-        shares = everyone / everyone.sum(axis=-1, keepdims=True)
-        smoothed = own + SMOOTHING * shares
-        result[..., start : start + size] = smoothed / smoothed.sum(axis=-1, keepdims=True)
-    return result
-
-
-def log_probabilities(categories: IntArray, tables: FloatArray, sizes: Sequence[int]) -> FloatArray:
-    """Return the log probability of each category of rows under each class.
-
-    Parameters
-    ----------
-    categories : ndarray of int, shape (n, k)
-    tables : ndarray of float, shape (C, sum of sizes)
-        Probabilities.
-    sizes : sequence of int, length k
-
-    Returns
-    -------
-    ndarray of float, shape (n, C, k)
-    """
-    places = categories + starts_of(sizes)
-    return np.log(tables)[:, places].transpose(1, 0, 2)
-
-
-def starts_of(sizes: Sequence[int]) -> IntArray:
-    """Return the first state of each category among the states of all."""
-    return (np.cumsum(sizes) - sizes).astype(np.int64)

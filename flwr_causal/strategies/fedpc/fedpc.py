@@ -10,13 +10,13 @@ and tables (`plan.plan_of`). `FedPC.train` takes these steps, with the exchanges
 3. The training:
 
    - ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
-   - "sums", the default where parties hold the same columns (``SUMS``, one exchange a step):
+   - "sums", the default where parties hold the same columns (``SUMS``):
 
      - class-conditional: "scale" (again about the mean if that is far from 0), "powers",
        "moments", "held-out"; then "head" several times and "choice", or "threshold", by the
-       options ``head`` and ``decision``. The steps are in
-       :mod:`flwr_causal.core.circuits.learners.class_conditional.steps`; where parties hold
-       different columns they are "pattern-scale", "pattern-powers" and so on;
+       options ``head`` and ``decision``. The training is in
+       :mod:`flwr_causal.core.circuits.learners.class_conditional.learner`; where parties hold
+       different columns the exchanges are "pattern-scale", "pattern-powers" and so on;
      - trees: "pairs", "products" and "trees", both repeated by EM; then "fold-pairs", "head", also
        repeated, and "choice"; then "threshold" (of the head) or "odds" (of the trees);
      - Einsum networks: "scale", then "counts" for each batch of each epoch.
@@ -42,12 +42,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import training_of
-from flwr_causal.core.circuits.learners.class_conditional.pattern import PatternMoments
-from flwr_causal.core.circuits.learners.class_conditional.steps import coordinates_of
+from flwr_causal.core.circuits.learners.class_conditional.learner import chosen_coordinates
+from flwr_causal.core.circuits.learners.class_conditional.pattern import HeldNumbers
 from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
-from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import MOST, require
 from flwr_causal.data.kinds import DataKind
@@ -111,7 +110,7 @@ if TYPE_CHECKING:
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
-    from flwr_causal.core.circuits.learners.training_by_sums import State
+    from flwr_causal.core.circuits.learners.training_by_sums import Summing
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
@@ -449,23 +448,22 @@ class FedPC(PaperVariant):
         settings = training.plan(
             plan.domain, seed=self.options.seed, min_rows=self.options.minimum_count
         )
-        step: State = training.start(settings, plan.holdings.presence)
-        while not isinstance(step, Trained):
-            if isinstance(step, PatternMoments) and plan.class_of_some:
-                coordinates = coordinates_of(step.arrays())
-                model = yield from counted_classes(self.options, plan, remarks, coordinates)
-                return plan, model, COMPLETE
-            replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
-            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
-            step = step.after(replies.combined)
+        if plan.class_of_some:
+            held = HeldNumbers.of(settings, plan.holdings.presence)
+            scaled = yield from asked_of_all(plan.learner, chosen_coordinates(settings, held))
+            counting = counted_classes(self.options, plan, remarks, scaled.coordinates)
+            return plan, (yield from counting), COMPLETE
+        trained = yield from asked_of_all(
+            plan.learner, training.training(settings, plan.holdings.presence)
+        )
         if dependence is not None:
-            assert isinstance(step, ClassConditionalTrained)
-            step = with_dependence(step, dependence)
-        model = step.model(plan.domain)
-        remarks.warnings += step.warnings(model)
+            assert isinstance(trained, ClassConditionalTrained)
+            trained = with_dependence(trained, dependence)
+        model = trained.model(plan.domain)
+        remarks.warnings += trained.warnings(model)
         reason = COMPLETE
-        if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
-            chosen = step.choice_of_head
+        if isinstance(trained, TrainedWithHead) and trained.choice_of_head is not None:
+            chosen = trained.choice_of_head
             yield Note(asdict(chosen) | {"pays": int(chosen.pays)})
             reason = f"{reason}; {chosen}"
         return plan, model, reason
@@ -562,3 +560,16 @@ class FedPC(PaperVariant):
             for rows, own in judged.items()
             for text in majority_warning(own, rows, self.options.head is not False)
         ]
+
+
+def asked_of_all(learner: str, training: Summing[ReturnT]) -> Generator[Step, Any, ReturnT]:
+    """Ask the parties for the sums of a training of this learner."""
+    try:
+        asked = next(training)
+        while True:
+            replies = yield Ask(SUMS[learner, asked.exchange.name], asked.arrays)
+            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
+            asked = training.send(replies.combined)
+    except StopIteration as end:
+        found: ReturnT = end.value
+        return found

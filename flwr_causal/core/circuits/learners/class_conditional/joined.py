@@ -2,7 +2,7 @@
 
 Parties with different columns compute products of their columns over common rows. Here these are:
 
-- each number, in the coordinates of `steps` (a power transform, mean 0 and variance 1);
+- each number, in the coordinates of `learner` (a power transform, mean 0 and variance 1);
 - an indicator of each class, at the parties that hold the target;
 - each *labelled* number, one that all these parties hold, times each indicator.
 

@@ -75,6 +75,7 @@ from flwr_causal.strategies.fedpc.dependence import (
     measured_dependence,
     weighted_clusters,
 )
+from flwr_causal.strategies.fedpc.holdings import Holdings
 from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import (
     Remarks,
@@ -91,7 +92,6 @@ from flwr_causal.strategies.fedpc.plan import (
     ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
     CircuitPlan,
-    Holdings,
     check_target,
     domain_of,
     labelled,

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
+    from flwr_causal.strategies.fedpc.holdings import Holdings
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
 #: Dependence that clusters lose is reported above this share of it.
 LEAST_LOST_SHARE = 0.2

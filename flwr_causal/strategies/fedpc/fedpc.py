@@ -67,6 +67,13 @@ from flwr_causal.runtime.algorithm import (
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.cut_points import agreed_cuts
+from flwr_causal.strategies.fedpc.choices import (
+    ALIGNED_WEIGHTS,
+    ONE_PASS,
+    TRAINING_OF_NONLINEAR,
+    TRIPLES,
+    first,
+)
 from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
 from flwr_causal.strategies.fedpc.dependence import (
     aligned_rows,
@@ -89,7 +96,6 @@ from flwr_causal.strategies.fedpc.losses import (
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.fedpc.paper import algorithm_1
 from flwr_causal.strategies.fedpc.plan import (
-    ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
     CircuitPlan,
     check_target,
@@ -353,9 +359,9 @@ class FedPC(PaperVariant):
         if common is not None and self._measures(plan):
             dependence = yield from self._sending(plan, measured_dependence(plan, common))
             plan = self._replanned(plan, remarks, dependence)
-            if plan.training == "triples":
+            if plan.training == TRIPLES:
                 plan = yield from self._with_cut_points(plan)
-        if plan.training == "triples":
+        if plan.training == TRIPLES:
             model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
             return plan, model, COMPLETE
         if plan.training == "sums":
@@ -364,9 +370,9 @@ class FedPC(PaperVariant):
 
     def _matches_rows(self, plan: CircuitPlan) -> bool:
         """Whether common rows are needed for the weights, or to measure a dependence."""
-        if plan.training == "triples":
+        if plan.training == TRIPLES:
             return False
-        asked = self.options.weights != "auto" and plan.training == "one-pass"
+        asked = self.options.weights != "auto" and plan.training == ONE_PASS
         return plan.weights in ALIGNED_WEIGHTS or bool(not asked and plan.holdings.apart.any())
 
     def _measures(self, plan: CircuitPlan) -> bool:
@@ -407,9 +413,10 @@ class FedPC(PaperVariant):
             return plan
         by_default = plan.training == "sums" and self.options.training == "auto"
         if dependence.mostly_nonlinear and by_default:
-            if not plan.target:
-                return replace(plan, training="one-pass", weights="em")
-            if plan.countable:
+            training = first(TRAINING_OF_NONLINEAR, plan.facts)
+            if training == ONE_PASS:
+                return replace(plan, training=training, weights="em")
+            if training == TRIPLES:
                 return self._by_triples(plan)
         remarks.warnings += lost_by_training(plan, dependence)
         return plan
@@ -434,7 +441,7 @@ class FedPC(PaperVariant):
         return replace(
             plan,
             domain=domain_of(plan.agreement, target, missing, fewest=FEWEST_NUMBERS["trees"]),
-            training="triples",
+            training=TRIPLES,
             learner="trees",
             weights="",
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),

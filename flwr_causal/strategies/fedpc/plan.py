@@ -1,21 +1,31 @@
-"""The plan of a run of FedPC: who holds which columns, and what is trained over them.
+"""The plan of a run of FedPC: what is trained over which variables.
 
-`plan_of` derives it from the options and from what the parties have agreed on.
+`plan_of` derives it from the options, from who holds which columns (`holdings`), and from what the
+parties have agreed on; `choices` has the rules.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import labelled_numbers
 from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.strategies.fedpc.choices import (
+    ONE_PASS,
+    SUMS,
+    TRIPLES,
+    Facts,
+    learner_of_tables,
+    training_of_tables,
+    weights_of_tables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,12 +41,8 @@ if TYPE_CHECKING:
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
-#: The training by counts of states.
-TRIPLES = "triples"
 #: By default marks of pairs are as many as masked tables of so many bytes have room for.
 MOST_BYTES = 2**28
-#: Weights of combinations of clusters that follow from common rows.
-ALIGNED_WEIGHTS = ("aligned", "em")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,19 +53,15 @@ class CircuitPlan:
     ----------
     agreement : Agreement
         Columns and their states.
-    holdings : Holdings
-        Who holds which of them.
+    facts : Facts
+        Who holds which of them, and what else the choices depend on.
     domain : Domain
         The same as variables of a circuit; numbers that are yet to be cut are numbers.
-    target : str or None
     training : {"sums", "triples", "one-pass"}
     learner : str
         Name of the learner (:mod:`flwr_causal.core.circuits.learners.by_name`).
     weights : str
         In one pass, how combinations of the parties' clusters are weighted; else empty.
-    countable : bool
-        Whether parties with different columns can count states together (``training="triples"``),
-        and options allow it.
     pair_marks : int
         How many pairs of states are marked, at most.
     why : str, default ""
@@ -67,15 +69,28 @@ class CircuitPlan:
     """
 
     agreement: Agreement
-    holdings: Holdings
+    facts: Facts
     domain: Domain
-    target: str | None
-    training: Literal["sums", "triples", "one-pass"]
+    training: str
     learner: str
     weights: str
-    countable: bool
     pair_marks: int
     why: str = ""
+
+    @property
+    def holdings(self) -> Holdings:
+        """Who holds which columns."""
+        return self.facts.holdings
+
+    @property
+    def target(self) -> str | None:
+        """The class, None without one."""
+        return self.facts.target or None
+
+    @property
+    def countable(self) -> bool:
+        """Whether parties with different columns can count states, and options allow it."""
+        return self.facts.countable
 
     @property
     def differing(self) -> bool:
@@ -128,41 +143,27 @@ def plan_of(
     DataError
         If a party has too few rows for one pass.
     """
-    learner = _learner(options, agreement, holdings, target)
-    countable = _counts(options, holdings)
-    marks = _pair_marks(options, agreement, holdings, target) if countable else 0
-    training: Literal["sums", "triples", "one-pass"]
-    weights = why = ""
-    if _by_sums(options, holdings, learner, target):
-        training = "sums"
-    elif countable:
-        training, learner = "triples", "trees"
-        why = why_counts(options, _reason_of_trees(agreement, holdings, target))
-    else:
-        training, weights = "one-pass", _weights(options, holdings, target)
-    fewest = FEWEST_NUMBERS.get(learner, 3)
-    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
-    _check_complete(domain, holdings, learner, sums=training == "sums")
-    plan = CircuitPlan(
-        agreement,
-        holdings,
-        domain,
-        target or None,
-        training,
-        learner,
-        weights,
-        countable,
-        marks,
-        why,
-    )
-    if options.secure_aggregation and not (training == "sums" and holdings.presence.all()):
+    numbers = is_continuous(agreement, target) and not holdings.missing.any()
+    facts = Facts(options, holdings, target, numbers)
+    facts = replace(facts, learner=learner_of_tables(facts))
+    training = training_of_tables(facts)
+    learner, weights, why = facts.learner, "", ""
+    if training == TRIPLES:
+        learner, why = "trees", why_counts(options, _reason_of_trees(agreement, holdings, target))
+    if training == ONE_PASS:
+        weights = weights_of_tables(facts)
+    domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS.get(learner, 3))
+    _check_complete(domain, holdings, learner, sums=training == SUMS)
+    marks = _pair_marks(options, agreement, holdings, target) if facts.countable else 0
+    plan = CircuitPlan(agreement, facts, domain, training, learner, weights, marks, why)
+    if options.secure_aggregation and not (training == SUMS and facts.same):
         raise ConfigError(
             "The option 'secure_aggregation' is for parties that hold the same columns, and for "
             f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
             f"{learner} circuits would be trained. Take another learner, use the columns that all "
             "parties have (unshared_columns='drop'), or run without secure_aggregation."
         )
-    if training == "one-pass":
+    if training == ONE_PASS:
         _check_rows(agreement, options.minimum_count)
     return plan
 
@@ -208,66 +209,6 @@ def _check_rows(agreement: Agreement, minimum_count: int) -> None:
         )
 
 
-def _learner(options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str) -> str:
-    if options.learner == "decision-tree" and not target:
-        raise ConfigError(
-            "learner='decision-tree' needs a target: name it, or take another learner"
-        )
-    if options.learner == "decision-tree" and not holdings.presence.all():
-        raise ConfigError(
-            "learner='decision-tree' is for parties that hold the same columns. The paper defines "
-            "FC[DT] as the average of trees (section 3.2), and reports results for different "
-            "columns (table 6) but neither who knows the class there nor what a product of trees "
-            "predicts. Take the columns that all parties have (unshared_columns='drop'), or "
-            "another learner"
-        )
-    if options.learner != "auto":
-        return options.learner
-    if options.training == TRIPLES:
-        return "trees"
-    numbers = is_continuous(agreement, target) and not holdings.missing.any()
-    return "class-conditional" if numbers and not holdings.sharing else "trees"
-
-
-def _by_sums(options: FedPCOptions, holdings: Holdings, learner: str, target: str) -> bool:
-    """Whether the circuit is trained by sums over rows."""
-    if options.training == TRIPLES:
-        return bool(holdings.presence.all())
-    if options.training == "one-pass":
-        return False
-    if options.training == "auto" and options.weights != "auto":
-        return False
-    same = bool(holdings.presence.all())
-    all_know_class = not target or holdings.all_hold(target)
-    # Where only some parties know the class, rows are matched by ids, and masked products of
-    # classes and numbers are summed. As with counts of states, components and heads do not fit.
-    unfitting = [one for one in _unfitting(options) if not one.startswith("learner=")]
-    matched = holdings.ids and not unfitting
-    differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
-    possible = learner in BY_SUMS and (same or (differing and (all_know_class or matched)))
-    if options.training == "sums" and not possible:
-        if same:
-            training_of(learner, target or None, options)
-        raise ConfigError(
-            "training='sums' over different columns needs numbers, and the target at every party, "
-            "or ids of the rows and no components, head, decision or trained: "
-            f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
-            f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
-            "training='one-pass'."
-        )
-    return possible
-
-
-def _counts(options: FedPCOptions, holdings: Holdings) -> bool:
-    """Return whether parties with different columns can count states, and may."""
-    if holdings.presence.all():
-        return False
-    if options.training == TRIPLES:
-        _check_counts(options, holdings)
-        return True
-    return options.training == "auto" and holdings.ids and not _unfitting(options)
-
-
 def _pair_marks(
     options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> int:
@@ -299,57 +240,6 @@ def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> s
 def why_counts(options: FedPCOptions, reason: str) -> str:
     """Return why ``training="auto"`` takes counts; "" where the option names the training."""
     return f", chosen because {reason}" if options.training == "auto" else ""
-
-
-def _check_counts(options: FedPCOptions, holdings: Holdings) -> None:
-    """Raise a ConfigError if there are no ids, or options that counts do not fit."""
-    if not holdings.ids:
-        raise ConfigError(
-            "training='triples' needs rows that are matched by ids: give every party's "
-            "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
-        )
-    wrong = _unfitting(options)
-    if wrong:
-        raise ConfigError(
-            "training='triples' over different columns has no mixtures of clusters and no head: "
-            f"set {', '.join(wrong)}"
-        )
-
-
-def _unfitting(options: FedPCOptions) -> list[str]:
-    """Return the options that do not fit counts of states, with the values that would."""
-    wanted = {
-        "learner": (options.learner in ("auto", "trees"), "'trees'"),
-        "weights": (options.weights == "auto", "'auto'"),
-        "components": (options.components in (None, 1), "1"),
-        "head": (options.head is not True, "False"),
-        "decision": (options.decision == "most-probable", "'most-probable'"),
-        "trained": (not options.trained, "''"),
-    }
-    return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
-
-
-def _weights(options: FedPCOptions, holdings: Holdings, target: str) -> str:
-    """Return how combinations of clusters are weighted."""
-    if holdings.presence.all():
-        return "counts"
-    all_know_class = bool(target) and holdings.all_hold(target)
-    if options.weights != "auto":
-        if options.weights == "classes" and not all_know_class:
-            raise ConfigError(
-                "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
-            )
-        if options.weights in ALIGNED_WEIGHTS and not holdings.ids:
-            raise ConfigError(
-                f"weights='{options.weights}' needs rows that are aligned by ids: name the column "
-                "of ids with row_id, or take weights='counts'"
-            )
-        return options.weights
-    if all_know_class:
-        return "classes"
-    if not holdings.ids:
-        return "counts"
-    return "aligned" if target else "em"
 
 
 def check_target(agreement: Agreement, target: str) -> None:

@@ -42,9 +42,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import training_of
-from flwr_causal.core.circuits.learners.class_conditional.learner import chosen_coordinates
+from flwr_causal.core.circuits.learners.class_conditional.learner import (
+    ClassConditionalTrained,
+    chosen_coordinates,
+)
 from flwr_causal.core.circuits.learners.class_conditional.pattern import HeldNumbers
-from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.presence import joined_tables

@@ -23,6 +23,7 @@ from flwr_causal.core.circuits.learners.class_conditional.categories import (
 )
 from flwr_causal.core.circuits.learners.class_conditional.learner import (
     ClassConditional,
+    ClassConditionalTrained,
     chosen_coordinates,
 )
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
@@ -34,7 +35,6 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
 )
 from flwr_causal.core.circuits.learners.class_conditional.pattern import HeldNumbers
 from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
-from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.training_by_sums import pooled
 from flwr_causal.core.circuits.leaves.elliptical import (
     squared_norms,

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     FLOOR,
     BlockChoice,
     ClassMoments,
 )
-from flwr_causal.core.circuits.learners.class_conditional.trained import ClassConditionalTrained
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import pairwise
 from flwr_causal.errors import DataError

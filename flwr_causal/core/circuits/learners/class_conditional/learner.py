@@ -22,19 +22,21 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import symmetric, upper_triangles
-from flwr_causal.core.circuits.learners.class_conditional.categories import probabilities
-from flwr_causal.core.circuits.learners.class_conditional.exchanges import OF_EQUAL_COLUMNS
-from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
-    PartMoments,
-    joint_moments,
-)
-from flwr_causal.core.circuits.learners.class_conditional.leaf_head import (
+from flwr_causal.core.circuits.circuit import Circuit
+from flwr_causal.core.circuits.learners.class_conditional.categories import probabilities, starts_of
+from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
+    OF_EQUAL_COLUMNS,
     LeavesChoice,
     LeavesHead,
     LeavesThreshold,
     product_head,
 )
+from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
+    PartMoments,
+    joint_moments,
+)
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
+    BlockChoice,
     ClassMoments,
     ClassSums,
     Coordinates,
@@ -43,6 +45,8 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     choose_shrinkage,
     chosen_of,
     correlation_blocks,
+    members,
+    pieces,
     pooled_covariance,
     shrunk_moments,
     tails_of,
@@ -54,17 +58,19 @@ from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     triangles_of,
 )
 from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
-from flwr_causal.core.circuits.learners.class_conditional.trained import (
-    ClassConditionalTrained,
-    pieces,
-)
 from flwr_causal.core.circuits.learners.head import (
+    TrainedWithHead,
     TrainingWithHead,
     best_decision,
     fitted_head,
     init_head,
 )
 from flwr_causal.core.circuits.learners.training_by_sums import is_far
+from flwr_causal.core.circuits.leaves.elliptical import Elliptical
+from flwr_causal.core.circuits.leaves.univariate import Categorical
+from flwr_causal.core.circuits.leaves.yeo_johnson import of_signed_log, signed_log
+from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
+from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.core.linear.moments import CONSTANT_TOLERANCE
 from flwr_causal.errors import ConfigError, DataError
 
@@ -74,6 +80,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Summing, TrainingPlan
+    from flwr_causal.core.circuits.model import Posterior
+    from flwr_causal.core.circuits.nodes import Leaf, Node
 
 #: Standard deviations from the mean beyond which the transform is linear; see `Coordinates`.
 REACH = 4.0
@@ -468,3 +476,108 @@ def _cut_blocks(of: ClassSums, cuts: Sequence[float]) -> IntArray:
     d = covariances.shape[-1]
     found = [correlation_blocks(one, cuts) for one in covariances.reshape(-1, d, d)]
     return np.stack(found).reshape(*covariances.shape[:-2], len(cuts), d)
+
+
+# -- the trained circuits -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ClassConditionalTrained(TrainedWithHead):
+    """The parameters of the circuits.
+
+    Parameters
+    ----------
+    plan : TrainingPlan
+    counts : ndarray of float, shape (C,)
+        Rows of each class.
+    coordinates : Coordinates
+    moments : ClassMoments
+        Means (C, d) and covariances (C, d, d) of the coordinates.
+    tables : ndarray of float, shape (C, states)
+        Rows of each class and state, the categories side by side.
+    choice : BlockChoice
+        Degrees of freedom and blocks.
+    """
+
+    plan: TrainingPlan
+    counts: FloatArray
+    coordinates: Coordinates
+    moments: ClassMoments
+    tables: FloatArray
+    choice: BlockChoice
+
+    def model(self, domain: Domain) -> CircuitModel:
+        """Return the circuit with the best density, and the posterior that predicts the class.
+
+        The density has one leaf over all numbers for each class. The class is predicted by a second
+        circuit with a leaf for each block of correlated numbers, or by a logistic head. Classes of
+        which no party has a row have the likelihood 0.
+        """
+        plan, choice = self.plan, self.choice
+        everything = np.zeros(len(plan.numbers), dtype=np.int64)
+        density = Circuit(domain, self._root(everything, choice.dof))
+        if plan.target is None:
+            return CircuitModel(density)
+        target = domain.names[plan.target]
+        posterior: Posterior
+        if self.head is None:
+            posterior = Circuit(domain, self._root(choice.blocks, choice.block_dof))
+        else:
+            factors = self._factors(pieces(choice.blocks), choice.block_dof)
+            posterior = HeadPosterior(domain, target, tuple(map(tuple, factors)), self.head)
+        return CircuitModel(density, target, posterior, self.threshold)
+
+    def _root(self, blocks: IntArray, dof: float) -> Node:
+        """Return the root of a circuit with a leaf for each class and block, and each category."""
+        target, num_classes = self.plan.target, self.plan.num_classes
+        present = np.flatnonzero(self.counts > 0)
+        factors_of = self._factors(members(blocks), dof)
+        children: list[Node] = []
+        for c in map(int, present):
+            factors: list[Node] = list(factors_of[c])
+            if target is not None:
+                factors.append(Categorical(target, np.eye(num_classes)[c]))
+            children.append(Product(factors) if len(factors) > 1 else factors[0])
+        if target is None:
+            return children[0]
+        return Sum(children, self.counts[present] / self.counts.sum())
+
+    def _factors(self, parts: list[IntArray], dof: float) -> list[list[Leaf]]:
+        """Return the leaves of each class, over parts of the numbers and then the categories."""
+        plan, moments = self.plan, self._transformed_moments()
+        factors: list[list[Leaf]] = [
+            [self._leaf(moments, c, part, dof) for part in parts] for c in range(plan.num_classes)
+        ]
+        tables = probabilities(self.tables, plan.sizes)
+        starts = starts_of(plan.sizes)
+        for leaves, row in zip(factors, tables, strict=True):
+            for column, start, size in zip(plan.categories, starts, plan.sizes, strict=True):
+                leaves.append(Categorical(column, row[start : start + size]))
+        return factors
+
+    def _transformed_moments(self) -> ClassMoments:
+        """Return the moments of the transformed numbers, the parameters of the leaves.
+
+        The sums are of `Coordinates`, which keep more digits. With a power of 1 the transformed
+        number is the number divided by its scale.
+        """
+        known, moments = self.coordinates, self.moments
+        start = signed_log(known.middle)
+        slope = np.exp((known.powers - 1.0) * start)
+        origin = of_signed_log(start, known.powers) + slope * known.center
+        unit = slope * known.unit
+        return ClassMoments(
+            origin + unit * moments.means, unit[:, None] * moments.covariances * unit
+        )
+
+    def _leaf(self, moments: ClassMoments, which: int, part: IntArray, dof: float) -> Elliptical:
+        """Return the leaf of some numbers in one class, from `_transformed_moments`."""
+        known = self.coordinates
+        scope = tuple(np.array(self.plan.numbers)[part].tolist())
+        mean = moments.means[which, part]
+        covariance = moments.covariances[which][np.ix_(part, part)]
+        scale = known.scale[part]
+        if (known.powers == 1.0).all():
+            return Elliptical(scope, mean * scale, scale[:, None] * covariance * scale, dof)
+        reach = known.reach[part]
+        return Elliptical(scope, mean, covariance, dof, known.powers[part], scale, reach)

@@ -105,7 +105,7 @@ LEARNER = (
     Rule(
         "class-conditional",
         "all columns but the target hold numbers, none is missing, and no value is in most rows",
-        lambda facts: facts.numbers and not facts.holdings.sharing,
+        lambda facts: facts.numbers and not facts.holdings.repeated_columns,
     ),
     Rule("trees", "otherwise", _otherwise),
 )

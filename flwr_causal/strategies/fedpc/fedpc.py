@@ -46,7 +46,7 @@ from flwr_causal.core.circuits.learners.class_conditional.learner import (
     ClassConditionalTrained,
     chosen_coordinates,
 )
-from flwr_causal.core.circuits.learners.class_conditional.pattern import HeldNumbers
+from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnPatterns
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
 from flwr_causal.core.circuits.presence import joined_tables
@@ -359,15 +359,17 @@ class FedPC(PaperVariant):
         if self._matches_rows(plan):
             common = yield from self._common_rows(plan, remarks)
         if common is not None and self._measures(plan):
-            dependence = yield from self._sending(plan, measured_dependence(plan, common))
+            dependence = yield from self._with_variables(plan, measured_dependence(plan, common))
             plan = self._replanned(plan, remarks, dependence)
             if plan.training == TRIPLES:
                 plan = yield from self._with_cut_points(plan)
         if plan.training == TRIPLES:
-            model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
+            model = yield from self._with_variables(
+                plan, counted_states(self.options, plan, remarks)
+            )
             return plan, model, COMPLETE
         if plan.training == "sums":
-            return (yield from self._sending(plan, self._summed(plan, remarks, dependence)))
+            return (yield from self._with_variables(plan, self._summed(plan, remarks, dependence)))
         return (yield from self._in_one_pass(plan, remarks, common, dependence))
 
     def _matches_rows(self, plan: CircuitPlan) -> bool:
@@ -434,7 +436,7 @@ class FedPC(PaperVariant):
         numbers = plan.agreement.continuous
         points = dict(zip(numbers, agreed.cuts, strict=True))
         inside = dict(zip(numbers, agreed.inside, strict=True))
-        whole, lacking = plan.agreement.whole, plan.holdings.lacking
+        whole, lacking = plan.agreement.whole, plan.holdings.incomplete
         return replace(plan, domain=with_intervals(plan.domain, points, inside, whole, lacking))
 
     def _by_triples(self, plan: CircuitPlan) -> CircuitPlan:
@@ -458,11 +460,13 @@ class FedPC(PaperVariant):
             plan.domain, seed=self.options.seed, min_rows=self.options.minimum_count
         )
         if plan.class_of_some:
-            held = HeldNumbers.of(settings, plan.holdings.presence)
-            scaled = yield from asked_of_all(plan.learner, chosen_coordinates(settings, held))
+            patterns = ColumnPatterns.of(settings, plan.holdings.presence)
+            scaled = yield from asking_for_sums(
+                plan.learner, chosen_coordinates(settings, patterns)
+            )
             counting = counted_classes(self.options, plan, remarks, scaled.coordinates)
             return plan, (yield from counting), COMPLETE
-        trained = yield from asked_of_all(
+        trained = yield from asking_for_sums(
             plan.learner, training.training(settings, plan.holdings.presence)
         )
         if dependence is not None:
@@ -504,13 +508,13 @@ class FedPC(PaperVariant):
         else:
             rows = common if plan.weights in ALIGNED_WEIGHTS else None
             weighted = weighted_clusters(plan, rows, central=central, seed=seed)
-            model, replies = yield from self._sending(plan, weighted)
+            model, replies = yield from self._with_variables(plan, weighted)
             if plan.weights == "aligned":
                 remarks.warnings += lost_by_clusters(plan, dependence, replies)
             return plan, model, COMPLETE
-        return plan, (yield from self._sending(plan, steps)), COMPLETE
+        return plan, (yield from self._with_variables(plan, steps)), COMPLETE
 
-    def _sending(
+    def _with_variables(
         self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]
     ) -> Generator[Step, Any, ReturnT]:
         """Send the variables with all requests, where cut points have changed them."""
@@ -531,8 +535,8 @@ class FedPC(PaperVariant):
             "one name if they are the same"
             for one, other in plan.holdings.similar_names()
         ]
-        if plan.holdings.sharing and plan.learner != "trees":
-            columns = ", ".join(map(repr, plan.holdings.sharing))
+        if plan.holdings.repeated_columns and plan.learner != "trees":
+            columns = ", ".join(map(repr, plan.holdings.repeated_columns))
             alike.append(
                 f"most rows have one value of {columns}, and learner={plan.learner!r} spreads it "
                 "over the numbers beside it: its samples do not hold the value, and its "
@@ -571,7 +575,7 @@ class FedPC(PaperVariant):
         ]
 
 
-def asked_of_all(learner: str, training: Summing[ReturnT]) -> Generator[Step, Any, ReturnT]:
+def asking_for_sums(learner: str, training: Summing[ReturnT]) -> Generator[Step, Any, ReturnT]:
     """Ask the parties for the sums of a training of this learner."""
     try:
         asked = next(training)

@@ -40,7 +40,7 @@ class Holdings:
         How many rows have a value.
     missing : ndarray of bool, shape (columns,)
         Whether a holder of the column lacks values in rows that are kept.
-    shared : ndarray of bool, shape (columns,)
+    repeated : ndarray of bool, shape (columns,)
         Whether in parties of most rows of the column more than half of the rows have one value; not
         known, and False, in secure sums.
     ids : bool
@@ -52,7 +52,7 @@ class Holdings:
     presence: BoolArray
     present: IntArray
     missing: BoolArray
-    shared: BoolArray
+    repeated: BoolArray
     ids: bool
 
     @classmethod
@@ -68,7 +68,7 @@ class Holdings:
         presence = np.zeros(shape, dtype=np.bool_)
         present = np.zeros(shape, dtype=np.int64)
         lacking = np.zeros(shape, dtype=np.bool_)
-        repeated = np.zeros(shape, dtype=np.bool_)
+        repeating = np.zeros(shape, dtype=np.bool_)
         for party, report in enumerate(reports.values()):
             by_name = {column.name: column for column in report.columns}
             for j, name in enumerate(agreement.names):
@@ -78,20 +78,20 @@ class Holdings:
                     holes = 0 if report.dropped_rows else by_name[name].missing
                     present[party, j] = report.rows - holes
                     lacking[party, j] = holes > 0
-                    repeated[party, j] = by_name[name].repeated
+                    repeating[party, j] = by_name[name].repeated
         ids = all(report.has_ids for report in reports.values())
         if ids and not presence.all():
             check_ids(reports)
         missing = np.asarray(lacking.any(axis=0))
-        shared = 2 * (present * repeated).sum(axis=0) > present.sum(axis=0)
-        return cls(tuple(reports), agreement.names, presence, present, missing, shared, ids)
+        repeated = 2 * (present * repeating).sum(axis=0) > present.sum(axis=0)
+        return cls(tuple(reports), agreement.names, presence, present, missing, repeated, ids)
 
     def of_columns(self, names: tuple[str, ...]) -> Holdings:
         """Return who holds these columns, which are some of them."""
         kept = [self.names.index(name) for name in names]
         by_party = (self.presence[:, kept], self.present[:, kept])
         return Holdings(
-            self.parties, names, *by_party, self.missing[kept], self.shared[kept], self.ids
+            self.parties, names, *by_party, self.missing[kept], self.repeated[kept], self.ids
         )
 
     @property
@@ -109,7 +109,7 @@ class Holdings:
         return bool(self.presence[:, self.names.index(name)].all())
 
     @property
-    def alike(self) -> list[int]:
+    def holder_sets(self) -> list[int]:
         """A number for each column, equal for those that the same parties hold."""
         same = np.unique(self.presence, axis=1, return_inverse=True)[1]
         return [int(one) for one in same.ravel()]
@@ -120,7 +120,7 @@ class Holdings:
         held = self.presence.astype(np.int64)
         return np.asarray(held.T @ held == 0)
 
-    def where(self, column: int) -> str:
+    def named(self, column: int) -> str:
         """Return a column and the first party that holds it, in words."""
         return f"{self.names[column]!r} ({self.holders(self.names[column])[0]})"
 
@@ -147,11 +147,11 @@ class Holdings:
         ]
 
     @property
-    def sharing(self) -> tuple[str, ...]:
+    def repeated_columns(self) -> tuple[str, ...]:
         """The columns of which most rows have one value."""
-        return tuple(name for name, one in zip(self.names, self.shared, strict=True) if one)
+        return tuple(name for name, one in zip(self.names, self.repeated, strict=True) if one)
 
     @property
-    def lacking(self) -> tuple[str, ...]:
+    def incomplete(self) -> tuple[str, ...]:
         """The columns in which values are missing."""
         return tuple(name for name, lacks in zip(self.names, self.missing, strict=True) if lacks)

@@ -111,7 +111,7 @@ class CircuitPlan:
     @property
     def holders(self) -> list[int]:
         """By column a number for its set of holders, if states can be counted."""
-        return self.holdings.alike if self.countable else []
+        return self.holdings.holder_sets if self.countable else []
 
     @property
     def present(self) -> dict[str, Any]:
@@ -170,7 +170,8 @@ def plan_of(
 
 def _check_complete(domain: Domain, holdings: Holdings, learner: str, *, sums: bool) -> None:
     """Raise a ConfigError if numbers are missing that the learner needs."""
-    lacking = {one.name for one in domain.variables if one.states is None} & set(holdings.lacking)
+    numbers = {one.name for one in domain.variables if one.states is None}
+    lacking = numbers & set(holdings.incomplete)
     if lacking and (learner == "decision-tree" or (sums and learner == "class-conditional")):
         raise ConfigError(
             f"missing_values='keep' with learner={learner!r}: it needs rows without missing "
@@ -219,7 +220,7 @@ def _pair_marks(
     # Numbers are cut later, into as many intervals or fewer.
     numbers = {one.name for one in domain.variables if not one.num_states}
     cuts = dict.fromkeys(numbers, np.arange(1.0, options.num_bins))
-    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
+    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.incomplete)
     within = target if target and holdings.all_hold(target) else None
     trees = plan_of_trees(options, domain, within)
     single = trees.num_classes * sum(trees.sizes)
@@ -232,8 +233,8 @@ def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> s
     """Return why trees are learned."""
     if not is_continuous(agreement, target) or holdings.missing.any():
         return "not all columns are numbers"
-    if holdings.sharing:
-        return f"most rows have one value of {', '.join(map(repr, holdings.sharing))}"
+    if holdings.repeated_columns:
+        return f"most rows have one value of {', '.join(map(repr, holdings.repeated_columns))}"
     return "of learner='trees'"
 
 

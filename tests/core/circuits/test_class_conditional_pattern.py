@@ -17,7 +17,7 @@ from flwr_causal.core.circuits.learners.class_conditional.learner import (
     chosen_leaves,
 )
 from flwr_causal.core.circuits.learners.class_conditional.pattern import (
-    HeldNumbers,
+    ColumnPatterns,
     PatternHeldOut,
 )
 from flwr_causal.core.circuits.learners.training_by_sums import pooled
@@ -78,7 +78,7 @@ def test_common_columns_connect_the_others():
 
 def by_one_pattern(plan):
     """The training of parties that hold all columns, as if they held different ones."""
-    alike = HeldNumbers(np.ones((1, 3), dtype=bool), differ=True)
+    alike = ColumnPatterns(np.ones((1, 3), dtype=bool), differ=True)
     scaled = yield from chosen_coordinates(plan, alike)
     return (yield from chosen_leaves(plan, alike, scaled))
 

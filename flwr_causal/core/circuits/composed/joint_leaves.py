@@ -33,7 +33,7 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     choose_shrinkage,
     shrunk_moments,
 )
-from flwr_causal.core.circuits.learners.class_conditional.pattern import HeldNumbers
+from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnPatterns
 from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
 from flwr_causal.core.circuits.learners.training_by_sums import pooled
 from flwr_causal.core.circuits.leaves.elliptical import (
@@ -106,7 +106,7 @@ class NumberTable:
     def of(cls, domain: Domain, values: FloatArray) -> NumberTable:
         """Choose powers for values ``(n, number of variables)``."""
         plan = ClassConditional().plan(domain)
-        scaled = pooled(chosen_coordinates(plan, HeldNumbers.of(plan)), plan, [values])
+        scaled = pooled(chosen_coordinates(plan, ColumnPatterns.of(plan)), plan, [values])
         rows, known = rows_of(values, plan), scaled.coordinates
         slopes = transform(rows.numbers / known.scale, known.powers, known.reach)[1]
         slopes = slopes - (known.powers - 1.0) * signed_log(known.middle)

@@ -53,7 +53,7 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
 )
 from flwr_causal.core.circuits.learners.class_conditional.pattern import (
     OF_DIFFERENT_COLUMNS,
-    HeldNumbers,
+    ColumnPatterns,
     spread,
     triangles_of,
 )
@@ -159,9 +159,9 @@ class ClassConditional(TrainingWithHead):
         self, plan: TrainingPlan, presence: BoolArray | None = None
     ) -> Summing[ClassConditionalTrained]:
         """Train on the parties' rows."""
-        held = HeldNumbers.of(plan, presence)
-        scaled = yield from chosen_coordinates(plan, held)
-        return (yield from chosen_leaves(plan, held, scaled))
+        patterns = ColumnPatterns.of(plan, presence)
+        scaled = yield from chosen_coordinates(plan, patterns)
+        return (yield from chosen_leaves(plan, patterns, scaled))
 
 
 class Scaled(NamedTuple):
@@ -181,7 +181,7 @@ class Scaled(NamedTuple):
     means: FloatArray
 
 
-def chosen_coordinates(plan: TrainingPlan, held: HeldNumbers) -> Summing[Scaled]:
+def chosen_coordinates(plan: TrainingPlan, patterns: ColumnPatterns) -> Summing[Scaled]:
     """Choose scales of the numbers, and the powers that make them most like normal ones.
 
     Raises
@@ -191,23 +191,23 @@ def chosen_coordinates(plan: TrainingPlan, held: HeldNumbers) -> Summing[Scaled]
     """
     options: ClassConditional = plan.learner
     origin = np.zeros(len(plan.numbers))
-    summed = yield held.exchanges.scale.ask(**held.sent, origin=origin)
+    summed = yield patterns.exchanges.scale.ask(**patterns.sent, origin=origin)
     mean, variance = _mean_and_variance(summed, plan)
     if is_far(mean, variance):
         origin = mean
-        summed = yield held.exchanges.scale.ask(**held.sent, origin=origin)
+        summed = yield patterns.exchanges.scale.ask(**patterns.sent, origin=origin)
     scaled = _standardized(plan, origin, summed)
     if options.powers == (1.0,):
         return scaled
     known, grid = scaled.coordinates, np.array(options.powers)
-    summed = yield held.exchanges.powers.ask(
-        **held.sent, scale=known.scale, middle=known.middle, reach=known.reach, grid=grid
+    summed = yield patterns.exchanges.powers.ask(
+        **patterns.sent, scale=known.scale, middle=known.middle, reach=known.reach, grid=grid
     )
     return _transformed(scaled, grid, summed)
 
 
 def chosen_leaves(
-    plan: TrainingPlan, held: HeldNumbers, scaled: Scaled
+    plan: TrainingPlan, patterns: ColumnPatterns, scaled: Scaled
 ) -> Summing[ClassConditionalTrained]:
     """Choose shrinkages, degrees of freedom and blocks by held-out rows, and a head and threshold.
 
@@ -218,15 +218,17 @@ def chosen_leaves(
     """
     options: ClassConditional = plan.learner
     coordinates = scaled.coordinates._asdict()
-    summed = yield held.exchanges.moments.ask(**held.sent, **coordinates, offsets=scaled.means)
-    found = FoldedMoments.of(plan, held, scaled.means, summed)
-    blocks, sent_blocks = _blocks(held, found, options.cuts)
+    summed = yield patterns.exchanges.moments.ask(
+        **patterns.sent, **coordinates, offsets=scaled.means
+    )
+    found = FoldedMoments.of(plan, patterns, scaled.means, summed)
+    blocks, sent_blocks = _blocks(patterns, found, options.cuts)
     likelihoods, log_losses = np.zeros(1), np.zeros((1, 1))  # where there is nothing to choose
     if len(options.dof) > 1 or (len(options.cuts) > 1 and (found.counts > 0).sum() > 1):
-        summed = yield held.exchanges.held_out.ask(
-            **held.sent,
+        summed = yield patterns.exchanges.held_out.ask(
+            **patterns.sent,
             **coordinates,
-            **found.without_each(held),
+            **found.without_each(patterns),
             weights=found.shares,
             blocks=sent_blocks.astype(np.float64),
             tails=tails_of(options.dof),
@@ -236,11 +238,11 @@ def chosen_leaves(
     trained = ClassConditionalTrained(
         plan, found.counts, scaled.coordinates, found.moments, found.tables.sum(axis=0), choice
     )
-    if plan.target is None or held.differ:
+    if plan.target is None or patterns.differ:
         return trained
     features = {
         **coordinates,
-        **found.without_each(held),
+        **found.without_each(patterns),
         "blocks": choice.blocks.astype(np.float64),
         "tails": tails_of([choice.block_dof]),
     }
@@ -361,13 +363,13 @@ class FoldedMoments:
     def of(
         cls,
         plan: TrainingPlan,
-        held: HeldNumbers,
+        patterns: ColumnPatterns,
         offsets: FloatArray,
         summed: Mapping[str, FloatArray],
     ) -> FoldedMoments:
         """Return the moments, from sums about ``offsets``; held-out folds choose shrinkages."""
         options: ClassConditional = plan.learner
-        folds = _sums_of_patterns(plan, held, offsets, summed)
+        folds = _sums_of_patterns(plan, patterns, offsets, summed)
         totals = [one.total() for one in folds]
         counts = np.sum([one.counts for one in totals], axis=0)
         if counts.sum() <= (counts > 0).sum():
@@ -378,7 +380,7 @@ class FoldedMoments:
         shrinkages = tuple(
             choose_shrinkage(one, options.diagonals, options.pooled) for one in folds
         )
-        moments = _joined(plan, held, totals, shrinkages)
+        moments = _joined(plan, patterns, totals, shrinkages)
         return cls(plan, counts, folds, shrinkages, moments, summed["tables"])
 
     @property
@@ -386,15 +388,15 @@ class FoldedMoments:
         """Shares of the classes in all rows, (C,)."""
         return np.asarray(self.counts / self.counts.sum())
 
-    def without_each(self, held: HeldNumbers) -> Arrays:
+    def without_each(self, patterns: ColumnPatterns) -> Arrays:
         """Return moments and probabilities of states without each fold, as they are sent."""
         moments = [
             shrunk_moments(one.without_each(), shrinkage)
             for one, shrinkage in zip(self.folds, self.shrinkages, strict=True)
         ]
         means = moments[0].means
-        if held.differ:
-            parts = zip(moments, held.columns, strict=True)
+        if patterns.differ:
+            parts = zip(moments, patterns.columns, strict=True)
             means = np.stack([spread(one.means, own, len(self.plan.numbers)) for one, own in parts])
         others = self.tables.sum(axis=0) - self.tables
         triangles = [upper_triangles(one.covariances) for one in moments]
@@ -406,10 +408,13 @@ class FoldedMoments:
 
 
 def _sums_of_patterns(
-    plan: TrainingPlan, held: HeldNumbers, offsets: FloatArray, summed: Mapping[str, FloatArray]
+    plan: TrainingPlan,
+    patterns: ColumnPatterns,
+    offsets: FloatArray,
+    summed: Mapping[str, FloatArray],
 ) -> tuple[ClassSums, ...]:
     """Return the sums of each pattern, over its columns."""
-    shape = (len(held.patterns), NUM_FOLDS, plan.num_classes)
+    shape = (len(patterns.held), NUM_FOLDS, plan.num_classes)
     return tuple(
         ClassSums(
             counts,
@@ -420,8 +425,8 @@ def _sums_of_patterns(
         for counts, first, own, triangle in zip(
             summed["counts"].reshape(shape),
             summed["first"].reshape(*shape, -1),
-            held.columns,
-            triangles_of(held.patterns),
+            patterns.columns,
+            triangles_of(patterns.held),
             strict=True,
         )
     )
@@ -429,7 +434,7 @@ def _sums_of_patterns(
 
 def _joined(
     plan: TrainingPlan,
-    held: HeldNumbers,
+    patterns: ColumnPatterns,
     totals: Sequence[ClassSums],
     shrinkages: Sequence[Shrinkage],
 ) -> ClassMoments:
@@ -443,14 +448,14 @@ def _joined(
     for c in np.flatnonzero(np.sum([one.counts for one in totals], axis=0)):
         parts = [
             PartMoments(own, one.counts[c], of.means[c], of.covariances[c])
-            for own, one, of in zip(held.columns, totals, shrunk, strict=True)
+            for own, one, of in zip(patterns.columns, totals, shrunk, strict=True)
         ]
         means[c], covariances[c] = joint_moments(parts, names, f"class {c} of the target")
     return ClassMoments(means, covariances)
 
 
 def _blocks(
-    held: HeldNumbers, found: FoldedMoments, cuts: Sequence[float]
+    patterns: ColumnPatterns, found: FoldedMoments, cuts: Sequence[float]
 ) -> tuple[IntArray, IntArray]:
     """Return the block of each column by the correlations within classes, for each cut.
 
@@ -462,7 +467,7 @@ def _blocks(
         Without each fold; the same for every fold where parties hold different columns, as few rows
         have all of them.
     """
-    if held.differ:
+    if patterns.differ:
         within = np.einsum("c,cij->ij", found.shares, found.moments.covariances)
         blocks = correlation_blocks(within, cuts)
         return blocks, blocks

@@ -57,22 +57,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldNumbers:
-    """Which numbers the parties hold, and the exchanges that fit.
+class ColumnPatterns:
+    """The patterns of the parties' numbers, and the exchanges that fit.
 
     Parameters
     ----------
-    patterns : ndarray of bool, shape (G, d)
-        The different sets of numbers that parties hold: one if all hold all columns.
+    held : ndarray of bool, shape (G, d)
+        Which numbers each pattern holds; one pattern of all of them if all hold all columns.
     differ : bool
         Whether parties hold different columns.
     """
 
-    patterns: BoolArray
+    held: BoolArray
     differ: bool
 
     @classmethod
-    def of(cls, plan: TrainingPlan, presence: BoolArray | None = None) -> HeldNumbers:
+    def of(cls, plan: TrainingPlan, presence: BoolArray | None = None) -> ColumnPatterns:
         """Return what parties hold of the columns of a plan.
 
         Parameters
@@ -115,12 +115,12 @@ class HeldNumbers:
     @property
     def sent(self) -> Arrays:
         """What all these exchanges send: the patterns, where there are different ones."""
-        return {"patterns": self.patterns.astype(np.float64)} if self.differ else {}
+        return {"patterns": self.held.astype(np.float64)} if self.differ else {}
 
     @property
     def columns(self) -> list[IntArray]:
         """The columns of each pattern."""
-        return columns_of(self.patterns)
+        return columns_of(self.held)
 
 
 def columns_of(patterns: BoolArray) -> list[IntArray]:

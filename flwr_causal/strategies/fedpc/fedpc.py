@@ -1,33 +1,28 @@
 """FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
 
 The paper's algorithm is in `paper`, everything else is ours. What is trained follows from options
-and tables (`plan.plan_of`). `FedPC.train` takes these steps, with the exchanges
-(:mod:`flwr_causal.protocol.fedpc`) in this order:
+and tables: `choices` has the rules, `plan` applies them. `FedPC.train` takes these steps, with the
+exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
 
-1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
-2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and how
-   these columns depend (``DEPENDENCE``; `dependence`).
-3. The training:
+- ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
+- Else:
 
-   - ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
-   - "sums", the default where parties hold the same columns (``SUMS``):
+  1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
+  2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and how
+     these columns depend (``DEPENDENCE``; `dependence`).
+  3. The training:
 
-     - class-conditional: "scale" (again about the mean if that is far from 0), "powers",
-       "moments", "held-out"; then "head" several times and "choice", or "threshold", by the
-       options ``head`` and ``decision``. The training is in
-       :mod:`flwr_causal.core.circuits.learners.class_conditional.learner`; where parties hold
-       different columns the exchanges are "pattern-scale", "pattern-powers" and so on;
-     - trees: "pairs", "products" and "trees", both repeated by EM; then "fold-pairs", "head", also
-       repeated, and "choice"; then "threshold" (of the head) or "odds" (of the trees);
-     - Einsum networks: "scale", then "counts" for each batch of each epoch.
-
-     Where only some parties know the class, masked products (``ALIGN``, ``MASKED_TABLES``,
-     ``PRODUCTS``) take the place of the moments (`counts.counted_classes`).
-   - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
-     `counts.counted_states`).
-   - "one-pass" with other weights than the paper's: Algorithm 1 with these weights (``LOCAL``), or
-     components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
-     ``JOINT_TREES``; `dependence`).
+     - "sums", the default where parties hold the same columns (``SUMS``): the generator
+       ``training`` of the learner, in ``class_conditional/learner.py``, ``trees/learner.py`` or
+       ``einsum.py`` of ``core/circuits/learners``. A party answers with ``sums`` of the class that
+       declares the exchange, in the same place. Where only some parties know the class, masked
+       products (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``; `counts.counted_classes`) take the
+       place of all but the first sums;
+     - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
+       `counts.counted_states`);
+     - "one-pass": Algorithm 1 too, with weights by counts or our own (``LOCAL``; `dependence`), or
+       components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
+       ``JOINT_TREES``; `dependence.joint_trees`).
 
 With the option ``trained`` the parties are asked for the circuits of an earlier run instead
 (``RECALL``; `kept_circuits`).
@@ -342,7 +337,12 @@ class FedPC(PaperVariant):
         """
         check_modes(self)
         plan, remarks = self._plan, Remarks()
-        steps = self._recalled(plan) if self.options.trained else self._trained(plan, remarks)
+        if self.options.trained:
+            steps = self._recalled(plan)
+        elif self.papers:
+            steps = self._in_one_pass(plan, remarks)
+        else:
+            steps = self._trained(plan, remarks)
         plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, remarks))
         return self._result(plan, remarks, model, f"{reason} ({plan.summary})")
 
@@ -485,8 +485,8 @@ class FedPC(PaperVariant):
         self,
         plan: CircuitPlan,
         remarks: Remarks,
-        common: dict[str, IntArray] | None,
-        dependence: Dependence | None,
+        common: dict[str, IntArray] | None = None,
+        dependence: Dependence | None = None,
     ) -> Generator[Step, Any, Circuit]:
         """Train by Algorithm 1, with the paper's weights or ours, or components together."""
         central, seed = self.options.queries == "central", self.options.seed

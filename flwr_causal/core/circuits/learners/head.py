@@ -575,7 +575,7 @@ class FittedHead(NamedTuple):
 
 
 def fitted_head(
-    steps: type[HeadExchange],
+    newton: type[HeadExchange],
     choice: type[ChoiceExchange],
     training: HeadTraining,
     features: Arrays,
@@ -586,7 +586,7 @@ def fitted_head(
 
     Parameters
     ----------
-    steps : subclass of HeadExchange
+    newton : subclass of HeadExchange
     choice : subclass of ChoiceExchange
     training : HeadTraining
         As `init_head` returns it.
@@ -596,7 +596,7 @@ def fitted_head(
         The option ``head``.
     """
     while not training.done:
-        summed = yield steps.ask(**features, **head_arrays(training.head))
+        summed = yield newton.ask(**features, **head_arrays(training.head))
         training = head_step(training, summed)
     if option != "auto" or not training.without_each:
         return FittedHead(training.head, None)

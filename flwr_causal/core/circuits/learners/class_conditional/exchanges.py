@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -265,18 +265,6 @@ class HeldOut(SumsExchange):
             "likelihoods": np.sum([one.likelihoods for one in judgements], axis=0),
             "log_losses": np.sum([one.log_losses for one in judgements], axis=0),
         }
-
-
-class LeafExchanges(NamedTuple):
-    """The exchanges that train the leaves, in this order."""
-
-    scale: type[LeafScale]
-    powers: type[Powers]
-    moments: type[LeafMoments]
-    held_out: type[HeldOut]
-
-
-OF_EQUAL_COLUMNS = LeafExchanges(LeafScale, Powers, LeafMoments, HeldOut)
 
 
 # -- head and threshold ---------------------------------------------------------------------------

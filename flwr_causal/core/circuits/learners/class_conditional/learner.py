@@ -25,10 +25,13 @@ from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.class_conditional.categories import probabilities, starts_of
 from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
-    OF_EQUAL_COLUMNS,
+    HeldOut,
+    LeafMoments,
+    LeafScale,
     LeavesChoice,
     LeavesHead,
     LeavesThreshold,
+    Powers,
     product_head,
 )
 from flwr_causal.core.circuits.learners.class_conditional.joint_moments import (
@@ -125,11 +128,14 @@ class ClassConditional(TrainingWithHead):
     cuts: tuple[float, ...] = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
 
     exchanges: ClassVar = (
-        *OF_EQUAL_COLUMNS,
+        LeafScale,
+        Powers,
+        LeafMoments,
+        HeldOut,
         LeavesHead,
         LeavesChoice,
         LeavesThreshold,
-        *OF_DIFFERENT_COLUMNS,
+        *OF_DIFFERENT_COLUMNS.values(),
     )
     columns_may_differ: ClassVar[bool] = True
 
@@ -191,17 +197,17 @@ def chosen_coordinates(plan: TrainingPlan, patterns: ColumnPatterns) -> Summing[
     """
     options: ClassConditional = plan.learner
     origin = np.zeros(len(plan.numbers))
-    summed = yield patterns.exchanges.scale.ask(**patterns.sent, origin=origin)
+    summed = yield patterns.ask(LeafScale, origin=origin)
     mean, variance = _mean_and_variance(summed, plan)
     if is_far(mean, variance):
         origin = mean
-        summed = yield patterns.exchanges.scale.ask(**patterns.sent, origin=origin)
+        summed = yield patterns.ask(LeafScale, origin=origin)
     scaled = _standardized(plan, origin, summed)
     if options.powers == (1.0,):
         return scaled
     known, grid = scaled.coordinates, np.array(options.powers)
-    summed = yield patterns.exchanges.powers.ask(
-        **patterns.sent, scale=known.scale, middle=known.middle, reach=known.reach, grid=grid
+    summed = yield patterns.ask(
+        Powers, scale=known.scale, middle=known.middle, reach=known.reach, grid=grid
     )
     return _transformed(scaled, grid, summed)
 
@@ -218,15 +224,13 @@ def chosen_leaves(
     """
     options: ClassConditional = plan.learner
     coordinates = scaled.coordinates._asdict()
-    summed = yield patterns.exchanges.moments.ask(
-        **patterns.sent, **coordinates, offsets=scaled.means
-    )
+    summed = yield patterns.ask(LeafMoments, **coordinates, offsets=scaled.means)
     found = FoldedMoments.of(plan, patterns, scaled.means, summed)
     blocks, sent_blocks = _blocks(patterns, found, options.cuts)
     likelihoods, log_losses = np.zeros(1), np.zeros((1, 1))  # where there is nothing to choose
     if len(options.dof) > 1 or (len(options.cuts) > 1 and (found.counts > 0).sum() > 1):
-        summed = yield patterns.exchanges.held_out.ask(
-            **patterns.sent,
+        summed = yield patterns.ask(
+            HeldOut,
             **coordinates,
             **found.without_each(patterns),
             weights=found.shares,

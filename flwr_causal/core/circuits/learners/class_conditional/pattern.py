@@ -32,9 +32,7 @@ from flwr_causal.core.circuits.learners.class_conditional.categories import by_c
 from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
     COORDINATES,
     FOLD_MOMENTS,
-    OF_EQUAL_COLUMNS,
     HeldOut,
-    LeafExchanges,
     LeafMoments,
     LeafScale,
     Powers,
@@ -42,6 +40,7 @@ from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
 from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
 from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
 from flwr_causal.core.circuits.learners.training_by_sums import (
+    SumsExchange,
     impossible,
     miscounted,
     summed_array,
@@ -53,7 +52,11 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.options import HeadOptions
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
+    from flwr_causal.core.circuits.learners.training_by_sums import (
+        Arrays,
+        SumsRequest,
+        TrainingPlan,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,15 +110,11 @@ class ColumnPatterns:
         numbers = numbers[numbers.any(axis=1)]
         return cls(np.unique(numbers, axis=0)[::-1], differ=True)
 
-    @property
-    def exchanges(self) -> LeafExchanges:
-        """The exchanges of these parties."""
-        return OF_DIFFERENT_COLUMNS if self.differ else OF_EQUAL_COLUMNS
-
-    @property
-    def sent(self) -> Arrays:
-        """What all these exchanges send: the patterns, where there are different ones."""
-        return {"patterns": self.held.astype(np.float64)} if self.differ else {}
+    def ask(self, exchange: type[SumsExchange], **arrays: FloatArray) -> SumsRequest:
+        """Return the request of an exchange, in its form for different columns if they differ."""
+        if not self.differ:
+            return exchange.ask(**arrays)
+        return OF_DIFFERENT_COLUMNS[exchange].ask(patterns=self.held.astype(np.float64), **arrays)
 
     @property
     def columns(self) -> list[IntArray]:
@@ -390,4 +389,10 @@ class PatternHeldOut(HeldOut):
         return super().sums(values, party.plan, own)
 
 
-OF_DIFFERENT_COLUMNS = LeafExchanges(PatternScale, PatternPowers, PatternMoments, PatternHeldOut)
+#: The exchanges of parties that hold different columns, by those of parties that hold all of them.
+OF_DIFFERENT_COLUMNS: dict[type[SumsExchange], type[SumsExchange]] = {
+    LeafScale: PatternScale,
+    Powers: PatternPowers,
+    LeafMoments: PatternMoments,
+    HeldOut: PatternHeldOut,
+}

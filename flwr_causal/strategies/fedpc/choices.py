@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from flwr_causal.strategies.fedpc.holdings import Holdings
     from flwr_causal.strategies.fedpc.options import FedPCOptions
 
-#: The trainings.
-SUMS, TRIPLES, ONE_PASS = "sums", "triples", "one-pass"
 #: Weights of combinations of clusters that follow from common rows.
 ALIGNED_WEIGHTS = ("aligned", "em")
 
@@ -74,7 +72,7 @@ class Facts:
     @property
     def countable(self) -> bool:
         """Whether parties with different columns can count states, and options allow it."""
-        allowed = self.options.training in ("auto", TRIPLES) and not unfitting(self.options)
+        allowed = self.options.training in ("auto", "triples") and not unfitting(self.options)
         return allowed and self.holdings.ids and not self.same
 
 
@@ -101,7 +99,7 @@ def _otherwise(facts: Facts) -> bool:
 
 _FITTING = "no `components` but 1, no `head=true`, and no `decision` or `trained` is set"
 LEARNER = (
-    Rule("trees", '`training="triples"`', lambda facts: facts.options.training == TRIPLES),
+    Rule("trees", '`training="triples"`', lambda facts: facts.options.training == "triples"),
     Rule(
         "class-conditional",
         "all columns but the target hold numbers, none is missing, and no value is in most rows",
@@ -110,36 +108,36 @@ LEARNER = (
     Rule("trees", "otherwise", _otherwise),
 )
 TRAINING = (
-    Rule(ONE_PASS, "`weights` is set", lambda facts: facts.options.weights != "auto"),
+    Rule("one-pass", "`weights` is set", lambda facts: facts.options.weights != "auto"),
     Rule(
-        SUMS,
+        "sums",
         "all parties hold the same columns, and the learner is `class-conditional`, `trees` or "
         "`einsum`",
         lambda facts: facts.same and facts.by_sums,
     ),
     Rule(
-        SUMS,
+        "sums",
         "the learner is `class-conditional`, and all parties hold the target or there is none",
         lambda facts: facts.by_sums_of_different_columns and facts.class_of_all_or_none,
     ),
     Rule(
-        SUMS,
+        "sums",
         "the learner is `class-conditional`, only some parties hold the target, rows have ids, "
         f"{_FITTING}",
         lambda facts: facts.by_sums_of_different_columns and facts.matched,
     ),
     Rule(
-        TRIPLES,
+        "triples",
         "the parties hold different columns, rows have ids, the option `learner` is `auto` or "
         f"`trees`, {_FITTING}",
         lambda facts: facts.countable,
     ),
-    Rule(ONE_PASS, "otherwise", _otherwise),
+    Rule("one-pass", "otherwise", _otherwise),
 )
 TRAINING_OF_NONLINEAR = (
-    Rule(ONE_PASS, 'there is no target; `weights` is "em"', lambda facts: not facts.target),
-    Rule(TRIPLES, "`training` could be `triples`, see above", lambda facts: facts.countable),
-    Rule(SUMS, "otherwise; a warning says what is lost", _otherwise),
+    Rule("one-pass", 'there is no target; `weights` is "em"', lambda facts: not facts.target),
+    Rule("triples", "`training` could be `triples`, see above", lambda facts: facts.countable),
+    Rule("sums", "otherwise; a warning says what is lost", _otherwise),
 )
 WEIGHTS = (
     Rule("counts", "all parties hold the same columns", lambda facts: facts.same),
@@ -206,11 +204,11 @@ def training_of_tables(facts: Facts) -> str:
     asked = facts.options.training
     if asked == "auto":
         return first(TRAINING, facts)
-    if asked == TRIPLES:
+    if asked == "triples":
         if facts.same:
-            return SUMS
+            return "sums"
         _check_counts(facts)
-    if asked == SUMS:
+    if asked == "sums":
         _check_sums(facts)
     return asked
 

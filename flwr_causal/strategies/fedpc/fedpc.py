@@ -66,9 +66,7 @@ from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedpc.choices import (
     ALIGNED_WEIGHTS,
-    ONE_PASS,
     TRAINING_OF_NONLINEAR,
-    TRIPLES,
     first,
 )
 from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
@@ -361,9 +359,9 @@ class FedPC(PaperVariant):
         if common is not None and self._measures(plan):
             dependence = yield from self._with_variables(plan, measured_dependence(plan, common))
             plan = self._replanned(plan, remarks, dependence)
-            if plan.training == TRIPLES:
+            if plan.training == "triples":
                 plan = yield from self._with_cut_points(plan)
-        if plan.training == TRIPLES:
+        if plan.training == "triples":
             model = yield from self._with_variables(
                 plan, counted_states(self.options, plan, remarks)
             )
@@ -374,9 +372,9 @@ class FedPC(PaperVariant):
 
     def _matches_rows(self, plan: CircuitPlan) -> bool:
         """Whether common rows are needed for the weights, or to measure a dependence."""
-        if plan.training == TRIPLES:
+        if plan.training == "triples":
             return False
-        asked = self.options.weights != "auto" and plan.training == ONE_PASS
+        asked = self.options.weights != "auto" and plan.training == "one-pass"
         return plan.weights in ALIGNED_WEIGHTS or bool(not asked and plan.holdings.apart.any())
 
     def _measures(self, plan: CircuitPlan) -> bool:
@@ -418,9 +416,9 @@ class FedPC(PaperVariant):
         by_default = plan.training == "sums" and self.options.training == "auto"
         if dependence.mostly_nonlinear and by_default:
             training = first(TRAINING_OF_NONLINEAR, plan.facts)
-            if training == ONE_PASS:
+            if training == "one-pass":
                 return replace(plan, training=training, weights="em")
-            if training == TRIPLES:
+            if training == "triples":
                 return self._by_triples(plan)
         remarks.warnings += lost_by_training(plan, dependence)
         return plan
@@ -445,7 +443,7 @@ class FedPC(PaperVariant):
         return replace(
             plan,
             domain=domain_of(plan.agreement, target, missing, fewest=FEWEST_NUMBERS["trees"]),
-            training=TRIPLES,
+            training="triples",
             learner="trees",
             weights="",
             why=why_counts(self.options, "the dependence between parties is mostly not linear"),

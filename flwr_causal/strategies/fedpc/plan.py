@@ -18,9 +18,6 @@ from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.strategies.fedpc.choices import (
-    ONE_PASS,
-    SUMS,
-    TRIPLES,
     Facts,
     learner_of_tables,
     training_of_tables,
@@ -148,22 +145,22 @@ def plan_of(
     facts = replace(facts, learner=learner_of_tables(facts))
     training = training_of_tables(facts)
     learner, weights, why = facts.learner, "", ""
-    if training == TRIPLES:
+    if training == "triples":
         learner, why = "trees", why_counts(options, _reason_of_trees(agreement, holdings, target))
-    if training == ONE_PASS:
+    if training == "one-pass":
         weights = weights_of_tables(facts)
     domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS.get(learner, 3))
-    _check_complete(domain, holdings, learner, sums=training == SUMS)
+    _check_complete(domain, holdings, learner, sums=training == "sums")
     marks = _pair_marks(options, agreement, holdings, target) if facts.countable else 0
     plan = CircuitPlan(agreement, facts, domain, training, learner, weights, marks, why)
-    if options.secure_aggregation and not (training == SUMS and facts.same):
+    if options.secure_aggregation and not (training == "sums" and facts.same):
         raise ConfigError(
             "The option 'secure_aggregation' is for parties that hold the same columns, and for "
             f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
             f"{learner} circuits would be trained. Take another learner, use the columns that all "
             "parties have (unshared_columns='drop'), or run without secure_aggregation."
         )
-    if training == ONE_PASS:
+    if training == "one-pass":
         _check_rows(agreement, options.minimum_count)
     return plan
 
@@ -214,7 +211,7 @@ def _pair_marks(
     options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> int:
     """Return the limit of marked pairs of states; by default, as many as fit `MOST_BYTES`."""
-    if options.training == TRIPLES:
+    if options.training == "triples":
         return MOST_MARKS
     domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
     # Numbers are cut later, into as many intervals or fewer.

@@ -2,7 +2,7 @@
 
 ``python -m flwr_causal.app.pages`` in the repository writes the keys in ``pyproject.toml`` and
 docs/options.md and the options in ``party/options.py``, from the options' fields, and the tables of
-docs/privacy.md and docs/privacy/, from the contracts.
+docs/privacy.md and docs/privacy/, from the contracts, and the rules of docs/fedpc.md.
 For an app directory of another method, ``python -m flwr_causal.app.pages PYPROJECT METHOD`` writes
 the keys of this method.
 """
@@ -29,6 +29,7 @@ from flwr_causal.protocol import tables
 from flwr_causal.protocol.setup import Setup
 from flwr_causal.secure.unmasking import SECURE_SUMS
 from flwr_causal.strategies import LinearOptions
+from flwr_causal.strategies.fedpc.choices import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 #: The files of the repository that hold lists of options.
 APPS = ("pyproject.toml", "examples/three-nodes/app/pyproject.toml")
 DOCS = "docs/options.md"
+#: The page that shows what FedPC's "auto" stands for.
+FEDPC = "docs/fedpc.md"
 NAMES = "flwr_causal/party/options.py"
 TABLE = "[tool.flwr.app.config]"
 # A line of the table with a comment behind its value.
@@ -44,6 +47,8 @@ COMMENTED = re.compile(r"""[^#=]+=\s*("[^"]*"|'[^']*'|[^"'#]*)\s*#""")
 PAGE = re.compile(r"docs/([\w/]+)\.md")
 # Between these lines of docs/options.md stands what is written here.
 BEGIN, END = "<!-- options -->\n", "<!-- end -->\n"
+# Between these lines of `FEDPC`.
+BEGIN_RULES = "<!-- rules -->\n"
 # Between these lines of `NAMES`.
 BEGIN_NAMES, END_NAMES = "# <options>\n", "# </options>\n"
 # On the pages of `privacy_pages`: which table stands between a line and the end.
@@ -156,6 +161,20 @@ def with_options(text: str) -> str:
         ),
     ]
     return before + BEGIN + "\n" + "\n".join(parts) + "\n" + END + after
+
+
+def with_rules(text: str) -> str:
+    """Return the text of docs/fedpc.md with the rules of its options written anew."""
+    before, _, rest = text.partition(BEGIN_RULES)
+    _, _, after = rest.partition(END)
+    lines = ['| Option | "auto" is | where |', "|---|---|---|"]
+    for option, rules in RULES.items():
+        names = [option, *[""] * (len(rules) - 1)]
+        lines += [
+            f"| {name} | `{rule.value}` | {rule.when} |"
+            for name, rule in zip(names, rules, strict=True)
+        ]
+    return before + BEGIN_RULES + "\n" + "\n".join(lines) + "\n\n" + END + after
 
 
 def with_names(text: str) -> str:
@@ -284,6 +303,7 @@ def main(arguments: list[str]) -> int:
     for name in APPS:
         Path(name).write_text(with_config(Path(name).read_text()))
     Path(DOCS).write_text(with_options(Path(DOCS).read_text()))
+    Path(FEDPC).write_text(with_rules(Path(FEDPC).read_text()))
     Path(NAMES).write_text(with_names(Path(NAMES).read_text()))
     for page in privacy_pages(Path()):
         page.write_text(with_contracts(page.read_text()))

@@ -16,7 +16,7 @@ from flwr_causal.core.circuits.composed.composition import TrainingTask
 from flwr_causal.core.circuits.composed.dependence import DRAWS, projected, scores_of
 from flwr_causal.core.circuits.composed.joint_trees import PartyRows, PartyTrees
 from flwr_causal.core.circuits.composed.party_clusters import train_party
-from flwr_causal.core.circuits.learners.by_name import learner_class, learner_of
+from flwr_causal.core.circuits.learners.by_name import learner_of
 from flwr_causal.core.circuits.learners.trees.marks import marks, owners
 from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.discrete.cut_points import count_up_to
@@ -37,9 +37,11 @@ from flwr_causal.protocol.fedpc import (
     JOINT_START,
     JOINT_TREES,
     LOCAL,
+    LOCAL_OF,
     MOMENTS,
     PEAKS,
     RECALL,
+    SUMMED_BY,
     SUMS,
     class_columns,
     columns_of_marks,
@@ -108,13 +110,11 @@ class FedPCClient(ColumnsClient):
 
     @answers(*SUMS.values())
     def training_sums(self, asked: Asked) -> Arrays:
-        """Return the sums over the party's rows of one step of a training."""
-        learner, name = next(key for key, one in SUMS.items() if one is asked.exchange)
-        step = learner_class(learner).steps[name]
-        sent = {one.name: asked[one.name] for one in step.sent}
+        """Return the sums over the party's rows that a training asks for."""
+        learner, kind = SUMMED_BY[asked.exchange.name]
+        sent = {one.name: asked[one.name] for one in kind.sent}
         plan = training_plan(learner, self.setup, asked.values)
-        sums: Arrays = step.sums(self._values(self._domain(asked), asked), plan, sent)
-        return sums
+        return kind.sums(self._values(self._domain(asked), asked), plan, sent)
 
     @answers(DEPENDENCE)
     def dependence(self, asked: Asked) -> Arrays:
@@ -140,7 +140,7 @@ class FedPCClient(ColumnsClient):
     @answers(*LOCAL.values())
     def local(self, asked: Asked) -> Arrays:
         """Train circuits of the party's own."""
-        weights, central = next(key for key, one in LOCAL.items() if one is asked.exchange)
+        weights, central = LOCAL_OF[asked.exchange.name]
         joint, domain = self._domain(asked), self._own_domain(asked)
         values = self._own_values(domain)
         tasks = [

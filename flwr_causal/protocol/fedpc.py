@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from flwr_causal.core.arrays import Arrays
-    from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, TrainingPlan
+    from flwr_causal.core.circuits.learners.training_by_sums import SumsExchange, TrainingPlan
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
@@ -236,21 +236,21 @@ def _other_circuits(arrays: Arrays, known: ReplyContext, columns: list[list[int]
     return "" if found == columns else "'circuits' holds a circuit over other columns"
 
 
-def _sums(learner: str, step: type[SummingStep]) -> Exchange:
-    """Return the exchange of a step of a training by sums."""
-    declared = step.exchange()
+def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
+    """Return the exchange of a training by sums as it is sent: with the variables."""
+    declared = kind.exchange()
 
     def asked(sent: Mapping[str, Any]) -> dict[str, Any]:
-        return {one.name: sent[one.name] for one in step.sent}
+        return {one.name: sent[one.name] for one in kind.sent}
 
     def contradiction(arrays: Arrays, known: ReplyContext) -> str:
         plan, setup = training_plan(learner, known.setup, known.sent), known.setup
         if setup.masked:  # each party of the sum may have left out rows
             plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)
-        return step.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
+        return kind.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
 
     def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
-        return step.sizes(training_plan(learner, setup, sent), asked(sent))
+        return kind.sizes(training_plan(learner, setup, sent), asked(sent))
 
     return replace(
         declared,
@@ -262,11 +262,17 @@ def _sums(learner: str, step: type[SummingStep]) -> Exchange:
     )
 
 
-#: The exchange of each step of each training by sums, by learner and step.
+#: The exchanges of the trainings by sums, by learner and name.
 SUMS = {
-    (learner, name): _sums(learner, step)
+    (learner, kind.name): _sums(learner, kind)
     for learner in BY_SUMS
-    for name, step in learner_class(learner).steps.items()
+    for kind in learner_class(learner).exchanges
+}
+#: By the name of such an exchange, the learner and what computes a party's sums.
+SUMMED_BY: dict[str, tuple[str, type[SumsExchange]]] = {
+    SUMS[learner, kind.name].name: (learner, kind)
+    for learner in BY_SUMS
+    for kind in learner_class(learner).exchanges
 }
 
 DEPENDENCE = Exchange(
@@ -366,6 +372,9 @@ LOCAL = {
     for weights in _EVIDENCE
     for central in (False, True)
 }
+
+#: By the name of such an exchange, the weights, and whether the circuits are sent to the server.
+LOCAL_OF = {one.name: key for key, one in LOCAL.items()}
 
 _JOINT_WHEN = (
     "training='one-pass', weights='em', learner='trees' or 'class-conditional', each column at one "

@@ -1,10 +1,10 @@
 """Tables of numbers, a category and a class, and the exchange with several parties."""
 
 import numpy as np
+from trainings_by_sums import check_arrays, names_of, walked
 
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 
 #: Grids small enough for tests.
 QUICK = ClassConditional(
@@ -52,15 +52,7 @@ def values_of(n=150, num_classes=2, with_category=True, seed=0):
 
 
 def exchanged(learner, parties, plan, presence=None):
-    """Exchange until all is known, checking that arrays can be sent; return steps too."""
-    state, steps = learner.start(plan, presence), []
-    while isinstance(state, SummingStep):
-        replies = [state.sums(values, plan, state.arrays()) for values in parties]
-        for arrays in (state.arrays(), *replies):
-            for array in arrays.values():
-                assert array.dtype == np.float64
-                assert array.ndim > 0
-                assert np.isfinite(array).all()
-        steps.append(state.name)
-        state = state.after(add(replies))
-    return state, steps
+    """Exchange until all is known, checking that arrays can be sent; return the names too."""
+    found, seen = walked(learner.training(plan, presence), plan, parties)
+    check_arrays(seen)
+    return found, names_of(seen)

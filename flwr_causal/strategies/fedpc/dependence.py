@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.domain import Domain
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
+    from flwr_causal.strategies.fedpc.holdings import Holdings
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
 
 class Matched(NamedTuple):

@@ -1,33 +1,28 @@
 """FedPC (Seng et al. 2025): federated probabilistic circuits, the strategy.
 
 The paper's algorithm is in `paper`, everything else is ours. What is trained follows from options
-and tables (`plan.plan_of`). `FedPC.train` takes these steps, with the exchanges
-(:mod:`flwr_causal.protocol.fedpc`) in this order:
+and tables: `choices` has the rules, `plan` applies them. `FedPC.train` takes these steps, with the
+exchanges (:mod:`flwr_causal.protocol.fedpc`) in this order:
 
-1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
-2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and how
-   these columns depend (``DEPENDENCE``; `dependence`).
-3. The training:
+- ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
+- Else:
 
-   - ``variant="paper"``: Algorithm 1, one exchange (``LOCAL``; `paper.algorithm_1`).
-   - "sums", the default where parties hold the same columns (``SUMS``, one exchange a step):
+  1. Where trees are learned of columns of numbers: their cut points (``CUTS``).
+  2. Where no party holds some columns together, and rows have ids: common rows (``ALIGN``), and how
+     these columns depend (``DEPENDENCE``; `dependence`).
+  3. The training:
 
-     - class-conditional: "scale" (again about the mean if that is far from 0), "powers",
-       "moments", "held-out"; then "head" several times and "choice", or "threshold", by the
-       options ``head`` and ``decision``. The steps are in
-       :mod:`flwr_causal.core.circuits.learners.class_conditional.steps`; where parties hold
-       different columns they are "pattern-scale", "pattern-powers" and so on;
-     - trees: "pairs", "products" and "trees", both repeated by EM; then "fold-pairs", "head", also
-       repeated, and "choice"; then "threshold" (of the head) or "odds" (of the trees);
-     - Einsum networks: "scale", then "counts" for each batch of each epoch.
-
-     Where only some parties know the class, masked products (``ALIGN``, ``MASKED_TABLES``,
-     ``PRODUCTS``) take the place of the moments (`counts.counted_classes`).
-   - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
-     `counts.counted_states`).
-   - "one-pass" with other weights than the paper's: Algorithm 1 with these weights (``LOCAL``), or
-     components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
-     ``JOINT_TREES``; `dependence`).
+     - "sums", the default where parties hold the same columns (``SUMS``): the generator
+       ``training`` of the learner, in ``class_conditional/learner.py``, ``trees/learner.py`` or
+       ``einsum.py`` of ``core/circuits/learners``. A party answers with ``sums`` of the class that
+       declares the exchange, in the same place. Where only some parties know the class, masked
+       products (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``; `counts.counted_classes`) take the
+       place of all but the first sums;
+     - "triples": masked products of marks of states (``ALIGN``, ``MASKED_TABLES``, ``PRODUCTS``;
+       `counts.counted_states`);
+     - "one-pass": Algorithm 1 too, with weights by counts or our own (``LOCAL``; `dependence`), or
+       components that the parties train together (``JOINT_START``, ``JOINT_PRODUCTS``,
+       ``JOINT_TREES``; `dependence.joint_trees`).
 
 With the option ``trained`` the parties are asked for the circuits of an earlier run instead
 (``RECALL``; `kept_circuits`).
@@ -42,14 +37,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flwr_causal.core.circuits.composed.dependence import ALIKE, with_dependence
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.learners.by_name import training_of
-from flwr_causal.core.circuits.learners.class_conditional.pattern import PatternMoments
-from flwr_causal.core.circuits.learners.class_conditional.steps import (
+from flwr_causal.core.circuits.learners.class_conditional.learner import (
     ClassConditionalTrained,
-    coordinates_of,
+    chosen_coordinates,
 )
+from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnPatterns
 from flwr_causal.core.circuits.learners.head import TrainedWithHead
 from flwr_causal.core.circuits.learners.options import LearnerOptions, taken
-from flwr_causal.core.circuits.learners.training_by_sums import Trained
 from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.options import MOST, require
 from flwr_causal.data.kinds import DataKind
@@ -70,6 +64,11 @@ from flwr_causal.runtime.algorithm import (
 from flwr_causal.runtime.connection import Connection
 from flwr_causal.strategies.base import Baselines
 from flwr_causal.strategies.cut_points import agreed_cuts
+from flwr_causal.strategies.fedpc.choices import (
+    ALIGNED_WEIGHTS,
+    TRAINING_OF_NONLINEAR,
+    first,
+)
 from flwr_causal.strategies.fedpc.counts import counted_classes, counted_states
 from flwr_causal.strategies.fedpc.dependence import (
     aligned_rows,
@@ -78,6 +77,7 @@ from flwr_causal.strategies.fedpc.dependence import (
     measured_dependence,
     weighted_clusters,
 )
+from flwr_causal.strategies.fedpc.holdings import Holdings
 from flwr_causal.strategies.fedpc.kept_circuits import recalled
 from flwr_causal.strategies.fedpc.losses import (
     Remarks,
@@ -91,10 +91,8 @@ from flwr_causal.strategies.fedpc.losses import (
 from flwr_causal.strategies.fedpc.options import FedPCOptions
 from flwr_causal.strategies.fedpc.paper import algorithm_1
 from flwr_causal.strategies.fedpc.plan import (
-    ALIGNED_WEIGHTS,
     FEWEST_NUMBERS,
     CircuitPlan,
-    Holdings,
     check_target,
     domain_of,
     labelled,
@@ -113,7 +111,7 @@ if TYPE_CHECKING:
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
-    from flwr_causal.core.circuits.learners.training_by_sums import State
+    from flwr_causal.core.circuits.learners.training_by_sums import Summing
     from flwr_causal.core.circuits.model import CircuitModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
@@ -337,7 +335,12 @@ class FedPC(PaperVariant):
         """
         check_modes(self)
         plan, remarks = self._plan, Remarks()
-        steps = self._recalled(plan) if self.options.trained else self._trained(plan, remarks)
+        if self.options.trained:
+            steps = self._recalled(plan)
+        elif self.papers:
+            steps = self._in_one_pass(plan, remarks)
+        else:
+            steps = self._trained(plan, remarks)
         plan, model, reason = yield from relayed(steps, so_far=lambda: self._result(plan, remarks))
         return self._result(plan, remarks, model, f"{reason} ({plan.summary})")
 
@@ -354,15 +357,17 @@ class FedPC(PaperVariant):
         if self._matches_rows(plan):
             common = yield from self._common_rows(plan, remarks)
         if common is not None and self._measures(plan):
-            dependence = yield from self._sending(plan, measured_dependence(plan, common))
+            dependence = yield from self._with_variables(plan, measured_dependence(plan, common))
             plan = self._replanned(plan, remarks, dependence)
             if plan.training == "triples":
                 plan = yield from self._with_cut_points(plan)
         if plan.training == "triples":
-            model = yield from self._sending(plan, counted_states(self.options, plan, remarks))
+            model = yield from self._with_variables(
+                plan, counted_states(self.options, plan, remarks)
+            )
             return plan, model, COMPLETE
         if plan.training == "sums":
-            return (yield from self._sending(plan, self._summed(plan, remarks, dependence)))
+            return (yield from self._with_variables(plan, self._summed(plan, remarks, dependence)))
         return (yield from self._in_one_pass(plan, remarks, common, dependence))
 
     def _matches_rows(self, plan: CircuitPlan) -> bool:
@@ -410,9 +415,10 @@ class FedPC(PaperVariant):
             return plan
         by_default = plan.training == "sums" and self.options.training == "auto"
         if dependence.mostly_nonlinear and by_default:
-            if not plan.target:
-                return replace(plan, training="one-pass", weights="em")
-            if plan.countable:
+            training = first(TRAINING_OF_NONLINEAR, plan.facts)
+            if training == "one-pass":
+                return replace(plan, training=training, weights="em")
+            if training == "triples":
                 return self._by_triples(plan)
         remarks.warnings += lost_by_training(plan, dependence)
         return plan
@@ -428,7 +434,7 @@ class FedPC(PaperVariant):
         numbers = plan.agreement.continuous
         points = dict(zip(numbers, agreed.cuts, strict=True))
         inside = dict(zip(numbers, agreed.inside, strict=True))
-        whole, lacking = plan.agreement.whole, plan.holdings.lacking
+        whole, lacking = plan.agreement.whole, plan.holdings.incomplete
         return replace(plan, domain=with_intervals(plan.domain, points, inside, whole, lacking))
 
     def _by_triples(self, plan: CircuitPlan) -> CircuitPlan:
@@ -451,23 +457,24 @@ class FedPC(PaperVariant):
         settings = training.plan(
             plan.domain, seed=self.options.seed, min_rows=self.options.minimum_count
         )
-        step: State = training.start(settings, plan.holdings.presence)
-        while not isinstance(step, Trained):
-            if isinstance(step, PatternMoments) and plan.class_of_some:
-                coordinates = coordinates_of(step.arrays())
-                model = yield from counted_classes(self.options, plan, remarks, coordinates)
-                return plan, model, COMPLETE
-            replies = yield Ask(SUMS[plan.learner, step.name], dict(step.arrays()))
-            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
-            step = step.after(replies.combined)
+        if plan.class_of_some:
+            patterns = ColumnPatterns.of(settings, plan.holdings.presence)
+            scaled = yield from asking_for_sums(
+                plan.learner, chosen_coordinates(settings, patterns)
+            )
+            counting = counted_classes(self.options, plan, remarks, scaled.coordinates)
+            return plan, (yield from counting), COMPLETE
+        trained = yield from asking_for_sums(
+            plan.learner, training.training(settings, plan.holdings.presence)
+        )
         if dependence is not None:
-            assert isinstance(step, ClassConditionalTrained)
-            step = with_dependence(step, dependence)
-        model = step.model(plan.domain)
-        remarks.warnings += step.warnings(model)
+            assert isinstance(trained, ClassConditionalTrained)
+            trained = with_dependence(trained, dependence)
+        model = trained.model(plan.domain)
+        remarks.warnings += trained.warnings(model)
         reason = COMPLETE
-        if isinstance(step, TrainedWithHead) and step.choice_of_head is not None:
-            chosen = step.choice_of_head
+        if isinstance(trained, TrainedWithHead) and trained.choice_of_head is not None:
+            chosen = trained.choice_of_head
             yield Note(asdict(chosen) | {"pays": int(chosen.pays)})
             reason = f"{reason}; {chosen}"
         return plan, model, reason
@@ -476,8 +483,8 @@ class FedPC(PaperVariant):
         self,
         plan: CircuitPlan,
         remarks: Remarks,
-        common: dict[str, IntArray] | None,
-        dependence: Dependence | None,
+        common: dict[str, IntArray] | None = None,
+        dependence: Dependence | None = None,
     ) -> Generator[Step, Any, Circuit]:
         """Train by Algorithm 1, with the paper's weights or ours, or components together."""
         central, seed = self.options.queries == "central", self.options.seed
@@ -499,13 +506,13 @@ class FedPC(PaperVariant):
         else:
             rows = common if plan.weights in ALIGNED_WEIGHTS else None
             weighted = weighted_clusters(plan, rows, central=central, seed=seed)
-            model, replies = yield from self._sending(plan, weighted)
+            model, replies = yield from self._with_variables(plan, weighted)
             if plan.weights == "aligned":
                 remarks.warnings += lost_by_clusters(plan, dependence, replies)
             return plan, model, COMPLETE
-        return plan, (yield from self._sending(plan, steps)), COMPLETE
+        return plan, (yield from self._with_variables(plan, steps)), COMPLETE
 
-    def _sending(
+    def _with_variables(
         self, plan: CircuitPlan, steps: Generator[Step, Any, ReturnT]
     ) -> Generator[Step, Any, ReturnT]:
         """Send the variables with all requests, where cut points have changed them."""
@@ -526,8 +533,8 @@ class FedPC(PaperVariant):
             "one name if they are the same"
             for one, other in plan.holdings.similar_names()
         ]
-        if plan.holdings.sharing and plan.learner != "trees":
-            columns = ", ".join(map(repr, plan.holdings.sharing))
+        if plan.holdings.repeated_columns and plan.learner != "trees":
+            columns = ", ".join(map(repr, plan.holdings.repeated_columns))
             alike.append(
                 f"most rows have one value of {columns}, and learner={plan.learner!r} spreads it "
                 "over the numbers beside it: its samples do not hold the value, and its "
@@ -564,3 +571,16 @@ class FedPC(PaperVariant):
             for rows, own in judged.items()
             for text in majority_warning(own, rows, self.options.head is not False)
         ]
+
+
+def asking_for_sums(learner: str, training: Summing[ReturnT]) -> Generator[Step, Any, ReturnT]:
+    """Ask the parties for the sums of a training of this learner."""
+    try:
+        asked = next(training)
+        while True:
+            replies = yield Ask(SUMS[learner, asked.exchange.name], asked.arrays)
+            yield Note({"numbers": sum(array.size for array in replies.combined.values())})
+            asked = training.send(replies.combined)
+    except StopIteration as end:
+        found: ReturnT = end.value
+        return found

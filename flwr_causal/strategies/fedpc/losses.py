@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.circuits.composed.dependence import Copies, Dependence
     from flwr_causal.protocol.replies import Replies
-    from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
+    from flwr_causal.strategies.fedpc.holdings import Holdings
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
 #: Dependence that clusters lose is reported above this share of it.
 LEAST_LOST_SHARE = 0.2
@@ -55,7 +56,7 @@ def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
         one, other, correlation = found.strongest
         warnings.append(
             f"{given}the mutual information of columns of different parties is {found.nats:.2f} "
-            f"nats a row, most of all between {holdings.where(one)} and {holdings.where(other)} "
+            f"nats a row, most of all between {holdings.named(one)} and {holdings.named(other)} "
             f"with a correlation of {correlation:.2f}, and weights='{plan.weights}' loses that: "
             "training='triples' counts it, weights='em' keeps a part of it"
         )
@@ -63,7 +64,7 @@ def lost_by_training(plan: CircuitPlan, found: Dependence) -> list[str]:
         one, other, correlation = found.strongest_nonlinear
         loses = "training='sums'" if plan.training == "sums" else f"weights='{plan.weights}'"
         warnings.append(
-            f"{given}the dependence between {holdings.where(one)} and {holdings.where(other)} is "
+            f"{given}the dependence between {holdings.named(one)} and {holdings.named(other)} is "
             f"nonlinear (a correlation of {abs(correlation):.2f} between polynomials of "
             f"their ranks), and {loses} loses that: training='triples' counts it, "
             "training='one-pass' with weights='em' keeps a part of it"
@@ -83,7 +84,7 @@ def lost_by_clusters(plan: CircuitPlan, found: Dependence | None, replies: Repli
     one, other, correlation = found.strongest
     return [
         f"the mutual information of columns of different parties is {there:.2f} nats a row, most "
-        f"of all between {holdings.where(one)} and {holdings.where(other)} with a correlation of "
+        f"of all between {holdings.named(one)} and {holdings.named(other)} with a correlation of "
         f"{correlation:.2f}, and weights='aligned' keeps at most {kept:.2f} of it: weights='em' "
         "keeps more, but all parties learn which rows are similar; training='triples' counts the "
         "states of columns of different parties together, and does not show that"

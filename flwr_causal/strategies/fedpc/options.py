@@ -114,27 +114,23 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
     target : str, default ""
         The class, a column of few different values. Empty: the column ``target``, if there is one.
     training : {"auto", "sums", "triples", "one-pass"}, default "auto"
-        "auto" is "sums" where the parties hold the same columns, and where they hold different
-        columns of numbers and all or none of them the target, or have ids. With other columns and
-        ids it is "triples", with fewer marks of pairs (0 to 768) where the masked tables would
-        otherwise take more than 256 MiB at a party; ``run.stop_reason`` says why. Without ids, and
-        with options that counts do not have (weights, another learner than trees, components, a
-        head), it is "one-pass". By sums with ids, random projections of the common rows measure the
-        dependence between columns of different parties. If most of it is not linear (y = x^2), the
-        run continues by triples where there is a target, and in one pass with weights "em" where
-        there is none. "triples" is "sums" where the parties hold the same columns.
+        By sums over rows, by counts of pairs and triples of states, or in one pass (the paper's).
+        docs/fedpc.md has the rules of "auto"; ``run.stop_reason`` says what was trained, and why.
+        By sums with ids, random projections of the common rows measure the dependence between
+        columns of different parties; with "auto" another training takes over if most of it is not
+        linear (y = x^2). With "auto" "triples" has fewer marks of pairs (0 to 768) where the masked
+        tables would otherwise take more than 256 MiB at a party. "triples" is "sums" where the
+        parties hold the same columns.
     learner : {"auto", "class-conditional", "trees", "spn", "einsum", "decision-tree"}
         What is trained: class-conditional circuits with elliptical leaves (for numbers), mixtures
         of Chow-Liu trees (for categories and intervals), LearnSPN, Einsum networks (needs torch),
-        decision trees; the last three take numbers with two values for categories. "auto", the
-        default, is class-conditional where all columns but the target are numbers and no value of
-        one is in most rows, else trees.
+        decision trees; the last three take numbers with two values for categories. docs/fedpc.md
+        has the rules of "auto", the default.
     weights : {"auto", "counts", "classes", "aligned", "em"}, default "auto"
         One pass over different columns: how combinations of the parties' clusters are weighted. By
         numbers of rows (the paper's), by the classes of the rows where all parties know these, by
         the clusters that aligned rows have at all parties, or by EM on the aligned rows' densities
-        in the clusters. "auto" is "classes" where all parties hold the target, else "aligned" with
-        ids and a target, "em" with ids and no target, else "counts".
+        in the clusters. docs/fedpc.md has the rules of "auto".
     clusters : int, default 8
         One pass: clusters of the rows of a party for columns that it alone holds (the paper's K).
     products : int, optional

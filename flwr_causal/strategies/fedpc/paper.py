@@ -6,7 +6,9 @@ The lines are those that section 3.3 names:
   (:func:`~flwr_causal.core.circuits.composed.composition.tasks_of`).
 - Line 14, and the training of the clients, in one exchange (``LOCAL``): the parties cluster their
   rows for groups that they alone hold, and train circuits
-  (:meth:`~flwr_causal.clients.fedpc.FedPCClient.local`).
+  (:meth:`~flwr_causal.clients.fedpc.FedPCClient.local`, which calls
+  :func:`~flwr_causal.core.circuits.composed.party_clusters.train_party` with
+  :class:`~flwr_causal.core.circuits.learners.spn.learn_spn.LearnSPN`).
 - Lines 9-12 and 15-22: sums, products, the mixture over products, and its weights by numbers of
   rows (:func:`~flwr_causal.core.circuits.composed.composition.one_pass`).
 
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.composed.composition import Composition
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.fedpc.plan import CircuitPlan, Holdings
+    from flwr_causal.strategies.fedpc.holdings import Holdings
+    from flwr_causal.strategies.fedpc.plan import CircuitPlan
 
 
 def algorithm_1(

@@ -1,26 +1,28 @@
-"""The plan of a run of FedPC: who holds which columns, and what is trained over them.
+"""The plan of a run of FedPC: what is trained over which variables.
 
-`plan_of` derives it from the options and from what the parties have agreed on.
+`plan_of` derives it from the options, from who holds which columns (`holdings`), and from what the
+parties have agreed on; `choices` has the rules.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.by_name import BY_SUMS, learner_class, training_of
+from flwr_causal.core.circuits.learners.by_name import BY_SUMS, training_of
 from flwr_causal.core.circuits.learners.class_conditional.joined import labelled_numbers
 from flwr_causal.core.circuits.learners.trees.triple_tables import MOST_MARKS
-from flwr_causal.core.circuits.presence import setting_of
-from flwr_causal.core.words import some
-from flwr_causal.data.check.checks import letters
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.errors import ConfigError, DataError
-from flwr_causal.strategies.row_ids import check_ids
+from flwr_causal.strategies.fedpc.choices import (
+    Facts,
+    learner_of_tables,
+    training_of_tables,
+    weights_of_tables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,155 +30,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
-    from flwr_causal.core.circuits.presence import Setting
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.strategies.fedpc.holdings import Holdings
     from flwr_causal.strategies.fedpc.options import FedPCOptions
 
 #: The fewest values with which a column of numbers is not taken for a category, see `domain_of`.
 FEWEST_NUMBERS = {"class-conditional": 0.0, "trees": np.inf}
-#: The training by counts of states.
-TRIPLES = "triples"
 #: By default marks of pairs are as many as masked tables of so many bytes have room for.
 MOST_BYTES = 2**28
-#: Weights of combinations of clusters that follow from common rows.
-ALIGNED_WEIGHTS = ("aligned", "em")
-#: Columns of a party that a warning names.
-MOST_NAMED = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Holdings:
-    """Who holds what.
-
-    Parameters
-    ----------
-    parties : tuple of str
-        Their names.
-    names : tuple of str
-        The agreed columns.
-    presence : ndarray of bool, shape (parties, columns)
-    present : ndarray of int64, shape (parties, columns)
-        How many rows have a value.
-    missing : ndarray of bool, shape (columns,)
-        Whether a holder of the column lacks values in rows that are kept.
-    shared : ndarray of bool, shape (columns,)
-        Whether in parties of most rows of the column more than half of the rows have one value; not
-        known, and False, in secure sums.
-    ids : bool
-        Whether all parties have ids by which their rows can be aligned.
-    """
-
-    parties: tuple[str, ...]
-    names: tuple[str, ...]
-    presence: BoolArray
-    present: IntArray
-    missing: BoolArray
-    shared: BoolArray
-    ids: bool
-
-    @classmethod
-    def of(cls, agreement: Agreement, reports: Mapping[str, TableReport]) -> Holdings:
-        """Return who holds the agreed columns.
-
-        Raises
-        ------
-        DataError
-            If columns differ, and ids repeat or are missing.
-        """
-        shape = (len(reports), len(agreement.names))
-        presence = np.zeros(shape, dtype=np.bool_)
-        present = np.zeros(shape, dtype=np.int64)
-        lacking = np.zeros(shape, dtype=np.bool_)
-        repeated = np.zeros(shape, dtype=np.bool_)
-        for party, report in enumerate(reports.values()):
-            by_name = {column.name: column for column in report.columns}
-            for j, name in enumerate(agreement.names):
-                if name in by_name:
-                    presence[party, j] = True
-                    # Rows with missing values are either left out, or kept with what they lack.
-                    holes = 0 if report.dropped_rows else by_name[name].missing
-                    present[party, j] = report.rows - holes
-                    lacking[party, j] = holes > 0
-                    repeated[party, j] = by_name[name].repeated
-        ids = all(report.has_ids for report in reports.values())
-        if ids and not presence.all():
-            check_ids(reports)
-        missing = np.asarray(lacking.any(axis=0))
-        shared = 2 * (present * repeated).sum(axis=0) > present.sum(axis=0)
-        return cls(tuple(reports), agreement.names, presence, present, missing, shared, ids)
-
-    def of_columns(self, names: tuple[str, ...]) -> Holdings:
-        """Return who holds these columns, which are some of them."""
-        kept = [self.names.index(name) for name in names]
-        by_party = (self.presence[:, kept], self.present[:, kept])
-        return Holdings(
-            self.parties, names, *by_party, self.missing[kept], self.shared[kept], self.ids
-        )
-
-    @property
-    def setting(self) -> Setting:
-        """Horizontal, vertical or hybrid."""
-        return setting_of(self.presence)
-
-    def holders(self, name: str) -> list[str]:
-        """Return the parties that hold a column."""
-        column = self.presence[:, self.names.index(name)]
-        return [party for party, holds in zip(self.parties, column, strict=True) if holds]
-
-    def all_hold(self, name: str) -> bool:
-        """Whether every party holds a column."""
-        return bool(self.presence[:, self.names.index(name)].all())
-
-    @property
-    def alike(self) -> list[int]:
-        """A number for each column, equal for those that the same parties hold."""
-        same = np.unique(self.presence, axis=1, return_inverse=True)[1]
-        return [int(one) for one in same.ravel()]
-
-    @property
-    def apart(self) -> BoolArray:
-        """Which pairs of columns no party holds together, shape (columns, columns)."""
-        held = self.presence.astype(np.int64)
-        return np.asarray(held.T @ held == 0)
-
-    def where(self, column: int) -> str:
-        """Return a column and the first party that holds it, in words."""
-        return f"{self.names[column]!r} ({self.holders(self.names[column])[0]})"
-
-    def columns_apart(self) -> str:
-        """Return each party's columns that another party would have to hold too, in words."""
-        lone = self.apart.any(axis=0)
-        listed = []
-        for party, held in zip(self.parties, self.presence & lone, strict=True):
-            names = [repr(self.names[j]) for j in np.flatnonzero(held)]
-            if names:
-                listed.append(f"{some(names, MOST_NAMED)} ({party})")
-        return "; ".join(listed)
-
-    def similar_names(self) -> list[tuple[str, str]]:
-        """Return pairs of columns that may be one: like names, no party has both."""
-        plain: dict[str, list[int]] = {}
-        for j, name in enumerate(self.names):
-            plain.setdefault(letters(name), []).append(j)
-        return [
-            (self.names[one], self.names[other])
-            for group in plain.values()
-            for one, other in combinations(group, 2)
-            if not (self.presence[:, one] & self.presence[:, other]).any()
-        ]
-
-    @property
-    def sharing(self) -> tuple[str, ...]:
-        """The columns of which most rows have one value."""
-        return tuple(name for name, one in zip(self.names, self.shared, strict=True) if one)
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """The columns in which values are missing."""
-        return tuple(name for name, lacks in zip(self.names, self.missing, strict=True) if lacks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,19 +50,15 @@ class CircuitPlan:
     ----------
     agreement : Agreement
         Columns and their states.
-    holdings : Holdings
-        Who holds which of them.
+    facts : Facts
+        Who holds which of them, and what else the choices depend on.
     domain : Domain
         The same as variables of a circuit; numbers that are yet to be cut are numbers.
-    target : str or None
     training : {"sums", "triples", "one-pass"}
     learner : str
         Name of the learner (:mod:`flwr_causal.core.circuits.learners.by_name`).
     weights : str
         In one pass, how combinations of the parties' clusters are weighted; else empty.
-    countable : bool
-        Whether parties with different columns can count states together (``training="triples"``),
-        and options allow it.
     pair_marks : int
         How many pairs of states are marked, at most.
     why : str, default ""
@@ -207,15 +66,28 @@ class CircuitPlan:
     """
 
     agreement: Agreement
-    holdings: Holdings
+    facts: Facts
     domain: Domain
-    target: str | None
-    training: Literal["sums", "triples", "one-pass"]
+    training: str
     learner: str
     weights: str
-    countable: bool
     pair_marks: int
     why: str = ""
+
+    @property
+    def holdings(self) -> Holdings:
+        """Who holds which columns."""
+        return self.facts.holdings
+
+    @property
+    def target(self) -> str | None:
+        """The class, None without one."""
+        return self.facts.target or None
+
+    @property
+    def countable(self) -> bool:
+        """Whether parties with different columns can count states, and options allow it."""
+        return self.facts.countable
 
     @property
     def differing(self) -> bool:
@@ -236,7 +108,7 @@ class CircuitPlan:
     @property
     def holders(self) -> list[int]:
         """By column a number for its set of holders, if states can be counted."""
-        return self.holdings.alike if self.countable else []
+        return self.holdings.holder_sets if self.countable else []
 
     @property
     def present(self) -> dict[str, Any]:
@@ -268,34 +140,20 @@ def plan_of(
     DataError
         If a party has too few rows for one pass.
     """
-    learner = _learner(options, agreement, holdings, target)
-    countable = _counts(options, holdings)
-    marks = _pair_marks(options, agreement, holdings, target) if countable else 0
-    training: Literal["sums", "triples", "one-pass"]
-    weights = why = ""
-    if _by_sums(options, holdings, learner, target):
-        training = "sums"
-    elif countable:
-        training, learner = "triples", "trees"
-        why = why_counts(options, _reason_of_trees(agreement, holdings, target))
-    else:
-        training, weights = "one-pass", _weights(options, holdings, target)
-    fewest = FEWEST_NUMBERS.get(learner, 3)
-    domain = domain_of(agreement, target, holdings.missing, fewest=fewest)
+    numbers = is_continuous(agreement, target) and not holdings.missing.any()
+    facts = Facts(options, holdings, target, numbers)
+    facts = replace(facts, learner=learner_of_tables(facts))
+    training = training_of_tables(facts)
+    learner, weights, why = facts.learner, "", ""
+    if training == "triples":
+        learner, why = "trees", why_counts(options, _reason_of_trees(agreement, holdings, target))
+    if training == "one-pass":
+        weights = weights_of_tables(facts)
+    domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS.get(learner, 3))
     _check_complete(domain, holdings, learner, sums=training == "sums")
-    plan = CircuitPlan(
-        agreement,
-        holdings,
-        domain,
-        target or None,
-        training,
-        learner,
-        weights,
-        countable,
-        marks,
-        why,
-    )
-    if options.secure_aggregation and not (training == "sums" and holdings.presence.all()):
+    marks = _pair_marks(options, agreement, holdings, target) if facts.countable else 0
+    plan = CircuitPlan(agreement, facts, domain, training, learner, weights, marks, why)
+    if options.secure_aggregation and not (training == "sums" and facts.same):
         raise ConfigError(
             "The option 'secure_aggregation' is for parties that hold the same columns, and for "
             f"learners that are trained by sums, {', '.join(sorted(BY_SUMS))}: here "
@@ -309,7 +167,8 @@ def plan_of(
 
 def _check_complete(domain: Domain, holdings: Holdings, learner: str, *, sums: bool) -> None:
     """Raise a ConfigError if numbers are missing that the learner needs."""
-    lacking = {one.name for one in domain.variables if one.states is None} & set(holdings.lacking)
+    numbers = {one.name for one in domain.variables if one.states is None}
+    lacking = numbers & set(holdings.incomplete)
     if lacking and (learner == "decision-tree" or (sums and learner == "class-conditional")):
         raise ConfigError(
             f"missing_values='keep' with learner={learner!r}: it needs rows without missing "
@@ -348,77 +207,17 @@ def _check_rows(agreement: Agreement, minimum_count: int) -> None:
         )
 
 
-def _learner(options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str) -> str:
-    if options.learner == "decision-tree" and not target:
-        raise ConfigError(
-            "learner='decision-tree' needs a target: name it, or take another learner"
-        )
-    if options.learner == "decision-tree" and not holdings.presence.all():
-        raise ConfigError(
-            "learner='decision-tree' is for parties that hold the same columns. The paper defines "
-            "FC[DT] as the average of trees (section 3.2), and reports results for different "
-            "columns (table 6) but neither who knows the class there nor what a product of trees "
-            "predicts. Take the columns that all parties have (unshared_columns='drop'), or "
-            "another learner"
-        )
-    if options.learner != "auto":
-        return options.learner
-    if options.training == TRIPLES:
-        return "trees"
-    numbers = is_continuous(agreement, target) and not holdings.missing.any()
-    return "class-conditional" if numbers and not holdings.sharing else "trees"
-
-
-def _by_sums(options: FedPCOptions, holdings: Holdings, learner: str, target: str) -> bool:
-    """Whether the circuit is trained by sums over rows."""
-    if options.training == TRIPLES:
-        return bool(holdings.presence.all())
-    if options.training == "one-pass":
-        return False
-    if options.training == "auto" and options.weights != "auto":
-        return False
-    same = bool(holdings.presence.all())
-    all_know_class = not target or holdings.all_hold(target)
-    # Where only some parties know the class, rows are matched by ids, and masked products of
-    # classes and numbers are summed. As with counts of states, components and heads do not fit.
-    unfitting = [one for one in _unfitting(options) if not one.startswith("learner=")]
-    matched = holdings.ids and not unfitting
-    differing = learner in BY_SUMS and learner_class(learner).columns_may_differ
-    possible = learner in BY_SUMS and (same or (differing and (all_know_class or matched)))
-    if options.training == "sums" and not possible:
-        if same:
-            training_of(learner, target or None, options)
-        raise ConfigError(
-            "training='sums' over different columns needs numbers, and the target at every party, "
-            "or ids of the rows and no components, head, decision or trained: "
-            f"here {learner} circuits are trained, and {target or 'no target'!r} is held by "
-            f"{', '.join(holdings.holders(target)) if target else 'nobody'}. Take "
-            "training='one-pass'."
-        )
-    return possible
-
-
-def _counts(options: FedPCOptions, holdings: Holdings) -> bool:
-    """Return whether parties with different columns can count states, and may."""
-    if holdings.presence.all():
-        return False
-    if options.training == TRIPLES:
-        _check_counts(options, holdings)
-        return True
-    return options.training == "auto" and holdings.ids and not _unfitting(options)
-
-
 def _pair_marks(
     options: FedPCOptions, agreement: Agreement, holdings: Holdings, target: str
 ) -> int:
     """Return the limit of marked pairs of states; by default, as many as fit `MOST_BYTES`."""
-    if options.training == TRIPLES:
+    if options.training == "triples":
         return MOST_MARKS
     domain = domain_of(agreement, target, holdings.missing, fewest=FEWEST_NUMBERS["trees"])
     # Numbers are cut later, into as many intervals or fewer.
     numbers = {one.name for one in domain.variables if not one.num_states}
     cuts = dict.fromkeys(numbers, np.arange(1.0, options.num_bins))
-    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.lacking)
+    domain = with_intervals(domain, cuts, dict.fromkeys(numbers), (), holdings.incomplete)
     within = target if target and holdings.all_hold(target) else None
     trees = plan_of_trees(options, domain, within)
     single = trees.num_classes * sum(trees.sizes)
@@ -431,65 +230,14 @@ def _reason_of_trees(agreement: Agreement, holdings: Holdings, target: str) -> s
     """Return why trees are learned."""
     if not is_continuous(agreement, target) or holdings.missing.any():
         return "not all columns are numbers"
-    if holdings.sharing:
-        return f"most rows have one value of {', '.join(map(repr, holdings.sharing))}"
+    if holdings.repeated_columns:
+        return f"most rows have one value of {', '.join(map(repr, holdings.repeated_columns))}"
     return "of learner='trees'"
 
 
 def why_counts(options: FedPCOptions, reason: str) -> str:
     """Return why ``training="auto"`` takes counts; "" where the option names the training."""
     return f", chosen because {reason}" if options.training == "auto" else ""
-
-
-def _check_counts(options: FedPCOptions, holdings: Holdings) -> None:
-    """Raise a ConfigError if there are no ids, or options that counts do not fit."""
-    if not holdings.ids:
-        raise ConfigError(
-            "training='triples' needs rows that are matched by ids: give every party's "
-            "table a column of ids of its rows, 'row_id' or the one that the option row_id names"
-        )
-    wrong = _unfitting(options)
-    if wrong:
-        raise ConfigError(
-            "training='triples' over different columns has no mixtures of clusters and no head: "
-            f"set {', '.join(wrong)}"
-        )
-
-
-def _unfitting(options: FedPCOptions) -> list[str]:
-    """Return the options that do not fit counts of states, with the values that would."""
-    wanted = {
-        "learner": (options.learner in ("auto", "trees"), "'trees'"),
-        "weights": (options.weights == "auto", "'auto'"),
-        "components": (options.components in (None, 1), "1"),
-        "head": (options.head is not True, "False"),
-        "decision": (options.decision == "most-probable", "'most-probable'"),
-        "trained": (not options.trained, "''"),
-    }
-    return [f"{name}={value}" for name, (fits, value) in wanted.items() if not fits]
-
-
-def _weights(options: FedPCOptions, holdings: Holdings, target: str) -> str:
-    """Return how combinations of clusters are weighted."""
-    if holdings.presence.all():
-        return "counts"
-    all_know_class = bool(target) and holdings.all_hold(target)
-    if options.weights != "auto":
-        if options.weights == "classes" and not all_know_class:
-            raise ConfigError(
-                "weights='classes' needs a target that all parties hold: take 'aligned' or 'counts'"
-            )
-        if options.weights in ALIGNED_WEIGHTS and not holdings.ids:
-            raise ConfigError(
-                f"weights='{options.weights}' needs rows that are aligned by ids: name the column "
-                "of ids with row_id, or take weights='counts'"
-            )
-        return options.weights
-    if all_know_class:
-        return "classes"
-    if not holdings.ids:
-        return "counts"
-    return "aligned" if target else "em"
 
 
 def check_target(agreement: Agreement, target: str) -> None:

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from circuit_cases import domain_of
 from shared_data import DATA, needs_shared_data
+from trainings_by_sums import check_arrays, names_of, walked
 
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.learners.trees.learner import ChowLiuMixture
+from flwr_causal.core.circuits.learners.trees.trees import from_arrays
 from flwr_causal.errors import ConfigError, DataError
 
 STATES = (2, 3, 2, 3, 2)
@@ -97,13 +98,13 @@ def test_steps_of_trees_do_not_lower_the_penalised_likelihood():
     values = rows_of_two_kinds(np.random.default_rng(3), 500)
     learner = ChowLiuMixture(components=3, ensembles=1, tree_steps=8, strengths=(5.0,))
     plan = learner.plan(domain)
-    state = learner.start(plan)
-    objectives = []
-    while isinstance(state, SummingStep):
-        asked, state = state, state.after(state.sums(values, plan, state.arrays()))
-        if asked.name == "trees":
-            mixture = state.mixtures[0]
-            codes = np.ascontiguousarray(values.T.astype(np.int32))
+    trained, seen = walked(learner.training(plan), plan, [values])
+    sent = [from_arrays(plan.sizes, asked.arrays) for asked, _ in seen[1:]]
+    steps = [asked.exchange.name for asked, _ in seen[1:]]
+    codes, objectives = np.ascontiguousarray(values.T.astype(np.int32)), []
+    # The mixture after a step is sent with the next one.
+    for name, (mixture,) in zip(steps, [*sent[1:], trained.mixtures], strict=True):
+        if name == "trees":
             prior = mixture.trees.added @ mixture.trees.log_tables
             objectives.append(
                 mixture.log_likelihood(codes).sum() + prior + 0.1 * mixture.log_weights.sum()
@@ -146,11 +147,11 @@ def test_sums_of_few_rows_are_withheld():
     few = np.vstack([values[values[:, 4] == 0][:20], values[values[:, 4] == 1][:2]])
     learner = ChowLiuMixture(target="e")
     plan = learner.plan(domain, min_rows=3)
-    state = learner.start(plan)
-    reply = state.sums(few, plan, state.arrays())["counts"]
+    exchange, asked = next(learner.training(plan))
+    reply = exchange.sums(few, plan, asked)["counts"]
     assert reply[0, 0] == 20
     assert not reply[1].any()
-    kept = state.sums(few, replace(plan, min_rows=2), state.arrays())["counts"]
+    kept = exchange.sums(few, replace(plan, min_rows=2), asked)["counts"]
     assert kept[1, 0] == 2
 
 
@@ -159,15 +160,9 @@ def test_what_is_exchanged_is_finite():
     values = rows_of_two_kinds(np.random.default_rng(7), 50, 0.3)
     learner = replace(SMALL, target="e")
     plan = learner.plan(domain)
-    state, steps = learner.start(plan), []
-    while isinstance(state, SummingStep):
-        reply = add([state.sums(values, plan, state.arrays())])
-        for array in (*state.arrays().values(), *reply.values()):
-            assert array.dtype == np.float64
-            assert np.isfinite(array).all()
-        steps.append(state.name)
-        state = state.after(reply)
-    assert steps == ["pairs"] + ["products"] * 3 + ["trees"] * 2
+    _, seen = walked(learner.training(plan), plan, [values])
+    check_arrays(seen)
+    assert names_of(seen) == ["pairs"] + ["products"] * 3 + ["trees"] * 2
 
 
 def test_seeds_differ_and_repeat():

@@ -8,10 +8,12 @@ from class_conditional_cases import PLAIN, QUICK, domain_of, exchanged, values_o
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import f1_score
+from trainings_by_sums import reached
 
 from flwr_causal.core.circuits.domain import Domain, Variable
+from flwr_causal.core.circuits.learners.class_conditional.categories import SMOOTHING
+from flwr_causal.core.circuits.learners.class_conditional.exchanges import LeafMoments
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
-from flwr_causal.core.circuits.learners.class_conditional.steps import SMOOTHING, LeafMoments
 from flwr_causal.core.circuits.learners.training_by_sums import row_folds
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import ConfigError, DataError
@@ -220,11 +222,9 @@ def test_no_sum_of_few_rows_leaves_a_party(min_rows):
     domain, values = domain_of(), values_of()
     parties = np.split(values, [12, 20, 24, 25])
     plan = QUICK.plan(domain, min_rows=min_rows)
-    state = QUICK.start(plan)
-    while not isinstance(state, LeafMoments):
-        state = state.after(state.sums(values, plan, state.arrays()))
+    asked = reached(QUICK.training(plan), plan, [values], LeafMoments)
     for own in parties:
-        counts = state.sums(own, plan, state.arrays())["counts"]
+        counts = LeafMoments.sums(own, plan, asked.arrays)["counts"]
         assert ((counts == 0) | (counts >= min_rows)).all()
         classes = np.bincount(own[:, -1].astype(int), minlength=2)
         np.testing.assert_array_equal(counts.sum(axis=0), np.where(classes >= min_rows, classes, 0))

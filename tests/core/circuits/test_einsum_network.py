@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from circuit_cases import mixture
 from einsum_nodes import nodes_of
+from trainings_by_sums import check_arrays, names_of, walked
 
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.domain import Domain, Variable
 from flwr_causal.core.circuits.learners.einsum import EinsumNetwork
-from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.leaves.univariate import Categorical
 from flwr_causal.core.circuits.nodes import Product, Sum
 from flwr_causal.errors import ConfigError, DataError
@@ -320,20 +320,13 @@ def test_what_is_exchanged_is_finite_and_float64():
     domain, values = mixed_rows(60)
     learner = replace(SMALL, batches=2)
     plan = learner.plan(domain)
-    state = learner.start(plan)
-    steps = []
-    while isinstance(state, SummingStep):
-        reply = state.sums(values, plan, state.arrays())
-        empty = state.sums(values[:0], plan, state.arrays())
+    _, seen = walked(learner.training(plan), plan, [values, values[:0]])
+    for _, (reply, empty) in seen:
         assert {name: one.shape for name, one in reply.items()} == {
             name: one.shape for name, one in empty.items()
         }
-        for one in (*state.arrays().values(), *reply.values()):
-            assert one.dtype == np.float64
-            assert np.isfinite(one).all()
-        steps.append(state.name)
-        state = state.after(add([reply, empty]))
-    assert steps == ["scale"] + ["counts"] * 6
+    check_arrays(seen)
+    assert names_of(seen) == ["scale"] + ["counts"] * 6
 
 
 def test_a_column_far_from_zero_keeps_its_digits():

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from circuit_cases import domain_of
+from trainings_by_sums import walked
 
 from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
 from flwr_causal.core.circuits.learners.head import (
-    ChoiceStep,
+    PENALTY,
+    ChoiceExchange,
     HeadChoice,
     head_sums,
     init_head,
@@ -50,40 +52,44 @@ CASES = {
 
 
 def choosing(case, parts=1, **options):
-    """Return the exchange of the choice, and its sums over the parties."""
+    """Return the request of the choice, its sums over the parties, and what is trained."""
     make, kind, n = CASES[case]
     values, shape = make(np.random.default_rng(0), n)
     domain = domain_of(shape)
     learner = kind(target=domain.names[-1], **options)
     plan = learner.plan(domain)
-    state, parties = learner.start(plan), np.array_split(values, parts)
-    while not isinstance(state, ChoiceStep):
-        step = state
-        state = step.after(add(step.sums(one, plan, step.arrays()) for one in parties))
-    asked = state.arrays()
-    sums = add(state.sums(one, plan, asked) for one in parties)
-    return state, sums, values, plan, domain
+    trained, seen = walked(learner.training(plan), plan, np.array_split(values, parts))
+    chosen = [one for one in seen if issubclass(one[0].exchange, ChoiceExchange)]
+    ((asked, replies),) = chosen
+    return asked, add(replies), values, plan, trained
+
+
+def units_of(features, classes, plan):
+    """Units of the features, as the first exchange of a head makes them."""
+    counts = np.bincount(classes, minlength=plan.num_classes).astype(float)
+    start = init_head(counts, features.shape[2])
+    return next_head(start, head_sums(features, classes, start.head)).units
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_choice_is_that_of_heads_trained_without_each_fold(case):
-    state, sums, values, plan, _ = choosing(case)
-    kind = state.threshold.kind
-    features, classes, folds = kind.of_rows(values, plan, state.arrays())
+    (exchange, asked), sums, values, plan, _ = choosing(case)
+    kind = exchange.kind
+    features, classes, folds = kind.of_rows(values, plan, asked)
+    units = units_of(features, classes, plan)
+    penalty = getattr(plan.learner, "head_penalty", PENALTY)
     counts = np.bincount(classes, minlength=plan.num_classes).astype(float)
     log_posterior = np.empty(features.shape[:2])
     for fold in range(kind.num_folds):
         others = folds != fold
-        training = init_head(
-            counts, features.shape[2], state.training.penalty, tolerance=1e-10, most_exchanges=99
-        )
-        training = replace(training, units=state.training.units)
+        training = init_head(counts, features.shape[2], penalty, tolerance=1e-10, most_exchanges=99)
+        training = replace(training, units=units)
         while not training.done:
             sums_of = head_sums(features[others], classes[others], training.head)
             training = next_head(training, sums_of)
         log_posterior[~others] = training.head.log_posterior(features[~others])
     index = np.arange(len(classes))
-    circuit = state.circuit_log_posterior(values, plan, state.arrays(), features)
+    circuit = exchange.circuit_log_posterior(values, plan, asked, features)
     losses = [-one[index, classes].sum() for one in (circuit, log_posterior)]
     np.testing.assert_allclose(sums["losses"], losses, rtol=0.05)
     wrong = [one.argmax(axis=1) != classes for one in (circuit, log_posterior)]
@@ -105,8 +111,9 @@ def test_sums_of_parties_are_those_of_the_pooled_rows(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_density_is_that_without_a_head_and_posteriors_sum_to_one(case):
-    state, sums, values, _, domain = choosing(case)
-    model = state.after(sums).model(domain)
+    _, _, values, _, trained = choosing(case)
+    domain = domain_of(CASES[case][0](np.random.default_rng(0), 2)[1])
+    model = trained.model(domain)
     assert isinstance(model.posterior, HeadPosterior) == (case == "repeated")
     _, kind, _ = CASES[case]
     plain = kind(target=domain.names[-1], head=False).learn_model(domain, values)
@@ -135,20 +142,19 @@ def test_errors_decide_where_they_are_clear_else_the_log_loss(errors, losses, pa
 
 
 def test_losses_that_the_errors_contradict_are_refused():
-    state, sums, values, plan, _ = choosing("repeated")
-    asked, rows = state.arrays(), len(values)
-    assert state.contradiction(sums, plan, asked, rows) == ""
+    (exchange, asked), sums, values, plan, _ = choosing("repeated")
+    rows = len(values)
+    assert exchange.contradiction(sums, plan, asked, rows) == ""
     few = sums | {"losses": np.array([sums["losses"][0], 0.1])}
-    assert "smaller than its errors" in state.contradiction(few, plan, asked, rows)
+    assert "smaller than its errors" in exchange.contradiction(few, plan, asked, rows)
     more = sums | {"errors": sums["errors"] + 1}
-    assert "reported" in state.contradiction(more, plan, asked, rows)
+    assert "reported" in exchange.contradiction(more, plan, asked, rows)
 
 
 def test_derivatives_by_fold_add_up_to_those_of_all_rows():
-    state, _, values, plan, _ = choosing("repeated")
-    kind = state.threshold.kind
-    features, classes, folds = kind.of_rows(values, plan, state.arrays())
-    head = state.training.head
+    (exchange, asked), _, values, plan, trained = choosing("repeated")
+    kind, head = exchange.kind, trained.head
+    features, classes, folds = kind.of_rows(values, plan, asked)
     whole = head_sums(features, classes, head)
     parts = head_sums(features, classes, head, folds, kind.num_folds)
     for name in ("loss", "gradient", "hessian"):
@@ -158,6 +164,6 @@ def test_derivatives_by_fold_add_up_to_those_of_all_rows():
 
 
 def test_a_party_without_rows_sends_zeros():
-    state, _, values, plan, _ = choosing("states")
-    sums = state.sums(values[:0], plan, state.arrays())
+    (exchange, asked), _, values, plan, _ = choosing("states")
+    sums = exchange.sums(values[:0], plan, asked)
     assert not any(array.any() for array in sums.values())

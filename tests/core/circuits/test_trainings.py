@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from circuit_cases import domain_of
+from trainings_by_sums import names_of, reached, walked
 
 from flwr_causal.core.circuits.learners.by_name import learner_of, training_of
+from flwr_causal.core.circuits.learners.class_conditional.exchanges import LeafMoments
+from flwr_causal.core.circuits.learners.einsum import EStep
 from flwr_causal.core.circuits.learners.options import LearnerOptions
-from flwr_causal.core.circuits.learners.training_by_sums import SummingStep, add
 from flwr_causal.core.circuits.model import CircuitModel, HeadPosterior
 from flwr_causal.core.options import from_plain, to_plain
 from flwr_causal.errors import ConfigError
@@ -89,42 +91,39 @@ def check_values(declared, reply):
             assert (reply[one.name] % 1 == 0).all(), one.name
 
 
-def check_contradictions(step, reply, plan, asked, rows):
+def check_contradictions(exchange, reply, plan, asked, rows):
     """Honest sums contradict nothing; other numbers of rows and other sizes do."""
 
     def found(**changed):
-        return step.contradiction({**reply, **changed}, plan, asked, rows)
+        return exchange.contradiction({**reply, **changed}, plan, asked, rows)
 
     assert found() == ""
-    for one in step.summed:
+    for one in exchange.summed:
         more = reply[one.name].copy()
         if one.values == "count" and more.size:
             more[(0,) * more.ndim] += rows + 1
             assert found(**{one.name: more}), one.name
         for axis, symbol in enumerate(one.shape):
-            if more.size and symbol in step.sizes(plan, asked):
+            if more.size and symbol in exchange.sizes(plan, asked):
                 wrong = np.concatenate([reply[one.name], reply[one.name]], axis=axis)
                 assert f"for {symbol}, which is" in found(**{one.name: wrong})
 
 
 def exchanged(learner, parties, domain, min_rows=1):
-    """Train, checking that what is sent and what comes back is declared; return steps too."""
+    """Train, checking that what is sent and what comes back is declared; return names too."""
     plan = learner.plan(domain, min_rows=min_rows)
-    state = learner.start(plan, np.stack([~np.isnan(one).all(axis=0) for one in parties]))
-    steps = []
-    while isinstance(state, SummingStep):
-        step, symbols = learner.steps[state.name], {}
-        check_shapes(step.sent, state.arrays(), symbols)
-        replies = [step.sums(values, plan, state.arrays()) for values in parties]
-        for reply in replies:
-            check_shapes(step.summed, {one.name: reply[one.name] for one in step.summed}, symbols)
-            assert set(reply) == {one.name for one in step.summed}
-            check_values(step.summed, reply)
+    presence = np.stack([~np.isnan(one).all(axis=0) for one in parties])
+    found, seen = walked(learner.training(plan, presence), plan, parties)
+    for (exchange, asked), replies in seen:
+        assert exchange in learner.exchanges
+        symbols, summed = {}, exchange.summed
+        check_shapes(exchange.sent, asked, symbols)
         for reply, values in zip(replies, parties, strict=True):
-            check_contradictions(step, reply, plan, state.arrays(), len(values))
-        steps.append(state.name)
-        state = state.after(add(replies))
-    return state.model(domain), steps
+            check_shapes(summed, {one.name: reply[one.name] for one in summed}, symbols)
+            assert set(reply) == {one.name for one in summed}
+            check_values(summed, reply)
+            check_contradictions(exchange, reply, plan, asked, len(values))
+    return found.model(domain), names_of(seen)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -136,9 +135,10 @@ def test_what_is_sent_is_declared_and_finite_and_the_model_survives_saving(case,
         parties = [np.where(np.arange(len(states)) == 0, np.nan, parties[0]), parties[1]]
     model, steps = exchanged(learner, parties, domain)
     # The learner lists its exchanges in the order in which they occur.
-    assert list(dict.fromkeys(steps)) == [name for name in learner.steps if name in steps]
+    names = [one.name for one in learner.exchanges]
+    assert list(dict.fromkeys(steps)) == [name for name in names if name in steps]
     if case == "trees with a head":
-        assert set(steps) == set(learner.steps) - {"odds", "choice"}
+        assert set(steps) == set(names) - {"odds", "choice"}
     if "with a choice" in case:
         assert steps[-2] == "choice"
         assert steps[-1] in ("threshold", "odds")
@@ -193,18 +193,17 @@ def test_sums_that_contradict_each_other_are_named():
     learner, domain, states = case_of("class-conditional")
     values = rows_of(np.random.default_rng(6), states, 80)
     plan = learner.plan(domain)
-    state = learner.start(plan)
-    sums = state.sums(values, plan, state.arrays())
+    exchange, asked = next(learner.training(plan))
+    sums = exchange.sums(values, plan, asked)
 
     def found(rows=80, **changed):
-        return state.contradiction({**sums, **changed}, plan, state.arrays(), rows)
+        return exchange.contradiction({**sums, **changed}, plan, asked, rows)
 
     assert found(rows=81) == "its sums count 80 rows, but the party reported 81"
     allows = "the sums of a column are larger than its rows and the sums of squares allow"
     assert found(second=0.5 * sums["first"] ** 2 / sums["counts"][:, None]) == allows
-    state = state.after(sums)
-    while "tables" not in (sums := state.sums(values, plan, state.arrays())):
-        state = state.after(sums)
+    exchange, asked = reached(learner.training(plan), plan, [values], LeafMoments)
+    sums = exchange.sums(values, plan, asked)
     tables = sums["tables"].copy()
     tables[0, 0, 0] += 1
     assert found(tables=tables) == "the states of a category do not count the rows of each class"
@@ -214,12 +213,12 @@ def test_pairs_of_states_count_no_more_rows_than_states():
     learner, domain, states = case_of("trees")
     values = rows_of(np.random.default_rng(7), states, 60)
     plan = learner.plan(domain)
-    state = learner.start(plan)
-    counts = state.sums(values, plan, state.arrays())["counts"]
+    exchange, asked = next(learner.training(plan))
+    counts = exchange.sums(values, plan, asked)["counts"]
     for place in range(counts.shape[1]):
         more = counts.copy()
         more[0, place] += 60
-        assert state.contradiction({"counts": more}, plan, state.arrays(), 60), place
+        assert exchange.contradiction({"counts": more}, plan, asked, 60), place
 
 
 def test_the_density_of_trees_is_that_of_the_pooled_rows_with_a_head_too():
@@ -261,14 +260,13 @@ def test_few_rows_of_a_class_are_left_out_of_einsum_sums():
     few = np.vstack([values[values[:, -1] == 0][:20], values[values[:, -1] == 1][:2]])
     learner = training_of("einsum", "e", LearnerOptions(**SMALL | {"batches": 1}))
     plan = learner.plan(domain_of(MIXED), min_rows=3)
-    state = learner.start(plan)
-    scale = state.sums(few, plan, state.arrays())
-    assert scale["rows"] == [20.0]
-    state = state.after(state.sums(values, plan, state.arrays()))
-    reply = state.sums(few, plan, state.arrays())
+    scale, asked = next(learner.training(plan))
+    assert scale.sums(few, plan, asked)["rows"] == [20.0]
+    step, asked = reached(learner.training(plan), plan, [values], EStep)
+    reply = step.sums(few, plan, asked)
     assert reply["rows"] == [20.0]
     assert not reply["root"][1].any()
-    alone = state.sums(few[-1:], plan, state.arrays())
+    alone = step.sums(few[-1:], plan, asked)
     assert all(not array.any() for array in alone.values())
     assert {key: array.shape for key, array in alone.items()} == {
         key: array.shape for key, array in reply.items()

@@ -3,13 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from circuit_cases import domain_of
+from trainings_by_sums import check_arrays, names_of, reached, walked
 
-from flwr_causal.core.circuits.learners.training_by_sums import SummingStep
+from flwr_causal.core.arrays import symmetric
 from flwr_causal.core.circuits.learners.trees.learner import (
     NUM_FOLDS,
     ChowLiuMixture,
     FoldedRows,
-    FoldPairs,
+    PairFeatures,
+    TreesHead,
     log_cells,
     pair_sums_of,
 )
@@ -79,17 +81,16 @@ def test_a_row_is_seen_by_features_that_were_made_without_its_fold():
     rows = rows_of_a_pair(np.random.default_rng(4), 200)
     plan = LEARNER.plan(DOMAIN)
     folded = FoldedRows.of(rows, plan, NUM_FOLDS)
-    state = LEARNER.start(plan)
-    while not isinstance(state, FoldPairs):
-        state = state.after(state.sums(rows, plan, state.arrays()))
-    made = state.after(state.sums(rows, plan, state.arrays())).features.by_fold
+    asked = reached(LEARNER.training(plan), plan, [rows], TreesHead).arrays
     layout = StateLayout(STATES[:3], complete=False)
+    pairs = asked["pairs"].astype(np.int64)
+    made = [PairFeatures(plan, logs, pairs) for logs in symmetric(asked["logs"], layout.total)]
     for fold, features in enumerate(made):
         others = rows[folded.folds != fold]
         groups = [codes_of(others[others[:, 3] == c], plan) for c in (0, 1)]
         counts = np.stack([layout.pair_counts(one) for one in pair_sums_of(groups, plan)])
         np.testing.assert_allclose(features.logs, log_cells(layout, counts, 0.03 * 200))
-    seen = folded.features(list(made))
+    seen = folded.features(made)
     np.testing.assert_array_equal(seen[7], made[folded.folds[7]].of(codes_of(rows[7:8], plan))[0])
 
 
@@ -97,17 +98,13 @@ def test_a_class_of_which_nobody_has_a_row():
     rows, domain = rows_of_a_pair(np.random.default_rng(5), 100), domain_of((2, 3, 2, 3))
     learner = replace(LEARNER, decision="macro-f1")
     plan = learner.plan(domain)
-    state, steps = learner.start(plan), []
-    while isinstance(state, SummingStep):
-        reply = state.sums(rows, plan, state.arrays())
-        for array in (*state.arrays().values(), *reply.values()):
-            assert np.isfinite(array).all()
-        steps.append(state.name)
-        state = state.after(reply)
+    found, seen = walked(learner.training(plan), plan, [rows])
+    check_arrays(seen)
+    steps = names_of(seen)
     assert steps[7] == "fold-pairs"
     assert set(steps[8:]) == {"head"}
-    assert state.threshold is None
-    assert state.model(domain).posterior.predict_proba(rows)[:, 2].max() == 0.0
+    assert found.threshold is None
+    assert found.model(domain).posterior.predict_proba(rows)[:, 2].max() == 0.0
 
 
 def test_errors_name_the_thing():

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
+    from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditionalTrained
 
 #: Random numbers of a row, and projections of a column.
 DRAWS = 2048

@@ -15,7 +15,17 @@ import numpy as np
 
 from flwr_causal.core.circuits.circuit import Circuit, moved
 from flwr_causal.core.circuits.domain import Domain, Variable
-from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditional
+from flwr_causal.core.circuits.learners.class_conditional.categories import (
+    log_probabilities,
+    probabilities,
+    starts_of,
+    tables_of,
+)
+from flwr_causal.core.circuits.learners.class_conditional.learner import (
+    ClassConditional,
+    ClassConditionalTrained,
+    chosen_coordinates,
+)
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     BlockChoice,
     ClassMoments,
@@ -23,17 +33,9 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import (
     choose_shrinkage,
     shrunk_moments,
 )
-from flwr_causal.core.circuits.learners.class_conditional.steps import (
-    NUM_FOLDS,
-    ClassConditionalTrained,
-    LeafMoments,
-    log_probabilities,
-    probabilities,
-    rows_of,
-    starts_of,
-    tables_of,
-)
-from flwr_causal.core.circuits.learners.training_by_sums import SummingStep
+from flwr_causal.core.circuits.learners.class_conditional.pattern import ColumnPatterns
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
+from flwr_causal.core.circuits.learners.training_by_sums import pooled
 from flwr_causal.core.circuits.leaves.elliptical import (
     squared_norms,
     standard_log_density,
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
-    from flwr_causal.core.circuits.learners.class_conditional.steps import ClassedRows
+    from flwr_causal.core.circuits.learners.class_conditional.rows import ClassedRows
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.core.circuits.nodes import Node
 
@@ -104,12 +106,8 @@ class NumberTable:
     def of(cls, domain: Domain, values: FloatArray) -> NumberTable:
         """Choose powers for values ``(n, number of variables)``."""
         plan = ClassConditional().plan(domain)
-        state: SummingStep = ClassConditional().start(plan)
-        while not isinstance(state, LeafMoments):
-            following = state.after(state.sums(values, plan, state.arrays()))
-            assert isinstance(following, SummingStep)
-            state = following
-        rows, known = rows_of(values, plan), state.coordinates
+        scaled = pooled(chosen_coordinates(plan, ColumnPatterns.of(plan)), plan, [values])
+        rows, known = rows_of(values, plan), scaled.coordinates
         slopes = transform(rows.numbers / known.scale, known.powers, known.reach)[1]
         slopes = slopes - (known.powers - 1.0) * signed_log(known.middle)
         slopes = slopes - np.log(known.unit * known.scale)

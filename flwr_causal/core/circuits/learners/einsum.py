@@ -38,13 +38,14 @@ from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.options import EinsumOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
-    ScaleStep,
-    SummingStep,
+    ORIGIN,
+    SumsExchange,
     Trained,
     TrainingBySums,
-    by_name,
     impossible,
+    is_far,
     miscounted,
+    pooled,
     row_folds,
     summed_array,
 )
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Summing, TrainingPlan
 
 
 Tensor = Any
@@ -330,9 +331,11 @@ def stepped(
 # -- the exchanges --------------------------------------------------------------------------------
 
 
-class EinsumScale(ScaleStep):
+class EinsumScale(SumsExchange):
     """Moments of each column, for standardising, and rows of each state."""
 
+    name = "scale"
+    sent: ClassVar[tuple[Sent, ...]] = (ORIGIN,)
     summed = (
         summed_array("rows", "rows", (1,), "count"),
         summed_array("counts", "values of each column", ("columns",), "count"),
@@ -380,95 +383,9 @@ class EinsumScale(ScaleStep):
         if (by_column != counts)[numbers > 0].any():
             yield "the states of a category do not count its values"
 
-    def after(self, summed: Mapping[str, FloatArray]) -> EinsumScale | EStep:
-        """Return the first E-step, or this exchange about a better origin."""
-        plan, counts = self.plan, summed["counts"]
-        options: EinsumNetwork = plan.learner
-        numbers = np.array(plan.num_states) == 0
-        unseen = np.flatnonzero(numbers & (counts == 0))
-        if len(unseen) or not counts.any():
-            listed = ", ".join(plan.names[j] for j in unseen) or "all columns"
-            raise DataError(f"no row holds a value of {listed}: leave them out")
-        n = np.maximum(counts, 1.0)
-        apart = summed["first"] / n
-        variance = np.maximum(summed["second"] / n - apart**2, 0.0)
-        if self.must_repeat(apart[numbers], variance[numbers]):
-            return replace(self, origin=np.where(numbers, apart, 0.0))
-        shift = np.where(numbers, self.origin + apart, 0.0)
-        constant = variance <= (CONSTANT_TOLERANCE * np.abs(shift)) ** 2
-        scale = np.where(numbers & ~constant, np.sqrt(variance), 1.0)
-        if options.image and numbers.any():
-            # Pixels have one unit; a pixel that never changes has no scale of its own.
-            common = np.sqrt(variance[numbers].mean())
-            shift[numbers] = shift[numbers].mean()
-            scale[numbers] = common if common > 0 else 1.0
-        rng = np.random.default_rng([plan.seed, 0])
-        regions = random_regions(
-            plan.columns, options.depth, options.replicas, rng, options.image_shape
-        )
-        layout = layout_of(plan, regions, shift, scale)
-        parameters = first_parameters(layout, options, plan.seed, summed["states"])
-        states = summed["states"]
-        known = (plan, regions, shift, scale, states, parameters)
-        return EStep(*known, float(summed["rows"][0]), 0, ())
 
-
-@dataclass(frozen=True, eq=False)
-class TensorArrays:
-    """A tensorised circuit as arrays.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    regions : ndarray of int64, shape (G, R, V)
-        Columns of each leaf region, see `random_regions`.
-    shift, scale : ndarray of float, shape (d,)
-        Numbers are standardised as ``(x - shift) / scale``.
-    states : ndarray of float, shape (states,)
-        Rows of each state of each category, one category after the other.
-    parameters : dict of arrays
-        Fields of `TensorParameters` as `plain_arrays` writes them.
-    """
-
-    plan: TrainingPlan
-    regions: IntArray
-    shift: FloatArray
-    scale: FloatArray
-    states: FloatArray
-    parameters: Arrays
-
-    @property
-    def shares(self) -> dict[int, FloatArray]:
-        """The share of the rows in each state of each category that rows have, by column."""
-        numbers = np.array(self.plan.num_states)
-        own = np.split(self.states, np.cumsum(numbers)[:-1])
-        return {j: rows / rows.sum() for j, rows in enumerate(own) if rows.any()}
-
-    @property
-    def layout(self) -> TensorLayout:
-        """The circuit's layout."""
-        return layout_of(self.plan, self.regions, self.shift, self.scale)
-
-
-@dataclass(frozen=True, eq=False)
-class EStep(TensorArrays, SummingStep):
-    """An E-step: expected counts of each weight and unit.
-
-    Parameters
-    ----------
-    plan, regions, shift, scale, states, parameters
-        See `TensorArrays`.
-    rows : float
-        Number of rows of all parties.
-    done : int
-        Number of E-steps so far.
-    log_likelihoods : tuple of float
-        Mean log-likelihood of a row under the parameters of each E-step, in nats.
-    """
-
-    rows: float
-    done: int
-    log_likelihoods: tuple[float, ...]
+class EStep(SumsExchange):
+    """An E-step: expected counts of each weight and unit."""
 
     name = "counts"
     sent = (
@@ -508,15 +425,6 @@ class EStep(TensorArrays, SummingStep):
         summed_array("rows", "rows", (1,), "count"),
         summed_array("log_densities", "log-likelihood of the rows", (1,)),
     )
-
-    def arrays(self) -> Arrays:
-        """Return the circuit."""
-        return {
-            "fold": np.array([float(self.done % self.plan.learner.batches)]),
-            "regions": self.regions.astype(np.float64),
-            "shift": self.shift,
-            "scale": self.scale,
-        } | self.parameters
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -558,70 +466,130 @@ class EStep(TensorArrays, SummingStep):
         if sums["rows"][0] > rows:
             yield f"its sums count {sums['rows'][0]:g} rows, but the party reported {rows}"
 
-    def after(self, summed: Mapping[str, FloatArray]) -> EStep | EinsumTrained:
-        """Return the next E-step, or the trained circuit."""
-        options, layout = self.plan.learner, self.layout
-        parameters, likelihoods = self.parameters, self.log_likelihoods
-        rows = float(summed["rows"][0])
-        if rows > 0.0:  # the part may have no row
-            layers = layout.layers(summed["layers"], summed["statistics"].shape[2])
-            counts = ExpectedCounts(
-                layout.tensor(summed["statistics"]),
-                layout.tensor(summed["presence"]),
-                tuple(layout.tensor(layer) for layer in layers),
-                layout.tensor(summed["root"]),
-            )
-            made = stepped(
-                layout,
-                parameters_from(layout, parameters),
-                counts,
-                rows,
-                self.step_size(rows),
-                options.smoothing / self.rows,
-                options.variances,
-            )
-            parameters = plain_arrays(made._asdict())
-            likelihoods = (*likelihoods, float(summed["log_densities"][0]) / rows)
-        known = (self.plan, self.regions, self.shift, self.scale, self.states)
-        if self.done + 1 == options.epochs * options.batches:
-            return EinsumTrained(*known, self._with_class_shares(parameters), likelihoods)
-        return EStep(*known, parameters, self.rows, self.done + 1, likelihoods)
 
-    def _with_class_shares(self, parameters: Arrays) -> Arrays:
-        """Return the parameters with the classes' shares of all rows, which batches approach."""
-        if self.plan.target not in self.shares:
-            return parameters
-        root, smoothing = parameters["root"], self.plan.learner.smoothing / self.rows
-        shares = self.shares[self.plan.target] + smoothing / len(root)
-        made = root / root.sum(axis=1, keepdims=True) * shares[:, None]
-        return parameters | {"root": made / made.sum()}
+@dataclass(frozen=True, eq=False)
+class EinsumTrained(Trained):
+    """A tensorised circuit as arrays.
 
-    def step_size(self, rows: float) -> float:
+    Parameters
+    ----------
+    plan : TrainingPlan
+    regions : ndarray of int64, shape (G, R, V)
+        Columns of each leaf region, see `random_regions`.
+    shift, scale : ndarray of float, shape (d,)
+        Numbers are standardised as ``(x - shift) / scale``.
+    rows : float
+        Number of rows of all parties.
+    states : ndarray of float, shape (states,)
+        Rows of each state of each category, one category after the other.
+    parameters : dict of arrays
+        Fields of `TensorParameters` as `plain_arrays` writes them.
+    log_likelihoods : tuple of float, default ()
+        Mean log-likelihood of a row under the parameters of each E-step, in nats.
+    """
+
+    plan: TrainingPlan
+    regions: IntArray
+    shift: FloatArray
+    scale: FloatArray
+    rows: float
+    states: FloatArray
+    parameters: Arrays
+    log_likelihoods: tuple[float, ...] = ()
+
+    @classmethod
+    def drawn(
+        cls, plan: TrainingPlan, origin: FloatArray, summed: Mapping[str, FloatArray]
+    ) -> EinsumTrained:
+        """Draw the circuit from which EM starts, from the sums of `EinsumScale` about an origin."""
+        options: EinsumNetwork = plan.learner
+        numbers = np.array(plan.num_states) == 0
+        mean, variance = _mean_and_variance(plan, summed)
+        shift = np.where(numbers, origin + mean, 0.0)
+        constant = variance <= (CONSTANT_TOLERANCE * np.abs(shift)) ** 2
+        scale = np.where(numbers & ~constant, np.sqrt(variance), 1.0)
+        if options.image and numbers.any():
+            # Pixels have one unit; a pixel that never changes has no scale of its own.
+            common = np.sqrt(variance[numbers].mean())
+            shift[numbers] = shift[numbers].mean()
+            scale[numbers] = common if common > 0 else 1.0
+        rng = np.random.default_rng([plan.seed, 0])
+        regions = random_regions(
+            plan.columns, options.depth, options.replicas, rng, options.image_shape
+        )
+        layout = layout_of(plan, regions, shift, scale)
+        states = summed["states"]
+        parameters = first_parameters(layout, options, plan.seed, states)
+        return cls(plan, regions, shift, scale, float(summed["rows"][0]), states, parameters)
+
+    @property
+    def shares(self) -> dict[int, FloatArray]:
+        """The share of the rows in each state of each category that rows have, by column."""
+        numbers = np.array(self.plan.num_states)
+        own = np.split(self.states, np.cumsum(numbers)[:-1])
+        return {j: rows / rows.sum() for j, rows in enumerate(own) if rows.any()}
+
+    @property
+    def layout(self) -> TensorLayout:
+        """The circuit's layout."""
+        return layout_of(self.plan, self.regions, self.shift, self.scale)
+
+    def stepped(self, done: int, summed: Mapping[str, FloatArray]) -> EinsumTrained:
+        """Return the circuit after an M-step, from the sums of `EStep`.
+
+        Parameters
+        ----------
+        done : int
+            Number of M-steps so far.
+        summed : mapping of str to ndarray
+        """
+        rows, layout = float(summed["rows"][0]), self.layout
+        if rows == 0.0:  # the part may have no row
+            return self
+        layers = layout.layers(summed["layers"], summed["statistics"].shape[2])
+        counts = ExpectedCounts(
+            layout.tensor(summed["statistics"]),
+            layout.tensor(summed["presence"]),
+            tuple(layout.tensor(layer) for layer in layers),
+            layout.tensor(summed["root"]),
+        )
+        options: EinsumNetwork = self.plan.learner
+        made = stepped(
+            layout,
+            parameters_from(layout, self.parameters),
+            counts,
+            rows,
+            self._step_size(rows, done),
+            options.smoothing / self.rows,
+            options.variances,
+        )
+        likelihood = float(summed["log_densities"][0]) / rows
+        return replace(
+            self,
+            parameters=plain_arrays(made._asdict()),
+            log_likelihoods=(*self.log_likelihoods, likelihood),
+        )
+
+    def _step_size(self, rows: float, done: int) -> float:
         """Return the step of the next M-step, of a batch of so many rows; 1, EM, with one batch.
 
         Equal rows are in one batch, and batches may therefore differ in size. A batch has the share
         of as many steps as it has rows in mean batches, so that every row counts equally.
         """
-        options = self.plan.learner
+        options: EinsumNetwork = self.plan.learner
         if options.batches == 1:
             return 1.0
-        step = cooled(options.step, self.done / (options.epochs * options.batches))
+        step = cooled(options.step, done / (options.epochs * options.batches))
         return float(1.0 - (1.0 - step) ** (rows * options.batches / self.rows))
 
-
-@dataclass(frozen=True, eq=False)
-class EinsumTrained(TensorArrays, Trained):
-    """The trained circuit.
-
-    Parameters
-    ----------
-    plan, regions, shift, scale, states, parameters
-        See `TensorArrays`.
-    log_likelihoods : tuple of float
-        As in `EStep`.
-    """
-
-    log_likelihoods: tuple[float, ...]
+    def with_class_shares(self) -> EinsumTrained:
+        """Return the circuit with the classes' shares of all rows, which batches approach."""
+        if self.plan.target not in self.shares:
+            return self
+        root, smoothing = self.parameters["root"], self.plan.learner.smoothing / self.rows
+        shares = self.shares[self.plan.target] + smoothing / len(root)
+        made = root / root.sum(axis=1, keepdims=True) * shares[:, None]
+        return replace(self, parameters=self.parameters | {"root": made / made.sum()})
 
     def model(self, domain: Domain) -> CircuitModel:
         """Return the circuit, which also predicts the class."""
@@ -645,6 +613,21 @@ class EinsumTrained(TensorArrays, Trained):
             f"{', '.join(missed)}: the circuit is not trained to the end. Raise epochs, lower "
             "batches, or take learner='trees'",
         )
+
+
+def _mean_and_variance(
+    plan: TrainingPlan, summed: Mapping[str, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean minus origin and variance of each column, shape (d,); of categories 0."""
+    counts, numbers = summed["counts"], np.array(plan.num_states) == 0
+    unseen = np.flatnonzero(numbers & (counts == 0))
+    if len(unseen) or not counts.any():
+        listed = ", ".join(plan.names[j] for j in unseen) or "all columns"
+        raise DataError(f"no row holds a value of {listed}: leave them out")
+    n = np.maximum(counts, 1.0)
+    mean = summed["first"] / n
+    variance = np.maximum(summed["second"] / n - mean**2, 0.0)
+    return np.where(numbers, mean, 0.0), np.where(numbers, variance, 0.0)
 
 
 def layout_of(
@@ -767,11 +750,39 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if self.precision not in PRECISIONS:
             raise ConfigError(f"precision must be one of {PRECISIONS}, got {self.precision!r}")
 
-    steps: ClassVar = by_name(EinsumScale, EStep)
+    exchanges: ClassVar = (EinsumScale, EStep)
 
-    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> EinsumScale:
-        """Return the state before the first exchange."""
-        return EinsumScale(plan, np.zeros(len(plan.names)))
+    def training(
+        self, plan: TrainingPlan, presence: BoolArray | None = None
+    ) -> Summing[EinsumTrained]:
+        """Train by EM: draw a circuit, then a step for each batch of each epoch."""
+        circuit = yield from self.start(plan)
+        for done in range(self.epochs * self.batches):
+            summed = yield EStep.ask(
+                fold=np.array([float(done % self.batches)]),
+                regions=circuit.regions.astype(np.float64),
+                shift=circuit.shift,
+                scale=circuit.scale,
+                **circuit.parameters,
+            )
+            circuit = circuit.stepped(done, summed)
+        return circuit.with_class_shares()
+
+    def start(self, plan: TrainingPlan) -> Summing[EinsumTrained]:
+        """Draw the circuit from which EM starts, about the distributions of the columns.
+
+        Raises
+        ------
+        DataError
+            If a number is missing in all rows.
+        """
+        origin = np.zeros(len(plan.names))
+        summed = yield EinsumScale.ask(origin=origin)
+        mean, variance = _mean_and_variance(plan, summed)
+        if is_far(mean, variance):
+            origin = mean
+            summed = yield EinsumScale.ask(origin=origin)
+        return EinsumTrained.drawn(plan, origin, summed)
 
     def learn(self, domain: Domain, values: FloatArray, seed: int = 0) -> Circuit:
         """Return the circuit of rows: one leaf, which can be composed with others.
@@ -794,11 +805,9 @@ class EinsumNetwork(EinsumOptions, TrainingBySums):
         if self.batch_size is None:
             return TrainingBySums.learn(replace(self, batches=1), domain, values, seed)
         plan = self.plan(domain, seed=seed)
-        state: EinsumScale | EStep = self.start(plan)
-        while isinstance(state, EinsumScale):
-            state = state.after(EinsumScale.sums(values, plan, state.arrays()))
-        layout = state.layout
-        parameters = parameters_from(layout, state.parameters)
+        drawn = pooled(self.start(plan), plan, [values])
+        layout = drawn.layout
+        parameters = parameters_from(layout, drawn.parameters)
         rng = np.random.default_rng(seed)
         rows = layout.rows(values)
         few = min(LEAST_BATCHES, len(values) // LEAST_ROWS)

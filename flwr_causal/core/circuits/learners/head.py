@@ -4,22 +4,24 @@ The posterior of the class from a product of leaves is overconfident, as it coun
 leaves share several times. A head gives every leaf a weight (`LogisticHead`); with all weights 1
 its posterior is that of the product. For two classes it is logistic regression on the log ratios of
 the leaves. The features of a training row are its log densities under leaves that were made without
-the row (`Features`). Loss, gradient and Hessian are sums over rows, so every exchange (`HeadStep`)
-is a Newton step for the rows of all parties. Five to nine steps reach the optimum.
+the row (`Features`). Loss, gradient and Hessian are sums over rows, so every exchange
+(`HeadExchange`) is a Newton step for the rows of all parties. Five to nine steps reach the optimum.
 
 The sums are taken by fold of the rows. From those of the last step follow the heads without each
-fold (one Newton step from the head of all rows), under which `ChoiceStep` judges the rows of the
-fold: the head is taken where it predicts the class of held-out rows better than the circuit.
+fold (one Newton step from the head of all rows), under which `ChoiceExchange` judges the rows of
+the fold: the head is taken where it predicts the class of held-out rows better than the circuit.
 
-`ThresholdStep` counts rows by class and log odds, under the head or the circuit. From these counts
-follows the threshold: the probability from which on the second of two classes is predicted.
+`ThresholdExchange` counts rows by class and log odds, under the head or the circuit. From these
+counts follows the threshold: the probability from which on the second of two classes is predicted.
+
+The server's side is `fitted_head` and `best_decision`, parts of the trainings of learners.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -28,8 +30,7 @@ from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ROUNDING,
-    State,
-    SummingStep,
+    SumsExchange,
     Trained,
     TrainingBySums,
     impossible,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.circuit import Circuit
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Summing, TrainingPlan
 
 # Rows summed at once.
 CHUNK = 4096
@@ -271,7 +272,7 @@ def _units(summed: Mapping[str, FloatArray], num_classes: int) -> FloatArray:
     return np.sqrt(np.where(total > 1e-20, total, 1.0))
 
 
-# -- as steps of a training -----------------------------------------------------------------------
+# -- the exchanges --------------------------------------------------------------------------------
 
 HEAD_SENT = (
     Sent("head_weights", "weights of the features", ("features",)),
@@ -329,22 +330,29 @@ def head_of(asked: Arrays) -> LogisticHead:
     )
 
 
+def fold_heads_arrays(heads: tuple[LogisticHead, ...]) -> Arrays:
+    """Return the heads without each fold as finite arrays, as `CHOICE_SENT` declares them."""
+    biases = np.array([one.biases for one in heads])
+    present = biases > -np.inf
+    return {
+        "without_weights": np.array([one.weights for one in heads]),
+        "without_biases": np.where(present, biases, 0.0),
+        "head_present": present[0].astype(np.float64),
+    }
+
+
 class Features(ABC):
-    """The features that a head weighs. A subclass is a frozen dataclass, which the server holds.
+    """The features that a head weighs. It has no instances.
 
     Attributes
     ----------
     sent : tuple of Sent
-        What `arrays` returns.
+        The arrays from which parties compute the features of their rows.
     num_folds : int
     """
 
     sent: ClassVar[tuple[Sent, ...]]
     num_folds: ClassVar[int]
-
-    @abstractmethod
-    def arrays(self) -> Arrays:
-        """Return the arrays from which parties compute the features of their rows."""
 
     @classmethod
     @abstractmethod
@@ -418,7 +426,7 @@ class HeadChoice:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrainedWithHead(Trained):
-    """A state after the last exchange of a training that may end with a head and a threshold.
+    """Trained circuits, and a head and a threshold if they were asked for.
 
     Parameters
     ----------
@@ -436,22 +444,8 @@ class TrainedWithHead(Trained):
     choice_of_head: HeadChoice | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class ThresholdStep(SummingStep):
-    """The exchange that chooses a threshold. A subclass defines ``kind``, the class of features.
-
-    Parameters
-    ----------
-    features : Features
-    head : LogisticHead
-        The trained head, or the head whose posterior is that of the circuit.
-    trained : TrainedWithHead
-        The result of the training, without the threshold.
-    """
-
-    features: Features
-    head: LogisticHead
-    trained: TrainedWithHead
+class ThresholdExchange(SumsExchange):
+    """Rows by class and log odds under a head. A subclass defines ``kind``, the features."""
 
     name = "threshold"
     summed = THRESHOLD_SUMS
@@ -460,18 +454,6 @@ class ThresholdStep(SummingStep):
 
     def __init_subclass__(cls) -> None:
         cls.sent = (*cls.kind.sent, *HEAD_SENT)
-
-    @classmethod
-    def or_trained(
-        cls, features: Features, head: LogisticHead, trained: TrainedWithHead, decision: str
-    ) -> State:
-        """Return this exchange if the decision is "macro-f1" of two classes, else ``trained``."""
-        two = len(head.biases) == 2 and bool(np.isfinite(head.biases).all())
-        return cls(features, head, trained) if decision == "macro-f1" and two else trained
-
-    def arrays(self) -> Arrays:
-        """Return the features and the head."""
-        return self.features.arrays() | head_arrays(self.head)
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -486,59 +468,23 @@ class ThresholdStep(SummingStep):
         """Yield whether the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
 
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the result with the threshold of the best macro F1."""
-        return replace(self.trained, threshold=best_threshold(summed["log_odds"])[0])
 
+class ChoiceExchange(SumsExchange):
+    """Errors and log losses of head and circuit on held-out rows.
 
-@dataclass(frozen=True, eq=False)
-class _TrainingStep(SummingStep):
-    """An exchange of, or after, the training of a head.
-
-    Parameters
-    ----------
-    features : Features
-    training : HeadTraining
-    trained : TrainedWithHead
-        The result of the training, without the head.
-    options : HeadOptions
-        Whether a choice and a threshold follow.
-    """
-
-    features: Features
-    training: HeadTraining
-    trained: TrainedWithHead
-    options: HeadOptions
-
-    def with_head(self, threshold: type[ThresholdStep]) -> State:
-        """Return the state where the head is taken: the threshold's exchange, or the result."""
-        head = self.training.head
-        known = replace(self.trained, head=head)
-        return threshold.or_trained(self.features, head, known, self.options.decision)
-
-
-@dataclass(frozen=True, eq=False)
-class ChoiceStep(_TrainingStep):
-    """The exchange of held-out rows that chooses between head and circuit.
-
-    A subclass defines ``circuit_sent`` with `circuit_arrays` and `circuit_log_posterior`, the
-    posterior of the circuit, and `without_head`, the state where the head is not taken. The
-    training has ended.
+    A subclass defines ``kind``, the features, and ``circuit_sent`` with `circuit_log_posterior`,
+    the posterior of the circuit.
     """
 
     name = "choice"
     summed = CHOICE_SUMS
 
-    threshold: ClassVar[type[ThresholdStep]]
+    kind: ClassVar[type[Features]]
     circuit_sent: ClassVar[tuple[Sent, ...]]
 
     def __init_subclass__(cls) -> None:
-        own = {one.name: one for one in (*cls.circuit_sent, *cls.threshold.kind.sent)}
+        own = {one.name: one for one in (*cls.circuit_sent, *cls.kind.sent)}
         cls.sent = (*own.values(), *CHOICE_SENT)
-
-    @abstractmethod
-    def circuit_arrays(self) -> Arrays:
-        """Return the arrays from which parties compute the posterior of the circuit."""
 
     @classmethod
     @abstractmethod
@@ -547,26 +493,10 @@ class ChoiceStep(_TrainingStep):
     ) -> FloatArray:
         """Return the log posterior of the class (n, C) of the rows of `Features.of_rows`."""
 
-    @abstractmethod
-    def without_head(self, trained: TrainedWithHead) -> State:
-        """Return the state after the choice of the circuit."""
-
-    def arrays(self) -> Arrays:
-        """Return the features, the circuit and the heads without each fold."""
-        biases = np.array([one.biases for one in self.training.without_each])
-        present = biases > -np.inf
-        own = {
-            "without_weights": np.array([one.weights for one in self.training.without_each]),
-            "without_biases": np.where(present, biases, 0.0),
-            "head_present": present[0].astype(np.float64),
-        }
-        known = self.circuit_arrays() | self.features.arrays() | own
-        return {one.name: known[one.name] for one in self.sent}
-
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Count a party's rows by errors of circuit and head, and sum the log losses."""
-        features, classes, folds = cls.threshold.kind.of_rows(values, plan, asked)
+        features, classes, folds = cls.kind.of_rows(values, plan, asked)
         biases = np.where(asked["head_present"] > 0, asked["without_biases"], -np.inf)
         posteriors = [
             cls.circuit_log_posterior(values, plan, asked, features),
@@ -593,53 +523,23 @@ class ChoiceStep(_TrainingStep):
         if (sums["losses"] < wrong * np.log(2.0) * (1.0 - ROUNDING)).any():
             yield "its log losses are smaller than its errors allow"
 
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the state after the choice."""
-        choice = HeadChoice.of(summed["errors"], summed["losses"])
-        trained = replace(self.trained, choice_of_head=choice)
-        if not choice.pays:
-            return self.without_head(trained)
-        return replace(self, trained=trained).with_head(self.threshold)
 
-
-@dataclass(frozen=True, eq=False)
-class HeadStep(_TrainingStep):
-    """One Newton step of a head. A subclass defines ``choice``, the step that may follow."""
+class HeadExchange(SumsExchange):
+    """One Newton step of a head. A subclass defines ``kind``, the features."""
 
     name = "head"
     summed = HEAD_SUMS
 
-    choice: ClassVar[type[ChoiceStep]]
+    kind: ClassVar[type[Features]]
 
     def __init_subclass__(cls) -> None:
-        cls.sent = cls.choice.threshold.sent
-
-    @classmethod
-    def or_after(
-        cls,
-        features: Features,
-        training: HeadTraining,
-        trained: TrainedWithHead,
-        options: HeadOptions,
-    ) -> State:
-        """Return the next Newton step, or the state after the head is trained."""
-        step = cls(features, training, trained, options)
-        if not training.done:
-            return step
-        if training.without_each and options.head == "auto":
-            return cls.choice(features, training, trained, options)
-        return step.with_head(cls.choice.threshold)
-
-    def arrays(self) -> Arrays:
-        """Return the features and the head."""
-        return self.features.arrays() | head_arrays(self.training.head)
+        cls.sent = (*cls.kind.sent, *HEAD_SENT)
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Return loss, gradient and Hessian over a party's rows; see :func:`head_sums`."""
-        kind = cls.choice.threshold.kind
-        features, classes, folds = kind.of_rows(values, plan, asked)
-        return head_sums(features, classes, head_of(asked), folds, kind.num_folds)
+        features, classes, folds = cls.kind.of_rows(values, plan, asked)
+        return head_sums(features, classes, head_of(asked), folds, cls.kind.num_folds)
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
@@ -648,7 +548,7 @@ class HeadStep(_TrainingStep):
         size = present + m
         return {
             **super().sizes(plan, asked),
-            "folds": cls.choice.threshold.kind.num_folds,
+            "folds": cls.kind.num_folds,
             "present": present,
             "features": m,
             "parameters": size,
@@ -663,10 +563,69 @@ class HeadStep(_TrainingStep):
         yield from miscounted(sums["count"], plan, rows)
         yield from impossible(sums["count"], sums["first"], sums["second"])
 
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the state after the Newton step."""
-        training = head_step(self.training, summed)
-        return self.or_after(self.features, training, self.trained, self.options)
+
+# -- the server's side ----------------------------------------------------------------------------
+
+
+class FittedHead(NamedTuple):
+    """The head, None where the circuit predicts better, and what the choice is based on."""
+
+    head: LogisticHead | None
+    choice: HeadChoice | None
+
+
+def fitted_head(
+    newton: type[HeadExchange],
+    choice: type[ChoiceExchange],
+    training: HeadTraining,
+    features: Arrays,
+    circuit: Arrays,
+    option: bool | Literal["auto"],
+) -> Summing[FittedHead]:
+    """Train a head by Newton steps, and compare it with the circuit if the option is "auto".
+
+    Parameters
+    ----------
+    newton : subclass of HeadExchange
+    choice : subclass of ChoiceExchange
+    training : HeadTraining
+        As `init_head` returns it.
+    features, circuit : dict of arrays
+        As ``kind.sent`` and ``circuit_sent`` of ``choice`` declare them.
+    option : bool or "auto"
+        The option ``head``.
+    """
+    while not training.done:
+        summed = yield newton.ask(**features, **head_arrays(training.head))
+        training = head_step(training, summed)
+    if option != "auto" or not training.without_each:
+        return FittedHead(training.head, None)
+    sent = circuit | features | fold_heads_arrays(training.without_each)
+    summed = yield choice.ask(**sent)
+    found = HeadChoice.of(summed["errors"], summed["losses"])
+    return FittedHead(training.head if found.pays else None, found)
+
+
+def best_decision(
+    exchange: type[ThresholdExchange], features: Arrays, head: LogisticHead, decision: str
+) -> Summing[float | None]:
+    """Return the threshold of a head with the best macro F1; None unless this is the decision.
+
+    Parameters
+    ----------
+    exchange : subclass of ThresholdExchange
+    features : dict of arrays
+        As ``kind.sent`` of the exchange declares them.
+    head : LogisticHead
+        The trained head, or the head whose posterior is that of the circuit.
+    decision : str
+        The option ``decision``.
+    """
+    two = len(head.biases) == 2 and bool(np.isfinite(head.biases).all())
+    if decision != "macro-f1" or not two:
+        return None
+    summed = yield exchange.ask(**features, **head_arrays(head))
+    return float(best_threshold(summed["log_odds"])[0])
 
 
 class TrainingWithHead(TrainingBySums, HeadOptions):

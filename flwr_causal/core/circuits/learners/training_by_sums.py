@@ -4,21 +4,22 @@ In each exchange the server sends all parties the same arrays, every party answe
 its rows, and the server adds the sums of all parties and derives the next request from the total.
 The circuit is that of the pooled rows, however they are split among parties.
 
-- A `SummingStep` is one exchange. Its fields are the server's state before it. Its class declares
-  the arrays that are sent and the sums that return, computes the sums of a party's rows, and
-  derives the next state from the total.
-- `Trained` is the state after the last exchange, from which the circuits are built.
-- A `TrainingBySums` is the learner; its fields are its options.
+- A `SumsExchange` is one kind of exchange, a class without instances. It declares the arrays that
+  are sent and the sums that return, and computes the sums of a party's rows.
+- A `TrainingBySums` is a learner; its fields are its options. The server's side is the generator
+  `TrainingBySums.training`: ``summed = yield Powers.ask(...)`` is an exchange, and what is known of
+  the rows is in local variables. It returns what is `Trained`, from which the circuits are built.
 
-These are pure functions. A strategy transports the arrays between server and parties;
-`TrainingBySums.train` does so for parties in one process.
+These are pure functions. A strategy transports the arrays between server and parties; `pooled` does
+so for parties in one process.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -135,15 +136,34 @@ class TrainingPlan:
         return labels.astype(np.int64)
 
 
-class SummingStep(ABC):
-    """One exchange; its fields are the server's state. A subclass is a frozen dataclass.
+class SumsRequest(NamedTuple):
+    """What a training asks of all parties.
+
+    Parameters
+    ----------
+    exchange : subclass of SumsExchange
+    arrays : dict of arrays
+        What every party is sent.
+    """
+
+    exchange: type[SumsExchange]
+    arrays: Arrays
+
+
+ReturnT = TypeVar("ReturnT")
+#: Yields requests, is given the parties' sums added up, and returns what it has found.
+Summing: TypeAlias = Generator[SumsRequest, Mapping[str, FloatArray], ReturnT]
+
+
+class SumsExchange(ABC):
+    """One kind of exchange of a training. It has no instances.
 
     Attributes
     ----------
     name : str
-        Unique among the steps of a learner.
+        Unique among the exchanges of a learner.
     sent : tuple of Sent
-        The arrays that `arrays` returns, in this order; none by default.
+        The arrays that parties are sent; none by default.
     summed : tuple of Disclosure
         The arrays that `sums` returns.
     """
@@ -159,9 +179,10 @@ class SummingStep(ABC):
         meaning = cls.__doc__.splitlines()[0].rstrip(".")
         return Exchange(cls.name, meaning, cls.sent, cls.summed, same_parties=True)
 
-    def arrays(self) -> Arrays:
-        """Return the arrays that every party is sent."""
-        return {}
+    @classmethod
+    def ask(cls, **arrays: FloatArray) -> SumsRequest:
+        """Return a request that sends these arrays, which `sent` declares."""
+        return SumsRequest(cls, arrays)
 
     @classmethod
     @abstractmethod
@@ -174,12 +195,8 @@ class SummingStep(ABC):
             As ``Domain.encode`` makes them.
         plan : TrainingPlan
         asked : dict of arrays
-            As `arrays` returns them.
+            As they were sent.
         """
-
-    @abstractmethod
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the state after the exchange; ``summed`` are the parties' sums, added up."""
 
     @classmethod
     def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
@@ -250,7 +267,7 @@ def impossible(counts: FloatArray, first: FloatArray, squares: FloatArray) -> It
 
 
 class Trained(ABC):
-    """The state after the last exchange. A subclass is a frozen dataclass."""
+    """The parameters of trained circuits. A subclass is a frozen dataclass."""
 
     @abstractmethod
     def model(self, domain: Domain) -> CircuitModel:
@@ -261,44 +278,18 @@ class Trained(ABC):
         return ()
 
 
-State = SummingStep | Trained
-
 #: More than the relative rounding error of a sum over rows.
 ROUNDING = 1e-6
 #: Sums of squares about an origin this many standard deviations from the mean lose four digits.
 FAR = 100.0
 
+#: Sent where sums over numbers are taken about a point: 0, or the mean if that `is_far`.
+ORIGIN = Sent("origin", "point about which sums are taken", ("columns",))
 
-@dataclass(frozen=True, eq=False)
-class ScaleStep(SummingStep):
-    """The first exchange of tables of numbers: counts, sums and sums of squares of columns.
 
-    Parameters
-    ----------
-    plan : TrainingPlan
-    origin : ndarray of float, shape (d,)
-        Point about which sums are taken: 0, or the mean if the exchange is repeated.
-    """
-
-    plan: TrainingPlan
-    origin: FloatArray
-
-    name = "scale"
-    sent: ClassVar[tuple[Sent, ...]] = (
-        Sent("origin", "point about which sums are taken", ("columns",)),
-    )
-
-    def arrays(self) -> Arrays:
-        """Return the origin."""
-        return {"origin": self.origin}
-
-    def must_repeat(self, shift: FloatArray, variance: FloatArray) -> bool:
-        """Return whether to repeat the exchange, given mean minus origin and variance of columns.
-
-        It is repeated once, if the mean of a column is so far from 0 that its squares lose digits.
-        """
-        far = np.abs(shift) > FAR * np.sqrt(np.maximum(variance, 0.0))
-        return bool(far.any()) and not self.origin.any()
+def is_far(mean: FloatArray, variance: FloatArray) -> bool:
+    """Return whether the mean of a column is so far from 0 that its squares lose digits."""
+    return bool((np.abs(mean) > FAR * np.sqrt(np.maximum(variance, 0.0))).any())
 
 
 class TrainingBySums(ABC):
@@ -306,15 +297,15 @@ class TrainingBySums(ABC):
 
     Attributes
     ----------
-    steps : mapping of str to subclass of SummingStep
-        All exchanges that may occur, by name, in the order in which they do.
+    exchanges : tuple of subclasses of SumsExchange
+        All that may occur, in the order in which they do.
     columns_may_differ : bool
         Whether parties may hold different columns.
     target : str or None
         The class, a category; None: there is none.
     """
 
-    steps: ClassVar[Mapping[str, type[SummingStep]]]
+    exchanges: ClassVar[tuple[type[SumsExchange], ...]]
     columns_may_differ: ClassVar[bool] = False
 
     target: str | None
@@ -347,8 +338,8 @@ class TrainingBySums(ABC):
         return TrainingPlan(domain.names, states, target, columns, self, seed, min_rows)
 
     @abstractmethod
-    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> SummingStep:
-        """Return the state before the first exchange.
+    def training(self, plan: TrainingPlan, presence: BoolArray | None = None) -> Summing[Trained]:
+        """Train: ask for sums over the parties' rows, and return the parameters of the circuits.
 
         Parameters
         ----------
@@ -360,24 +351,22 @@ class TrainingBySums(ABC):
         ------
         ConfigError
             If options do not fit the plan.
+        DataError
+            If nothing can be learned from the rows.
         """
 
     def train(
         self, parties: Sequence[FloatArray], plan: TrainingPlan, presence: BoolArray | None = None
     ) -> Trained:
-        """Return the state after all exchanges, with parties in one process.
+        """Return what the training finds with parties in one process.
 
         Parameters
         ----------
         parties : sequence of ndarray, each of shape (rows, number of variables)
         plan, presence
-            As in `start`.
+            As in `training`.
         """
-        state: State = self.start(plan, presence)
-        while isinstance(state, SummingStep):
-            asked = state.arrays()
-            state = state.after(add(state.sums(values, plan, asked) for values in parties))
-        return state
+        return pooled(self.training(plan, presence), plan, parties)
 
     def learn_model(self, domain: Domain, values: FloatArray, seed: int = 0) -> CircuitModel:
         """Return the circuits of one table: the training with a single party.
@@ -405,9 +394,25 @@ class TrainingBySums(ABC):
         return density
 
 
-def by_name(*steps: type[SummingStep]) -> dict[str, type[SummingStep]]:
-    """Return a dict of steps by their names."""
-    return {step.name: step for step in steps}
+def pooled(
+    training: Summing[ReturnT], plan: TrainingPlan, parties: Sequence[FloatArray]
+) -> ReturnT:
+    """Return what a training, or a part of it, finds with parties in one process.
+
+    Parameters
+    ----------
+    training : generator
+    plan : TrainingPlan
+    parties : sequence of ndarray, each of shape (rows, number of variables)
+    """
+    try:
+        asked = next(training)
+        while True:
+            sums = (asked.exchange.sums(values, plan, asked.arrays) for values in parties)
+            asked = training.send(add(sums))
+    except StopIteration as end:
+        found: ReturnT = end.value
+        return found
 
 
 def add(replies: Iterable[Mapping[str, FloatArray]]) -> Arrays:

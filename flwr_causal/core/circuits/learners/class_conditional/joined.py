@@ -2,7 +2,7 @@
 
 Parties with different columns compute products of their columns over common rows. Here these are:
 
-- each number, in the coordinates of `steps` (a power transform, mean 0 and variance 1);
+- each number, in the coordinates of `learner` (a power transform, mean 0 and variance 1);
 - an indicator of each class, at the parties that hold the target;
 - each *labelled* number, one that all these parties hold, times each indicator.
 
@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.circuits.learners.class_conditional.learner import ClassConditionalTrained
 from flwr_causal.core.circuits.learners.class_conditional.moments import (
     FLOOR,
     BlockChoice,
     ClassMoments,
 )
-from flwr_causal.core.circuits.learners.class_conditional.steps import ClassConditionalTrained
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import pairwise
 from flwr_causal.errors import DataError

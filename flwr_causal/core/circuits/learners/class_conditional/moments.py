@@ -457,6 +457,12 @@ def members(labels: IntArray) -> list[IntArray]:
     return [np.flatnonzero(labels == block) for block in np.unique(labels)]
 
 
+def pieces(blocks: IntArray) -> list[IntArray]:
+    """Return the columns of each feature of a head: every column alone, then the larger blocks."""
+    alone = [np.array([j]) for j in range(len(blocks))]
+    return alone + [block for block in members(blocks) if len(block) > 1]
+
+
 class BlockChoice(NamedTuple):
     """The blocks and degrees of freedom that are best on held-out rows.
 

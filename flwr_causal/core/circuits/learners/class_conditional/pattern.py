@@ -1,18 +1,18 @@
 """Class-conditional circuits of parties that hold different columns.
 
-The training is that of `steps`, for any pattern of columns over parties. A *pattern* is a set of
+The training is that of `learner`, for any pattern of columns over parties. A *pattern* is a set of
 numeric columns that at least one party holds. Scales, powers and tables of a column are computed
 from the sums of the parties that hold it. Means and covariances are computed for each pattern, from
 the rows of the parties that hold it, and shrunk by the held-out likelihood of these rows;
 `joint_moments` combines them to one mean and one covariance of each class. Rows are not aligned and
 do not leave a party. Every party must know the class of its rows.
 
-All parties receive the same request. A party computes the sums of `steps` for the columns that it
-holds and returns 0 for all others, so that the replies can be added. A column that a party does not
-hold is missing in all rows of its values.
+All parties receive the same request. A party computes the sums of `exchanges` for the columns that
+it holds and returns 0 for all others, so that the replies can be added. A column that a party does
+not hold is missing in all rows of its values.
 
-Parties that all hold all columns train by the exchanges of `steps`, which choose the blocks for
-each fold. If no column is held by two parties, the covariances between parties are 0.
+Where all parties hold all columns, the blocks of correlated columns are computed for each fold. If
+no column is held by two parties, the covariances between parties are 0.
 
 The marginal of a t distribution over a pattern is a t distribution with that pattern's moments. The
 joint t distribution makes a and b uncorrelated given S, but not independent: all columns share one
@@ -21,31 +21,26 @@ scale variable, so that a row that is extreme in a is expected to be extreme in 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric
-from flwr_causal.core.circuits.learners.class_conditional.moments import (
-    Coordinates,
-    correlation_blocks,
-)
-from flwr_causal.core.circuits.learners.class_conditional.steps import (
+from flwr_causal.core.circuits.learners.class_conditional.categories import by_category
+from flwr_causal.core.circuits.learners.class_conditional.exchanges import (
     COORDINATES,
     FOLD_MOMENTS,
-    NUM_FOLDS,
     HeldOut,
     LeafMoments,
     LeafScale,
-    LeafStep,
     Powers,
-    by_category,
-    columns_of,
-    triangles_of,
 )
+from flwr_causal.core.circuits.learners.class_conditional.moments import Coordinates
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS
 from flwr_causal.core.circuits.learners.training_by_sums import (
+    SumsExchange,
     impossible,
     miscounted,
     summed_array,
@@ -53,52 +48,90 @@ from flwr_causal.core.circuits.learners.training_by_sums import (
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike
+    from collections.abc import Iterable, Iterator, Mapping
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.circuits.learners.class_conditional.steps import (
-        ClassConditionalOptions,
-        LeafStepT,
+    from flwr_causal.core.circuits.learners.options import HeadOptions
+    from flwr_causal.core.circuits.learners.training_by_sums import (
+        Arrays,
+        SumsRequest,
+        TrainingPlan,
     )
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
 
 
-def started(plan: TrainingPlan, presence: ArrayLike) -> PatternScale:
-    """Return the state before the first exchange.
+@dataclass(frozen=True, eq=False)
+class ColumnPatterns:
+    """The patterns of the parties' numbers, and the exchanges that fit.
 
     Parameters
     ----------
-    plan : TrainingPlan
-        Of the joint domain.
-    presence : array_like of bool, shape (parties, variables of the joint domain)
-        Whether a party holds a variable.
-
-    Raises
-    ------
-    ConfigError
-        If a party does not hold the target; or if the options ask for a head or a threshold, which
-        need rows with all columns.
+    held : ndarray of bool, shape (G, d)
+        Which numbers each pattern holds; one pattern of all of them if all hold all columns.
+    differ : bool
+        Whether parties hold different columns.
     """
-    held = np.asarray(presence, dtype=bool)
-    if plan.target is not None and not held[:, plan.target].all():
-        party = int(np.flatnonzero(~held[:, plan.target])[0])
-        raise ConfigError(
-            f"party {party} does not know the class of its rows: let the party that does share it, "
-            "or compose clusters instead"
-        )
-    options: ClassConditionalOptions = plan.learner
-    threshold = options.decision == "macro-f1" and plan.num_classes == 2
-    if plan.target is not None and (options.head is True or threshold):
-        raise ConfigError(
-            "a head and a threshold are trained on rows with all columns: leave them out where "
-            "parties hold different columns"
-        )
-    numbers = held[:, list(plan.numbers)]
-    numbers = numbers[numbers.any(axis=1)]
-    patterns = np.unique(numbers, axis=0)[::-1]
-    return PatternScale(plan, np.zeros(len(plan.numbers)), patterns)
+
+    held: BoolArray
+    differ: bool
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, presence: BoolArray | None = None) -> ColumnPatterns:
+        """Return what parties hold of the columns of a plan.
+
+        Parameters
+        ----------
+        plan : TrainingPlan
+            Of the joint domain.
+        presence : ndarray of bool, shape (parties, variables of the joint domain), optional
+            Whether a party holds a variable. Default: all hold all columns.
+
+        Raises
+        ------
+        ConfigError
+            If a party does not hold the target; or if parties hold different columns and the
+            options ask for a head or a threshold, which need rows with all columns.
+        """
+        if presence is None or presence.all():
+            return cls(np.ones((1, len(plan.numbers)), dtype=np.bool_), differ=False)
+        if plan.target is not None and not presence[:, plan.target].all():
+            party = int(np.flatnonzero(~presence[:, plan.target])[0])
+            raise ConfigError(
+                f"party {party} does not know the class of its rows: let the party that does share "
+                "it, or compose clusters instead"
+            )
+        options: HeadOptions = plan.learner
+        threshold = options.decision == "macro-f1" and plan.num_classes == 2
+        if plan.target is not None and (options.head is True or threshold):
+            raise ConfigError(
+                "a head and a threshold are trained on rows with all columns: leave them out where "
+                "parties hold different columns"
+            )
+        numbers = presence[:, list(plan.numbers)]
+        numbers = numbers[numbers.any(axis=1)]
+        return cls(np.unique(numbers, axis=0)[::-1], differ=True)
+
+    def ask(self, exchange: type[SumsExchange], **arrays: FloatArray) -> SumsRequest:
+        """Return the request of an exchange, in its form for different columns if they differ."""
+        if not self.differ:
+            return exchange.ask(**arrays)
+        return OF_DIFFERENT_COLUMNS[exchange].ask(patterns=self.held.astype(np.float64), **arrays)
+
+    @property
+    def columns(self) -> list[IntArray]:
+        """The columns of each pattern."""
+        return columns_of(self.held)
+
+
+def columns_of(patterns: BoolArray) -> list[IntArray]:
+    """Return the columns of each pattern."""
+    return [np.flatnonzero(one).astype(np.int64) for one in patterns]
+
+
+def triangles_of(patterns: BoolArray) -> list[slice]:
+    """Return where the upper triangle of each pattern's second moments lies among all of them."""
+    sizes = patterns.sum(axis=1)
+    ends = np.cumsum(sizes * (sizes + 1) // 2).tolist()
+    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 # -- the columns of a party -----------------------------------------------------------------------
@@ -197,27 +230,7 @@ def spread(array: FloatArray, places: IntArray, d: int) -> FloatArray:
 # -- the exchanges --------------------------------------------------------------------------------
 
 
-class OfPatterns(LeafStep):
-    """An exchange of `steps`, of parties that hold different columns."""
-
-    complete = False
-
-    @classmethod
-    def form(cls, step: type[LeafStepT]) -> type[LeafStepT]:
-        """Return the exchange that takes the place of a later one."""
-        forms: dict[type[LeafStep], Any] = {
-            Powers: PatternPowers,
-            LeafMoments: PatternMoments,
-            HeldOut: PatternHeldOut,
-        }
-        return cast("type[LeafStepT]", forms[step])
-
-    def arrays(self) -> Arrays:
-        """Return the patterns, and what is sent where all parties hold all columns."""
-        return {"patterns": self.patterns.astype(np.float64), **super().arrays()}
-
-
-class PatternScale(OfPatterns, LeafScale):
+class PatternScale(LeafScale):
     """Counts, sums and squares of each class; counts by column."""
 
     name = "pattern-scale"
@@ -248,7 +261,7 @@ class PatternScale(OfPatterns, LeafScale):
         yield from impossible(sums["counts"], first, second)
 
 
-class PatternPowers(OfPatterns, Powers):
+class PatternPowers(Powers):
     """Sums of the columns under a grid of powers."""
 
     name = "pattern-powers"
@@ -262,7 +275,7 @@ class PatternPowers(OfPatterns, Powers):
         return party.spread(answer, len(plan.numbers))
 
 
-class PatternMoments(OfPatterns, LeafMoments):
+class PatternMoments(LeafMoments):
     """Counts, sums and products by pattern, fold and class; tables by fold and class."""
 
     name = "pattern-moments"
@@ -332,7 +345,7 @@ class PatternMoments(OfPatterns, LeafMoments):
             yield from impossible(one, first[..., own], squares)
 
 
-class PatternHeldOut(OfPatterns, HeldOut):
+class PatternHeldOut(HeldOut):
     """Log-likelihoods and log losses of each fold's rows under leaves made without the fold."""
 
     name = "pattern-held-out"
@@ -355,20 +368,6 @@ class PatternHeldOut(OfPatterns, HeldOut):
         Sent("tails", "inverse degrees of freedom", ("tails",)),
     )
 
-    def by_pattern(self, means: Sequence[FloatArray]) -> FloatArray:
-        """Return the means of the patterns as they are sent: side by side, 0 for other columns."""
-        d, columns = len(self.plan.numbers), columns_of(self.patterns)
-        return np.stack([spread(one, own, d) for one, own in zip(means, columns, strict=True)])
-
-    def blocks(self) -> IntArray:
-        """Return the block of each column (cuts, d), by the correlations within classes."""
-        shares = self.counts / self.counts.sum()
-        within = np.einsum("c,cij->ij", shares, self.moments.covariances)
-        return correlation_blocks(within, self.plan.learner.cuts)
-
-    #: Few rows have all columns: the blocks are the same without each fold.
-    blocks_without_each = blocks
-
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
         """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
@@ -388,3 +387,12 @@ class PatternHeldOut(OfPatterns, HeldOut):
             "blocks": np.broadcast_to(blocks, (NUM_FOLDS, *blocks.shape)),
         }
         return super().sums(values, party.plan, own)
+
+
+#: The exchanges of parties that hold different columns, by those of parties that hold all of them.
+OF_DIFFERENT_COLUMNS: dict[type[SumsExchange], type[SumsExchange]] = {
+    LeafScale: PatternScale,
+    Powers: PatternPowers,
+    LeafMoments: PatternMoments,
+    HeldOut: PatternHeldOut,
+}

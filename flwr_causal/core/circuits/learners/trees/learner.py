@@ -44,20 +44,21 @@ from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.head import (
     THRESHOLD_SUMS,
-    ChoiceStep,
+    ChoiceExchange,
     Features,
-    HeadStep,
+    HeadExchange,
     RowFeatures,
-    ThresholdStep,
+    ThresholdExchange,
     TrainedWithHead,
     TrainingWithHead,
+    best_decision,
+    fitted_head,
     init_head,
 )
 from flwr_causal.core.circuits.learners.options import TreesOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
     ROUNDING,
-    SummingStep,
-    by_name,
+    SumsExchange,
     miscounted,
     summed_array,
 )
@@ -98,7 +99,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.circuits.domain import Domain
-    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, State, TrainingPlan
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, Summing, TrainingPlan
     from flwr_causal.core.circuits.learners.trees.pair_sums import Codes
     from flwr_causal.core.circuits.learners.trees.trees import Trees
     from flwr_causal.core.circuits.nodes import Leaf, Node
@@ -274,16 +275,8 @@ STRENGTHS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200, 300, 50
 # -- the mixture ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs(SummingStep):
-    """Counts of pairs of states.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    """
-
-    plan: TrainingPlan
+class Pairs(SumsExchange):
+    """Counts of pairs of states."""
 
     name = "pairs"
     summed = (
@@ -308,29 +301,6 @@ class Pairs(SummingStep):
     ) -> Iterator[str]:
         """Yield how a party's counts contradict each other or its rows."""
         yield from _miscounted_pairs(sums["counts"], plan, rows)
-
-    def after(self, summed: Mapping[str, FloatArray]) -> TreeProducts:
-        """Return the first step of EM, from components that are drawn."""
-        plan, counts = self.plan, summed["counts"]
-        options: ChowLiuMixture = plan.learner
-        rows = counts[:, 0]
-        if rows.sum() < 1:
-            raise DataError(
-                f"the parties have no {plan.min_rows} rows that count: nothing to learn"
-            )
-        everything = StateLayout(plan.sizes, complete=False)
-        pairs = [everything.pair_counts(one) for one in counts]
-        pooled = np.sum(pairs, axis=0)
-        present = np.add.reduceat(np.diagonal(pooled), everything.first)
-        layout = StateLayout(plan.sizes, bool((present == rows.sum()).all()))
-        cells = tuple(prior_cells(layout, own, pooled) for own in pairs)
-        mixtures = []
-        for c, (own, count) in enumerate(zip(cells, rows, strict=True)):
-            size = options.components or _automatic_size(layout, own, float(count))
-            rng = np.random.default_rng([plan.seed, c])
-            trees = drawn_products(layout, own, options.ensembles * size, rng)
-            mixtures.append(Mixtures(trees, log_weights(np.ones((options.ensembles, size)))))
-        return TreeProducts(plan, layout, rows, cells, tuple(mixtures), 0)
 
 
 def automatic_components(rows: float, parameters: int) -> int:
@@ -367,30 +337,8 @@ MIXTURES_SENT = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class TreeProducts(SummingStep):
-    """A step of EM with independent columns: counts of states for each component.
-
-    Parameters
-    ----------
-    plan : TrainingPlan
-    layout : StateLayout
-    rows : ndarray of float, shape (C,)
-        Rows of each class.
-    cells : tuple of arrays (total, total)
-        For each class, the table towards which its trees are shrunk.
-    mixtures : tuple of Mixtures
-        Of each class.
-    done : int
-        Number of finished steps of EM, of both kinds.
-    """
-
-    plan: TrainingPlan
-    layout: StateLayout
-    rows: FloatArray
-    cells: tuple[FloatArray, ...]
-    mixtures: tuple[Mixtures, ...]
-    done: int
+class TreeProducts(SumsExchange):
+    """A step of EM with independent columns: counts of states for each component."""
 
     pairs: ClassVar[bool] = False
 
@@ -405,10 +353,6 @@ class TreeProducts(SummingStep):
             shares=True,
         ),
     )
-
-    def arrays(self) -> Arrays:
-        """Return the mixtures."""
-        return {"complete": np.array(float(self.layout.complete))} | to_arrays(self.mixtures)
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -442,34 +386,6 @@ class TreeProducts(SummingStep):
         if (sums["counts"] > (1.0 + ROUNDING) * most).any():
             yield f"a component counts more rows than there are, the party reported {rows}"
 
-    def components(self, counts: FloatArray, cells: FloatArray) -> Trees:
-        """Return a class's components from their counts."""
-        return products(self.layout, self.layout.state_counts(counts), cells)
-
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the next step of EM, or what follows the last."""
-        mixtures, first = [], 0
-        for known, cells in zip(self.mixtures, self.cells, strict=True):
-            counts = summed["counts"][first : first + known.size]
-            first += known.size
-            weights = log_weights(counts[:, 0].reshape(known.log_weights.shape))
-            mixtures.append(Mixtures(self.components(counts, cells), weights))
-        following = replace(self, mixtures=tuple(mixtures), done=self.done + 1)
-        return following.next_step()
-
-    def next_step(self) -> State:
-        """Return this step, the step with trees, or what follows the last step."""
-        options: ChowLiuMixture = self.plan.learner
-        if self.done < options.product_steps:
-            return self
-        if self.done < options.product_steps + options.tree_steps:
-            known = (self.plan, self.layout, self.rows, self.cells, self.mixtures)
-            return TreeCounts(*known, self.done)
-        trained = TreesTrained(self.plan, self.rows, self.mixtures)
-        if self.plan.target is not None and options.head:
-            return FoldPairs(trained)
-        return trained.odds_or_trained(options.decision)
-
 
 class TreeCounts(TreeProducts):
     """A step of EM with trees: counts of pairs of states for each component."""
@@ -486,10 +402,6 @@ class TreeCounts(TreeProducts):
             shares=True,
         ),
     )
-
-    def components(self, counts: FloatArray, cells: FloatArray) -> Trees:
-        """Return a class's trees from their counts."""
-        return shrunk_trees(self.layout, counts, cells, self.plan.learner.strengths)
 
 
 def rows_by_class(values: FloatArray, plan: TrainingPlan) -> list[Codes]:
@@ -572,10 +484,9 @@ class TreesTrained(TrainedWithHead):
     mixtures: tuple[Mixtures, ...]
     features: PairFeatures | None = None
 
-    def odds_or_trained(self, decision: str) -> State:
-        """Return the exchange that chooses a threshold of the mixture, or the trained mixture."""
-        two = self.plan.num_classes == 2 and bool((self.rows > 0).all())
-        return Odds(self) if decision == "macro-f1" and two else self
+    def circuit_arrays(self) -> Arrays:
+        """Return the mixtures and the rows of the classes, as `MIXTURE_SENT` declares them."""
+        return {"rows": self.rows} | to_arrays(self.mixtures)
 
     def model(self, domain: Domain) -> CircuitModel:
         """Return the mixture, and the head if there is one.
@@ -639,24 +550,12 @@ def log_joint(values: FloatArray, plan: TrainingPlan, asked: Arrays) -> FloatArr
         return np.asarray(densities + np.log(asked["rows"]))
 
 
-@dataclass(frozen=True, eq=False)
-class Odds(SummingStep):
-    """Rows by class and log odds under the mixture.
-
-    Parameters
-    ----------
-    trained : TreesTrained
-    """
-
-    trained: TreesTrained
+class Odds(SumsExchange):
+    """Rows by class and log odds under the mixture."""
 
     name = "odds"
     sent = MIXTURE_SENT
     summed = THRESHOLD_SUMS
-
-    def arrays(self) -> Arrays:
-        """Return the mixtures and the rows of the classes."""
-        return {"rows": self.trained.rows} | to_arrays(self.trained.mixtures)
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -672,21 +571,9 @@ class Odds(SummingStep):
         """Yield whether the counts contradict the party's rows."""
         yield from miscounted(sums["log_odds"], plan, rows)
 
-    def after(self, summed: Mapping[str, FloatArray]) -> TreesTrained:
-        """Return the trained mixture with the threshold."""
-        return replace(self.trained, threshold=best_threshold(summed["log_odds"])[0])
 
-
-@dataclass(frozen=True, eq=False)
-class FoldPairs(SummingStep):
-    """Counts of pairs of states for each fold of the rows and class.
-
-    Parameters
-    ----------
-    trained : TreesTrained
-    """
-
-    trained: TreesTrained
+class FoldPairs(SumsExchange):
+    """Counts of pairs of states for each fold of the rows and class."""
 
     name = "fold-pairs"
     summed = (
@@ -713,54 +600,15 @@ class FoldPairs(SummingStep):
         """Yield how a party's counts contradict each other or its rows."""
         yield from _miscounted_pairs(sums["counts"], plan, rows, NUM_FOLDS)
 
-    def after(self, summed: Mapping[str, FloatArray]) -> State:
-        """Return the first Newton step of the head."""
-        plan, sent = self.trained.plan, summed["counts"]
-        options: ChowLiuMixture = plan.learner
-        layout = StateLayout(plan.sizes, complete=False)
-        shape = (NUM_FOLDS, plan.num_classes, layout.total, layout.total)
-        counts = np.stack([layout.pair_counts(one) for one in sent]).reshape(shape)
-        total = counts.sum(axis=0)
-        rows = sent[:, 0].reshape(NUM_FOLDS, plan.num_classes).sum(axis=0)
-        if rows.sum() < 1:
-            raise DataError(
-                f"the parties have no {plan.min_rows} rows that count: nothing to learn"
-            )
-        strength = options.head_strength * rows.sum()
-        pairs = chosen_pairs(layout, total, options.most_pairs)
-        *by_fold, final = (
-            PairFeatures(plan, log_cells(layout, one, strength), pairs)
-            for one in (*(total - counts), total)
-        )
-        training = init_head(rows, len(plan.columns) + len(pairs), options.head_penalty)
-        trained = replace(self.trained, features=final)
-        return TreesHead.or_after(FoldFeatures(tuple(by_fold)), training, trained, options)
 
-
-@dataclass(frozen=True, eq=False)
 class FoldFeatures(Features):
-    """Log probabilities of states and pairs under each class.
-
-    Parameters
-    ----------
-    by_fold : tuple of PairFeatures
-        Made without each fold.
-    """
-
-    by_fold: tuple[PairFeatures, ...]
+    """Log probabilities of states and pairs under each class."""
 
     sent = (
         Sent("logs", "log probabilities of pairs of states", ("folds", "classes", "state pairs")),
         Sent("pairs", "columns that have a feature", ("column pairs", 2)),
     )
     num_folds = NUM_FOLDS
-
-    def arrays(self) -> Arrays:
-        """Return the log probabilities."""
-        return {
-            "logs": upper_triangles(np.stack([one.logs for one in self.by_fold])),
-            "pairs": self.by_fold[0].pairs.astype(np.float64),
-        }
 
     @classmethod
     def of_rows(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> RowFeatures:
@@ -772,23 +620,17 @@ class FoldFeatures(Features):
         return RowFeatures(features, rows.classes, rows.folds)
 
 
-class TreesThreshold(ThresholdStep):
-    """Rows by class and log odds under the head."""
+class TreesHead(HeadExchange):
+    """One Newton step of the head."""
 
     kind = FoldFeatures
 
 
-class TreesChoice(ChoiceStep):
+class TreesChoice(ChoiceExchange):
     """Errors and log losses of the head on held-out rows, and of the mixture on the same rows."""
 
-    threshold = TreesThreshold
+    kind = FoldFeatures
     circuit_sent = MIXTURE_SENT
-
-    trained: TreesTrained
-
-    def circuit_arrays(self) -> Arrays:
-        """Return the mixtures and the rows of the classes."""
-        return {"rows": self.trained.rows} | to_arrays(self.trained.mixtures)
 
     @classmethod
     def circuit_log_posterior(
@@ -802,16 +644,11 @@ class TreesChoice(ChoiceStep):
             joint[own, c] = mixtures.log_likelihood_of_others(codes) + np.log(asked["rows"][c])
         return np.asarray(joint - logsumexp(joint, axis=1, keepdims=True))
 
-    def without_head(self, trained: TrainedWithHead) -> State:
-        """Return the step of a threshold, or the trained mixture."""
-        assert isinstance(trained, TreesTrained)
-        return trained.odds_or_trained(self.options.decision)
 
+class TreesThreshold(ThresholdExchange):
+    """Rows by class and log odds under the head."""
 
-class TreesHead(HeadStep):
-    """One Newton step of the head."""
-
-    choice = TreesChoice
+    kind = FoldFeatures
 
 
 # -- the learner ----------------------------------------------------------------------------------
@@ -875,8 +712,15 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
                 f"{self.head_strength}, {self.head_penalty} and {self.most_pairs}"
             )
 
-    steps: ClassVar = by_name(
-        Pairs, TreeProducts, TreeCounts, FoldPairs, TreesHead, TreesChoice, TreesThreshold, Odds
+    exchanges: ClassVar = (
+        Pairs,
+        TreeProducts,
+        TreeCounts,
+        FoldPairs,
+        TreesHead,
+        TreesChoice,
+        TreesThreshold,
+        Odds,
     )
 
     def plan(self, domain: Domain, *, seed: int = 0, min_rows: int = 1) -> TrainingPlan:
@@ -890,6 +734,138 @@ class ChowLiuMixture(TreesOptions, TrainingWithHead):
             )
         return plan
 
-    def start(self, plan: TrainingPlan, presence: BoolArray | None = None) -> Pairs:
-        """Return the state before the first exchange."""
-        return Pairs(plan)
+    def training(
+        self, plan: TrainingPlan, presence: BoolArray | None = None
+    ) -> Summing[TreesTrained]:
+        """Train a mixture of trees for each class, and the prediction of the class."""
+        counts = (yield Pairs.ask())["counts"]
+        pooled = PooledPairs.of(plan, counts)
+        mixtures = pooled.drawn_mixtures(self, plan.seed)
+        complete = np.array(float(pooled.layout.complete))
+        for _ in range(self.product_steps):
+            summed = yield TreeProducts.ask(complete=complete, **to_arrays(mixtures))
+            mixtures = pooled.products(mixtures, summed["counts"])
+        for _ in range(self.tree_steps):
+            summed = yield TreeCounts.ask(complete=complete, **to_arrays(mixtures))
+            mixtures = pooled.trees(mixtures, summed["counts"], self.strengths)
+        trained = TreesTrained(plan, pooled.rows, mixtures)
+        if plan.target is not None and self.head:
+            trained = yield from self._with_head(trained)
+            if trained.head is not None:
+                return trained
+        if self.decision != "macro-f1" or plan.num_classes != 2 or not (trained.rows > 0).all():
+            return trained
+        summed = yield Odds.ask(**trained.circuit_arrays())
+        return replace(trained, threshold=best_threshold(summed["log_odds"])[0])
+
+    def _with_head(self, trained: TreesTrained) -> Summing[TreesTrained]:
+        """Return the mixtures with a head and its threshold, if it predicts better than they do."""
+        plan = trained.plan
+        counts = (yield FoldPairs.ask())["counts"]
+        layout = _all_states(plan)
+        shape = (NUM_FOLDS, plan.num_classes, layout.total, layout.total)
+        by_fold = np.stack([layout.pair_counts(one) for one in counts]).reshape(shape)
+        total = by_fold.sum(axis=0)
+        rows = counts[:, 0].reshape(NUM_FOLDS, plan.num_classes).sum(axis=0)
+        _check_rows(rows, plan)
+        strength = self.head_strength * rows.sum()
+        pairs = chosen_pairs(layout, total, self.most_pairs)
+        logs = [log_cells(layout, one, strength) for one in total - by_fold]
+        features = {
+            "logs": upper_triangles(np.stack(logs)),
+            "pairs": pairs.astype(np.float64),
+        }
+        training = init_head(rows, len(plan.columns) + len(pairs), self.head_penalty)
+        head, choice = yield from fitted_head(
+            TreesHead, TreesChoice, training, features, trained.circuit_arrays(), self.head
+        )
+        threshold = None
+        if head is not None:
+            threshold = yield from best_decision(TreesThreshold, features, head, self.decision)
+        return replace(
+            trained,
+            features=PairFeatures(plan, log_cells(layout, total, strength), pairs),
+            head=head,
+            choice_of_head=choice,
+            threshold=threshold,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PooledPairs:
+    """Pairs of states of all rows, towards which trees are shrunk.
+
+    Parameters
+    ----------
+    layout : StateLayout
+    rows : ndarray of float, shape (C,)
+        Rows of each class.
+    cells : tuple of arrays (total, total)
+        For each class, the table towards which its trees are shrunk.
+    """
+
+    layout: StateLayout
+    rows: FloatArray
+    cells: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, plan: TrainingPlan, counts: FloatArray) -> PooledPairs:
+        """Return the tables of counts, as `Pairs` sums them.
+
+        Raises
+        ------
+        DataError
+            If there is no row.
+        """
+        rows = counts[:, 0]
+        _check_rows(rows, plan)
+        everything = _all_states(plan)
+        pairs = [everything.pair_counts(one) for one in counts]
+        pooled = np.sum(pairs, axis=0)
+        present = np.add.reduceat(np.diagonal(pooled), everything.first)
+        layout = StateLayout(plan.sizes, bool((present == rows.sum()).all()))
+        return cls(layout, rows, tuple(prior_cells(layout, own, pooled) for own in pairs))
+
+    def drawn_mixtures(self, options: ChowLiuMixture, seed: int) -> tuple[Mixtures, ...]:
+        """Draw the components of each class from which EM starts."""
+        mixtures = []
+        for c, (own, count) in enumerate(zip(self.cells, self.rows, strict=True)):
+            size = options.components or _automatic_size(self.layout, own, float(count))
+            rng = np.random.default_rng([seed, c])
+            trees = drawn_products(self.layout, own, options.ensembles * size, rng)
+            mixtures.append(Mixtures(trees, log_weights(np.ones((options.ensembles, size)))))
+        return tuple(mixtures)
+
+    def products(self, mixtures: tuple[Mixtures, ...], counts: FloatArray) -> tuple[Mixtures, ...]:
+        """Return the mixtures after a step with the counts of `TreeProducts`."""
+        return tuple(
+            _mixture(own, products(self.layout, self.layout.state_counts(own), cells), known)
+            for own, cells, known in self._by_class(mixtures, counts)
+        )
+
+    def trees(
+        self, mixtures: tuple[Mixtures, ...], counts: FloatArray, strengths: Sequence[float]
+    ) -> tuple[Mixtures, ...]:
+        """Return the mixtures after a step with the counts of `TreeCounts`."""
+        return tuple(
+            _mixture(own, shrunk_trees(self.layout, own, cells, strengths), known)
+            for own, cells, known in self._by_class(mixtures, counts)
+        )
+
+    def _by_class(
+        self, mixtures: tuple[Mixtures, ...], counts: FloatArray
+    ) -> Iterator[tuple[FloatArray, FloatArray, Mixtures]]:
+        """Yield for each class its counts, its table and its mixtures."""
+        ends = np.cumsum([known.size for known in mixtures])[:-1]
+        yield from zip(np.split(counts, ends), self.cells, mixtures, strict=True)
+
+
+def _mixture(counts: FloatArray, trees: Trees, known: Mixtures) -> Mixtures:
+    """Return a mixture of new trees with weights by their rows."""
+    return Mixtures(trees, log_weights(counts[:, 0].reshape(known.log_weights.shape)))
+
+
+def _check_rows(rows: FloatArray, plan: TrainingPlan) -> None:
+    """Raise a DataError if no row counts."""
+    if rows.sum() < 1:
+        raise DataError(f"the parties have no {plan.min_rows} rows that count: nothing to learn")

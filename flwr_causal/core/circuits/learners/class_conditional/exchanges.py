@@ -1,0 +1,355 @@
+"""The exchanges that train class-conditional circuits: what parties are sent, and their sums.
+
+`learner` has the server's side. These are the exchanges of parties that all hold all columns;
+`pattern` has those of parties that hold different columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from flwr_causal.contract.exchange import Sent
+from flwr_causal.core.arrays import symmetric, upper_triangles
+from flwr_causal.core.circuits.learners.class_conditional.categories import (
+    by_category,
+    log_probabilities,
+    tables_of,
+)
+from flwr_causal.core.circuits.learners.class_conditional.moments import (
+    ClassMoments,
+    Coordinates,
+    dof_of,
+    judge,
+    leaf_log_density,
+    log_sums,
+    pieces,
+    power_sums,
+)
+from flwr_causal.core.circuits.learners.class_conditional.rows import NUM_FOLDS, rows_of
+from flwr_causal.core.circuits.learners.head import (
+    ChoiceExchange,
+    Features,
+    HeadExchange,
+    RowFeatures,
+    ThresholdExchange,
+)
+from flwr_causal.core.circuits.learners.training_by_sums import (
+    ORIGIN,
+    SumsExchange,
+    impossible,
+    miscounted,
+    summed_array,
+)
+from flwr_causal.core.circuits.leaves.elliptical import standard_log_density
+from flwr_causal.core.circuits.model import LogisticHead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.training_by_sums import Arrays, TrainingPlan
+
+# -- scales and powers ----------------------------------------------------------------------------
+
+
+class LeafScale(SumsExchange):
+    """Counts, sums and squares of each class."""
+
+    name = "scale"
+    sent: ClassVar[tuple[Sent, ...]] = (ORIGIN,)
+    summed = (
+        summed_array("counts", "rows of each class", ("classes",), "count"),
+        summed_array("first", "sums of each class", ("classes", "columns")),
+        summed_array(
+            "second", "sums of squares of each class", ("classes", "columns"), "non-negative"
+        ),
+    )
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
+        """Sum a party's rows."""
+        rows = rows_of(values, plan)
+        about = rows.numbers - asked["origin"]
+        groups = [about[rows.classes == c] for c in range(plan.num_classes)]
+        return {
+            "counts": np.array([float(len(group)) for group in groups]),
+            "first": np.stack([group.sum(axis=0) for group in groups]),
+            "second": np.stack([(group**2).sum(axis=0) for group in groups]),
+        }
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows."""
+        yield from miscounted(sums["counts"], plan, rows)
+        yield from impossible(sums["counts"], sums["first"], sums["second"])
+
+
+class Powers(SumsExchange):
+    """Sums of the columns under a grid of powers."""
+
+    name = "powers"
+    sent: ClassVar[tuple[Sent, ...]] = (
+        Sent("scale", "standard deviations", ("columns",)),
+        Sent("middle", "means over standard deviations", ("columns",)),
+        Sent("reach", "where a transform goes on as a line", ("columns",)),
+        Sent("grid", "powers", ("powers",)),
+    )
+    summed = (
+        summed_array("logs", "sums of logarithms of each class", ("classes", "columns")),
+        summed_array("powers", "sums of powers of each class", ("classes", "powers", "columns")),
+        summed_array(
+            "squares",
+            "sums of squared powers of each class",
+            ("classes", "powers", "columns"),
+            "non-negative",
+        ),
+    )
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
+        """Sum a party's transformed rows."""
+        rows = rows_of(values, plan)
+        u = rows.numbers / asked["scale"]
+        middle, grid, reach = asked["middle"], asked["grid"], asked["reach"]
+        groups = [u[rows.classes == c] for c in range(plan.num_classes)]
+        sums = np.stack([power_sums(group, middle, grid, reach) for group in groups], axis=1)
+        logs = np.stack([log_sums(group, reach) for group in groups])
+        return {"logs": logs, "powers": sums[0], "squares": sums[1]}
+
+
+# -- moments, and their likelihood on held-out rows -----------------------------------------------
+
+COORDINATES = tuple(
+    Sent(name, meaning, ("columns",))
+    for name, meaning in zip(
+        Coordinates._fields,
+        (
+            "standard deviations",
+            "means over standard deviations",
+            "where a transform goes on as a line",
+            "powers",
+            "means of transformed columns",
+            "standard deviations of transformed columns",
+        ),
+        strict=True,
+    )
+)
+
+
+def coordinates_of(asked: Arrays) -> Coordinates:
+    """Return the coordinates that were sent."""
+    return Coordinates(*(asked[name] for name in Coordinates._fields))
+
+
+class LeafMoments(SumsExchange):
+    """Counts, sums and products of the transformed columns by fold and class."""
+
+    name = "moments"
+    sent = (
+        *COORDINATES,
+        Sent("offsets", "means of the classes, about which sums are taken", ("classes", "columns")),
+    )
+    summed = (
+        summed_array("counts", "rows of each fold and class", ("folds", "classes"), "count"),
+        summed_array("first", "sums of each fold and class", ("folds", "classes", "columns")),
+        summed_array(
+            "second",
+            "sums of products of each fold and class",
+            ("folds", "classes", "column pairs"),
+        ),
+        summed_array(
+            "tables",
+            "rows of each state by fold and class",
+            ("folds", "classes", "states"),
+            "count",
+        ),
+    )
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
+        """Sum a party's transformed rows."""
+        rows = rows_of(values, plan)
+        z = coordinates_of(asked).apply(rows.numbers) - asked["offsets"][rows.classes]
+        num_classes, d = plan.num_classes, z.shape[1]
+        counts = np.zeros((NUM_FOLDS, num_classes))
+        first = np.zeros((NUM_FOLDS, num_classes, d))
+        second = np.zeros((NUM_FOLDS, num_classes, d * (d + 1) // 2))
+        group = rows.folds * num_classes + rows.classes
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(NUM_FOLDS * num_classes + 1))
+        for index in range(NUM_FOLDS * num_classes):
+            part = z[order[starts[index] : starts[index + 1]]]
+            at = divmod(index, num_classes)
+            counts[at], first[at] = len(part), part.sum(axis=0)
+            second[at] = upper_triangles(part.T @ part)
+        tables = tables_of(rows.categories, group, NUM_FOLDS * num_classes, plan.sizes)
+        return {
+            "counts": counts,
+            "first": first,
+            "second": second,
+            "tables": tables.reshape(NUM_FOLDS, num_classes, sum(plan.sizes)),
+        }
+
+    @classmethod
+    def sizes(cls, plan: TrainingPlan, asked: Arrays) -> dict[str, int]:
+        """Return the sizes that follow from the plan and what was sent."""
+        d = len(plan.numbers)
+        own = {"columns": d, "column pairs": d * (d + 1) // 2, "states": sum(plan.sizes)}
+        return {**super().sizes(plan, asked), **own, "folds": NUM_FOLDS}
+
+    @classmethod
+    def doubts(
+        cls, sums: Mapping[str, FloatArray], plan: TrainingPlan, asked: Arrays, rows: int
+    ) -> Iterator[str]:
+        """Yield how a party's sums contradict each other or its rows."""
+        counts, first = sums["counts"], sums["first"]
+        squares = np.diagonal(symmetric(sums["second"], len(plan.numbers)), axis1=-2, axis2=-1)
+        yield from miscounted(counts, plan, rows)
+        yield from impossible(counts, first, squares)
+        if (by_category(sums["tables"], plan) != counts[..., None]).any():
+            yield "the states of a category do not count the rows of each class"
+
+
+FOLD_MOMENTS = (
+    Sent("means", "of each class, without each fold", ("folds", "classes", "columns")),
+    Sent("covariances", "of each class, without each fold", ("folds", "classes", "column pairs")),
+    Sent("tables", "probabilities of states, without each fold", ("folds", "classes", "states")),
+)
+
+
+class HeldOut(SumsExchange):
+    """Log-likelihoods and log losses of each fold's rows under leaves made without the fold."""
+
+    name = "held-out"
+    sent = (
+        *COORDINATES,
+        *FOLD_MOMENTS,
+        Sent("weights", "shares of the classes", ("classes",)),
+        Sent("blocks", "block of each column, by fold and cut", ("folds", "cuts", "columns")),
+        Sent("tails", "inverse degrees of freedom", ("tails",)),
+    )
+    summed = (
+        summed_array("likelihoods", "log-likelihoods under circuits of other rows", ("tails",)),
+        summed_array(
+            "log_losses", "log losses of the class under these", ("cuts", "tails"), "non-negative"
+        ),
+    )
+
+    @classmethod
+    def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
+        """Sum log-likelihoods and log losses of rows under the moments of the other folds."""
+        rows = rows_of(values, plan)
+        z = coordinates_of(asked).apply(rows.numbers)
+        covariances = symmetric(asked["covariances"], z.shape[1])
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(asked["weights"])
+        judgements = []
+        for fold in range(NUM_FOLDS):
+            own = rows.folds == fold
+            log_states = log_probabilities(rows.categories[own], asked["tables"][fold], plan.sizes)
+            judgements.append(
+                judge(
+                    z[own],
+                    rows.classes[own],
+                    ClassMoments(asked["means"][fold], covariances[fold]),
+                    log_weights + log_states.sum(axis=2),
+                    asked["blocks"][fold].astype(np.int64),
+                    dof_of(asked["tails"]),
+                )
+            )
+        return {
+            "likelihoods": np.sum([one.likelihoods for one in judgements], axis=0),
+            "log_losses": np.sum([one.log_losses for one in judgements], axis=0),
+        }
+
+
+# -- head and threshold ---------------------------------------------------------------------------
+
+
+class LeafFeatures(Features):
+    """Log densities of columns, of blocks of columns, and of categories."""
+
+    sent = (
+        *COORDINATES,
+        *FOLD_MOMENTS,
+        Sent("blocks", "block of each column", ("columns",)),
+        Sent("tails", "inverse degrees of freedom", (1,)),
+    )
+    num_folds = NUM_FOLDS
+
+    @classmethod
+    def of_rows(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> RowFeatures:
+        """Return the features of a party's rows, from leaves that were made without their fold."""
+        rows = rows_of(values, plan)
+        z = coordinates_of(asked).apply(rows.numbers)
+        d = z.shape[1]
+        covariances = symmetric(asked["covariances"], d)
+        blocks = pieces(asked["blocks"].astype(np.int64))[d:]
+        dof = dof_of(asked["tails"])
+        result = np.empty((len(z), plan.num_classes, d + len(blocks) + len(plan.sizes)))
+        for fold in range(NUM_FOLDS):
+            at = np.flatnonzero(rows.folds == fold)
+            moments = ClassMoments(asked["means"][fold], covariances[fold])
+            for c in range(plan.num_classes):
+                result[at, c, :d] = _each_column(z[at], moments, c, float(dof[0]))
+                for j, block in enumerate(blocks):
+                    result[at, c, d + j] = leaf_log_density(z[at], block, moments, c, dof)[:, 0]
+            log_states = log_probabilities(rows.categories[at], asked["tables"][fold], plan.sizes)
+            result[at, :, d + len(blocks) :] = log_states
+        return RowFeatures(result, rows.classes, rows.folds)
+
+
+def _each_column(z: FloatArray, moments: ClassMoments, which: int, dof: float) -> FloatArray:
+    """Return the log density of each column of rows (n, d) in one class, shape (n, d)."""
+    variances = np.diagonal(moments.covariances[which])
+    squares = (z - moments.means[which]) ** 2 / variances
+    return standard_log_density(squares, np.log(variances), 1, dof)
+
+
+def product_head(blocks: IntArray, num_categories: int, shares: FloatArray) -> LogisticHead:
+    """Return the head whose posterior is that of the circuit of blocks: weights of 0 and 1.
+
+    Parameters
+    ----------
+    blocks : ndarray of int, shape (d,)
+    num_categories : int
+    shares : ndarray of float, shape (C,)
+        Shares of the classes in all rows.
+    """
+    sizes = np.bincount(blocks)[blocks]
+    parts = pieces(blocks)
+    weights = [float(len(part) > 1 or sizes[part[0]] == 1) for part in parts]
+    with np.errstate(divide="ignore"):
+        return LogisticHead(np.array(weights + [1.0] * num_categories), np.log(shares))
+
+
+class LeavesHead(HeadExchange):
+    """One Newton step of the head."""
+
+    kind = LeafFeatures
+
+
+class LeavesChoice(ChoiceExchange):
+    """Errors and log losses of the head and of the circuit of blocks on held-out rows."""
+
+    kind = LeafFeatures
+    circuit_sent = (Sent("shares", "shares of the classes", ("classes",)),)
+
+    @classmethod
+    def circuit_log_posterior(
+        cls, values: FloatArray, plan: TrainingPlan, asked: Arrays, features: FloatArray
+    ) -> FloatArray:
+        """Return the log posterior of the class (n, C) by leaves over blocks."""
+        blocks = asked["blocks"].astype(np.int64)
+        product = product_head(blocks, len(plan.categories), asked["shares"])
+        return product.log_posterior(features)
+
+
+class LeavesThreshold(ThresholdExchange):
+    """Rows by class and log odds under the head, or under the circuit of blocks."""
+
+    kind = LeafFeatures

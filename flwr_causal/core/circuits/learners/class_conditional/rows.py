@@ -1,0 +1,74 @@
+"""The rows of a party for class-conditional circuits: numbers, categories, classes and folds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from flwr_causal.core.circuits.learners.training_by_sums import row_folds
+from flwr_causal.errors import DataError
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import FloatArray, IntArray
+    from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
+
+NUM_FOLDS = 5
+
+
+class ClassedRows(NamedTuple):
+    """Rows of a party: numbers (n, d), classes (n,), folds (n,) and states of categories (n, k)."""
+
+    numbers: FloatArray
+    classes: IntArray
+    folds: IntArray
+    categories: IntArray
+
+
+def rows_of(values: FloatArray, plan: TrainingPlan) -> ClassedRows:
+    """Return a party's rows without the classes that it leaves out; see ``TrainingPlan.min_rows``.
+
+    Folds of fewer than ``min_rows`` rows are joined with others. If it is above 1 the folds
+    therefore depend on how rows are divided among parties.
+
+    Raises
+    ------
+    DataError
+        If a value is missing or infinite.
+    """
+    numbers = np.ascontiguousarray(values[:, plan.numbers], dtype=np.float64)
+    bad = ~np.isfinite(numbers).all(axis=0)
+    if bad.any():
+        listed = ", ".join(plan.names[plan.numbers[j]] for j in np.flatnonzero(bad))
+        raise DataError(
+            f"missing or infinite values in columns {listed}: sums need complete rows, drop or fill"
+        )
+    classes = plan.classes_of(values)
+    states = values[:, plan.categories]
+    if not ((states >= 0) & (states < np.array(plan.sizes)) & (states == np.floor(states))).all():
+        raise DataError(
+            "a category is missing in some rows, or none of its states: drop those rows, or make "
+            "the missing value a state"
+        )
+    categories = states.astype(np.int64)
+    folds = row_folds(np.column_stack((numbers, categories, classes)), NUM_FOLDS, plan.seed)
+    kept = np.bincount(classes, minlength=plan.num_classes)[classes] >= plan.min_rows
+    rows = ClassedRows(numbers[kept], classes[kept], folds[kept], categories[kept])
+    return rows._replace(folds=_large_folds(rows, plan)) if plan.min_rows > 1 else rows
+
+
+def _large_folds(rows: ClassedRows, plan: TrainingPlan) -> IntArray:
+    """Return the fold of each row, where no class has a fold with fewer than ``min_rows`` rows.
+
+    The smaller folds of a class are joined to one, or to its largest fold if the one is too small.
+    """
+    folds = rows.folds.copy()
+    for c in range(plan.num_classes):
+        own = np.flatnonzero(rows.classes == c)
+        sizes = np.bincount(folds[own], minlength=NUM_FOLDS)
+        small = np.flatnonzero((sizes > 0) & (sizes < plan.min_rows))
+        if len(small):
+            enough = sizes[small].sum() >= plan.min_rows
+            moved = own[np.isin(folds[own], small)]
+            folds[moved] = small[0] if enough else int(sizes.argmax())
+    return folds

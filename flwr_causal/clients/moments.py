@@ -28,6 +28,7 @@ from flwr_causal.core.blocks.missing import (
 )
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
+from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
@@ -43,7 +44,7 @@ from flwr_causal.protocol.moments import (
     SUMS,
     regressed,
 )
-from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
+from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, sharing, unscaled
 from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         """Return the noisy products of the clipped rows."""
         names = self.setup.names
         noise = budget(self.options, estimates=bool(unscaled(self.setup)))
-        scaling = asked["centers"], asked["scales"]
+        scaling = Scaling(asked["centers"], asked["scales"], num_states(self.setup))
         rows = numbers(self.table(), names)
         parties, about = self.sharing, self._asked_by(names, asked.number)
         return {"products": drawn_products(self.context, rows, scaling, noise, parties, about)}

@@ -466,7 +466,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             As in the base classes.
         """
         agreement = super().agree(reports)
-        self.options.check_scales(agreement.names)
+        listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
+        self.options.check_scales((*agreement.names, *listed))
         return agreement
 
     def masks(self, agreement: Agreement) -> EdgeMasks:

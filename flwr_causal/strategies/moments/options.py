@@ -365,7 +365,6 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return {
             **super().with_privacy,
             "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0, "0"),
             **self._without_interventions,
             "sparsity": (not self.held_out, "'auto', 'bic' or a number"),

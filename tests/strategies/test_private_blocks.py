@@ -83,7 +83,7 @@ def test_the_class_is_found_under_noise(secure, file):
     assert shown["effective_rows"] < 6000
     # Conditional distributions and effects would not know of the noise.
     assert found.model is None
-    with pytest.raises(ConfigError, match="without epsilon"):
+    with pytest.raises(ConfigError, match="not with epsilon"):
         found.total_effect(NUMBERS[0], NUMBERS[1])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
+from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.linear.interventions import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
@@ -45,7 +46,7 @@ def solve_blocks(
 ) -> Outcome:
     """Find the equivalence class of numbers and categories, with lags or without.
 
-    With lags there is no fitted system.
+    With lags and interventions there is no fitted system.
 
     Parameters
     ----------
@@ -74,7 +75,12 @@ def solve_blocks(
         apart, info = distinguished_pairs(acted), {"target sets": len(agreement.targets)}
     widths = [block.width for block in blocks]
     found = search(own, widths, agreement.names, masks, distinguished=apart)
-    system = None if order else BlockModel.of(blocks, own, found.graph.adjacency)
+    system: BlockModel | LaggedBlockModel | None = None
+    if not order:
+        system = BlockModel.of(blocks, own, found.graph.adjacency)
+    elif isinstance(own, Moments):
+        assert found.graph.lagged is not None
+        system = LaggedBlockModel(blocks, own, found.graph.adjacency, found.graph.lagged != 0)
     now = pooled.subset(range(sum(widths[:d])))
     warnings = determined_warning(blocks[:d], now, agreement.rows.values())
     return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)

@@ -264,11 +264,11 @@ class LaggedBlockModel:
         if series is not None:
             rows = lagged_rows([self._columns(series)], self.order)
             moments = Moments.from_rows(rows, self.moments.names)
-        return fit_check.check(self._all_names, self._widths, moments, self._edges)
+        return fit_check.check(self._all_names, self._widths, moments, self.edges)
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect."""
-        return fit_check.edge_tests(self._all_names, self._widths, self.moments, self._edges)
+        return fit_check.edge_tests(self._all_names, self._widths, self.moments, self.edges)
 
     def with_rows_together(self, together: FloatArray) -> Self:
         """Return the model of steps with missing cells, see :class:`Moments`."""
@@ -326,7 +326,7 @@ class LaggedBlockModel:
         return columns_of(self._widths)[: len(self.marks)]
 
     @cached_property
-    def _edges(self) -> BoolArray:
+    def edges(self) -> BoolArray:
         """The parents of each variable in a DAG of the class, (m, d)."""
         member = consistent_extension(self.marks)
         assert member is not None
@@ -341,7 +341,7 @@ class LaggedBlockModel:
     def _system(self) -> LaggedModel:
         """The linear system of the columns."""
         widths, d = self._widths, len(self.marks)
-        mask = np.repeat(np.repeat(self._edges, widths, axis=0), widths[:d], axis=1)
+        mask = np.repeat(np.repeat(self.edges, widths, axis=0), widths[:d], axis=1)
         own = self.moments.names[: mask.shape[1]]
         moments = replace(self.moments, names=lagged_names(own, self.order))
         return fit_lagged(moments, mask, len(own))
@@ -356,7 +356,7 @@ class LaggedBlockModel:
         value, gradient = self._system.response_to(change, reading, lag)
         second, variance, least = self.moments.second, 0.0, np.inf
         for j, own in enumerate(blocks):
-            parents = np.flatnonzero(self._edges[:, j])
+            parents = np.flatnonzero(self.edges[:, j])
             regressors = np.concatenate([own[:0], *[columns[k] for k in parents]])
             slopes = gradient[np.ix_(regressors, own)]
             if not slopes.any():

@@ -150,6 +150,11 @@ class BlockModel:
         assert member is not None
         return member
 
+    @property
+    def edges(self) -> BoolArray:
+        """The causes of each variable in :attr:`member`, shape (d, d)."""
+        return self.member
+
     @cached_property
     def dag(self) -> BoolArray:
         """The same without causes of what an intervention has set."""

@@ -246,6 +246,7 @@ class Moments(JoiningStrategy, LinearStrategy):
                 model=options.model,
                 order=options.order,
                 search=search,
+                fitted=not options.private,
             )
         if options.hidden_causes:
             return solve_hidden(agreement, self.knowledge_or_none, products)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
 from flwr_causal.core.privacy.scales import Scaling, lacking_scales, number_columns
 from flwr_causal.core.words import some
@@ -85,9 +84,7 @@ def released_moments(
             effective_rows=own.n,
         ),
         # Standard errors and tests by rows know nothing of the noise.
-        adapted=lambda model: (
-            replace(model, sample_moments=None) if isinstance(model, LinearModel) else None
-        ),
+        adapted=lambda model: replace(model, sample_moments=None),
     )
 
 

@@ -29,7 +29,12 @@ from flwr_causal.core.privacy.release import (
     steps_of_noise,
     variance_of_counts,
 )
-from flwr_causal.core.privacy.scales import Scaling, lacking_scales, scales_by_column
+from flwr_causal.core.privacy.scales import (
+    Scaling,
+    lacking_scales,
+    scales_by_column,
+    stated_centers,
+)
 from flwr_causal.data.check.columns import all_columns
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.read.cells import numbers_of_column
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
+    from flwr_causal.core.privacy.scales import Scales
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.options import PrivatePartyOptions
@@ -217,6 +223,16 @@ def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
         yield np.column_stack([numbers_of_column(by_name[name]) for name in names])
 
 
+def about_centers(table: Table, names: Sequence[str], stated: Scales) -> Iterator[FloatArray]:
+    """Yield the rows of :func:`numbers` less the stated centres, about which scales are estimated.
+
+    Errors are those of :func:`numbers`.
+    """
+    centers = stated_centers(names, stated)
+    for rows in numbers(table, names):
+        yield rows - centers
+
+
 def budget(options: PrivatePartyOptions, *, estimates: bool) -> Budget:
     """Return the noise that the run's epsilon and delta need."""
     guarantee = options.guarantee
@@ -301,7 +317,7 @@ def released(
     lacking = lacking_scales(names, stated)
     noise, estimated = budget(options, estimates=bool(lacking)), None
     if noise.scales is not None:
-        rows = numbers(table, lacking)
+        rows = about_centers(table, lacking, stated)
         counts = drawn_octaves(context, rows, noise, 1, str(lacking))
         variance = variance_of_counts(len(lacking), noise.scales, 1)
         estimated = scales_of(counts, variance, lacking)

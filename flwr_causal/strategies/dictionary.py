@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import modes_of
-from flwr_causal.core.privacy.scales import of_places, of_range
+from flwr_causal.core.privacy.scales import ESTIMATED, as_text, of_places
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import ROLE_OPTIONS, STATED
 from flwr_causal.data.interventions import split_names
@@ -72,12 +72,13 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
         changes["knowledge"] = replace(known, tiers=tiers, other_names=True)
     if getattr(options, "epsilon", None) is not None:
         as_places = options.text_columns != "keep"
-        changes["scales"] = public_scales(dictionary, as_places=as_places) | options.stated_scales
+        public = public_scales(dictionary, as_places=as_places)
+        changes["scales"] = as_text(public | options.stated_scales)
     return replace(options, **changes)
 
 
 def public_scales(dictionary: Dictionary, *, as_places: bool) -> Scales:
-    """Return centres and scales that follow from the ranges and states of a dictionary's variables.
+    """Return the centres and scales that follow from a dictionary's ranges and states.
 
     Parameters
     ----------
@@ -89,8 +90,9 @@ def public_scales(dictionary: Dictionary, *, as_places: bool) -> Scales:
     for one in dictionary.used:
         if not one.is_variable:
             continue
-        if one.least is not None and one.most is not None and one.least < one.most:
-            found[one.name] = of_range(one.least, one.most)
+        if one.least is not None and one.most is not None:
+            # Ranges are wider than most values: the scale is estimated.
+            found[one.name] = (one.least + one.most) / 2, ESTIMATED
         elif as_places and one.is_scale:
             found[one.name] = of_places(len(one.states))
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +9,7 @@ from flwr_causal.core.options import Mode, bounded, only
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
-from flwr_causal.core.privacy.scales import lacking_scales, scales_by_column
+from flwr_causal.core.privacy.scales import as_text, lacking_scales, scales_by_column
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearOptions
 
@@ -49,10 +48,11 @@ class PrivateOptions(LinearOptions):
     scales : dict or str, optional
         With epsilon: by column a number that its absolute values seldom exceed by much, such as its
         standard deviation, from public knowledge, never from the tables; or the pair (centre,
-        scale). As text "x=2.0, y=10:3", or JSON. The scale of a column without one is estimated,
-        which takes a tenth of the privacy loss and, in ``moments``, one exchange more; its centre
-        is 0. A ``dictionary`` gives those of the columns whose range or states it has: centre and
-        a quarter of the width of a range.
+        scale). As text "x=2.0, y=10:3", or JSON. The scale of a column without one, or of the pair
+        (centre, "auto"), is estimated, which takes a tenth of the privacy loss and, in ``moments``,
+        one exchange more; without a centre it is about 0. The midpoint of a range in the
+        ``dictionary`` is the centre of its column, and ordered or two states that are taken for
+        numbers have centre and scale of their places.
     """
 
     epsilon: float | None = bounded(None, above=0, most=MOST_EPSILON)
@@ -66,9 +66,8 @@ class PrivateOptions(LinearOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        stated = self.stated_scales
         # A text, which messages can hold.
-        object.__setattr__(self, "scales", json.dumps(stated) if stated else None)
+        object.__setattr__(self, "scales", as_text(self.stated_scales))
 
     @property
     def private(self) -> bool:
@@ -153,6 +152,10 @@ class PrivateOptions(LinearOptions):
             "clipping_norm": clipping_norm(d),
             "estimated_scales": estimated,
             **({"share_of_scales": SCALES_SHARE} if estimated else {}),
-            "scales": {name: list(stated[name]) for name in names if name in stated},
+            "scales": {
+                name: list(stated[name])
+                for name in names
+                if name in stated and name not in estimated
+            },
             **further,
         }

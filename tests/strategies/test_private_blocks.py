@@ -73,13 +73,15 @@ def test_the_class_is_found_under_noise(secure, file):
     )
     assert found.graph.kind == "cpdag"
     assert found.metrics["shd"] == 0
-    assert found.rounds == 1
+    assert found.rounds == 2
     assert found.total_rows == pytest.approx(6000, rel=0.05)
     shown = found.privacy
     assert shown["sensitivity"] == sensitivity(5)
     assert shown["clipping_norm"] == clipping_norm(5)
-    assert list(shown["scales"]) == NUMBERS
-    assert shown["estimated_scales"] == []
+    assert shown["estimated_scales"] == list(shown["scales"]) == NUMBERS
+    for name, (center, scale) in shown["scales"].items():
+        assert center == pytest.approx(TABLE[name].mean())
+        assert scale == pytest.approx(TABLE[name].std(), rel=0.2)
     assert shown["effective_rows"] < 6000
     # Conditional distributions and effects would not know of the noise.
     assert found.model is None
@@ -92,21 +94,28 @@ def test_without_noise_it_is_the_class_of_the_pooled_rows(file, monkeypatch):
     monkeypatch.setattr("flwr_causal.strategies.moments.release.steps_of_noise", lambda *given: 0)
     options = {"dictionary": file, "text_columns": "keep"}
     exact = simulate("moments", PARTIES, **options)
+    # With these no row is shortened.
+    wide = {name: (TABLE[name].mean(), 3 * TABLE[name].std()) for name in NUMBERS}
     for parties in (PARTIES, PARTIES[::-1], [TABLE]):
-        found = simulate("moments", parties, epsilon=100.0, **options)
+        found = simulate("moments", parties, epsilon=100.0, scales=wide, **options)
         np.testing.assert_array_equal(found.graph.adjacency, exact.graph.adjacency)
         np.testing.assert_allclose(found.graph.weights, exact.graph.weights, atol=0.01)
         assert found.privacy["effective_rows"] == pytest.approx(6000, rel=1e-3)
 
 
-def test_ranges_are_scales_and_stated_scales_come_first(file, tmp_path):
+def test_ranges_are_centres_and_stated_scales_come_first(file, tmp_path):
     first, second = NUMBERS[:2]
     method = Moments(dictionary=file, text_columns="keep", epsilon=1.0, scales={first: (1.0, 2.0)})
     scales = method.options.stated_scales
     assert scales[first] == (1.0, 2.0)
-    spread = TABLE[second].std()
-    assert scales[second] == pytest.approx((TABLE[second].mean(), 2.5 * spread))
-    # Without a range the scale is estimated, of numbers alone.
+    # The middle of a range is the centre, about which the scale is estimated.
+    assert scales[second] == pytest.approx((TABLE[second].mean(), 0.0))
+    every = dict.fromkeys(NUMBERS, (0.0, 2.0))
+    found = simulate(
+        "moments", PARTIES, dictionary=file, text_columns="keep", epsilon=20.0, scales=every
+    )
+    assert found.rounds == 1
+    assert found.privacy["estimated_scales"] == []
     open_ended = dictionary_of(TABLE, tmp_path, ranges=False, name="open.toml")
     found = simulate(
         "moments", PARTIES, dictionary=open_ended, text_columns="keep", epsilon=20.0, truth=TRUTH
@@ -160,7 +169,7 @@ def test_tables_of_numbers_have_their_scales_from_the_dictionary(method, tmp_pat
     options = {"max_rounds": 8} if method == "notears-admm" else {}
     exact = simulate(method, parties, dictionary=str(file), **options)
     found = simulate(method, parties, dictionary=str(file), epsilon=30.0, **options)
-    assert found.privacy["estimated_scales"] == []
+    assert found.privacy["estimated_scales"] == ["x", "y"]
     assert found.privacy["scales"]["sex"] == [0.5, 0.5]
     assert found.privacy["scales"]["grade"] == pytest.approx([1.5, np.sqrt(1.25)])
     assert found.graph.weights[0, 1] == pytest.approx(exact.graph.weights[0, 1], abs=0.2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import isfinite, sqrt
+from contextlib import suppress
+from math import isfinite, nan, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
 
-#: By column, centre and scale.
+#: By column, centre and scale; :data:`ESTIMATED` for a scale that is estimated about the centre.
 Scales = dict[str, tuple[float, float]]
+ESTIMATED, AUTO = 0.0, "auto"
 
 FORM = (
     "a mapping from columns to scales above 0, or to pairs (centre, scale), such as "
-    "{'x': 2.0, 'y': (10, 3)}; or a text such as 'x=2.0, y=10:3', or JSON"
+    "{'x': 2.0, 'y': (10, 3), 'z': (5, 'auto')}; or a text such as 'x=2.0, y=10:3, z=5:auto', or "
+    "JSON"
 )
 
 
@@ -61,9 +64,9 @@ class Scaling(NamedTuple):
         ----------
         names : sequence of str
         stated : dict
-            Centre and scale of numbers.
+            Centre and scale of numbers; the centre of others is 0.
         estimated : ndarray or None
-            The scales of the others, in their order.
+            The scales that are not stated, in their order.
         states : sequence of int, default ()
             By variable, see above.
         """
@@ -77,7 +80,8 @@ class Scaling(NamedTuple):
             if count:
                 pairs += [of_indicators(count)] * (count - 1)
             else:
-                pairs.append(stated[name] if name in stated else (0.0, own[name]))
+                center, scale = stated.get(name, (0.0, ESTIMATED))
+                pairs.append((center, own.get(name, scale)))
         centers, scales = np.array(pairs, dtype=np.float64).T
         return cls(centers, scales, tuple(states))
 
@@ -85,9 +89,17 @@ class Scaling(NamedTuple):
 def lacking_scales(names: Sequence[str], stated: Scales, states: Sequence[int] = ()) -> list[str]:
     """Return the numbers whose scale is not stated; parameters are those of :meth:`Scaling.of`."""
     counts = states or (0,) * len(names)
+    unstated = (0.0, ESTIMATED)
     return [
-        name for name, count in zip(names, counts, strict=True) if not count and name not in stated
+        name
+        for name, count in zip(names, counts, strict=True)
+        if not count and stated.get(name, unstated)[1] == ESTIMATED
     ]
+
+
+def stated_centers(names: Sequence[str], stated: Scales) -> FloatArray:
+    """Return the centres of columns whose scale is estimated, shape (len(names),)."""
+    return np.array([stated.get(name, (0.0, ESTIMATED))[0] for name in names])
 
 
 def widths_of_release(states: Sequence[int]) -> list[int]:
@@ -115,15 +127,6 @@ def of_indicators(count: int) -> tuple[float, float]:
     return center, sqrt(largest / CATEGORY)
 
 
-def of_range(least: float, most: float) -> tuple[float, float]:
-    """Return centre and scale of a number in a range: its midpoint, and a quarter of its width.
-
-    A range of four standard deviations is the rule of thumb that is good for tables whose values
-    fill the range evenly (3.5 of them) and for normal ones (6 of nearly all).
-    """
-    return (least + most) / 2, (most - least) / 4
-
-
 def of_places(count: int) -> tuple[float, float]:
     """Return centre and scale of equally frequent numbers 0, 1, ..., count - 1."""
     return (count - 1) / 2, sqrt((count**2 - 1) / 12)
@@ -135,8 +138,9 @@ def scales_by_column(stated: Mapping[Any, Any] | str | None) -> Scales:
     Parameters
     ----------
     stated : mapping, str or None
-        From a column to its scale, or to (centre, scale). A text is such a mapping as JSON, or
-        pairs ``column=scale`` or ``column=centre:scale``, separated by commas.
+        From a column to its scale, or to (centre, scale), where "auto" stands for a scale that is
+        estimated. A text is such a mapping as JSON, or pairs ``column=scale`` or
+        ``column=centre:scale``, separated by commas.
 
     Raises
     ------
@@ -149,14 +153,28 @@ def scales_by_column(stated: Mapping[Any, Any] | str | None) -> Scales:
     found: Scales = {}
     for name, value in entries.items():
         both: Sequence[Any] = value if isinstance(value, list | tuple) else (0.0, value)
-        try:
-            center, scale = map(float, both)
-        except (TypeError, ValueError, OverflowError):
-            center = scale = 0.0
-        if not (isinstance(name, str) and isfinite(center) and isfinite(scale) and scale > 0):
+        center = scale = nan
+        with suppress(TypeError, ValueError, OverflowError):
+            first, second = both
+            center, scale = float(first), _scale(second)
+        if not (isinstance(name, str) and isfinite(center) and isfinite(scale)):
             raise ConfigError(f"The option 'scales' has {name!r}: {value!r}; it must be {FORM}.")
         found[name] = center, scale
     return found
+
+
+def as_text(scales: Scales) -> str | None:
+    """Return centres and scales as JSON, from which :func:`scales_by_column` reads them."""
+    shown = {name: [center, scale or AUTO] for name, (center, scale) in scales.items()}
+    return json.dumps(shown) if shown else None
+
+
+def _scale(given: Any) -> float:
+    """Return a stated scale, NaN if it is not above 0."""
+    if isinstance(given, str) and given.strip() == AUTO:
+        return ESTIMATED
+    scale = float(given)
+    return scale if scale > 0 else nan
 
 
 def _pairs_of(text: str) -> Any:

@@ -33,11 +33,13 @@ from flwr_causal.core.privacy.release import (
 from flwr_causal.core.privacy.scales import (
     CATEGORY,
     Scaling,
+    as_text,
+    lacking_scales,
     number_columns,
     of_indicators,
     of_places,
-    of_range,
     scales_by_column,
+    stated_centers,
 )
 from flwr_causal.errors import ConfigError, DataError
 
@@ -241,6 +243,7 @@ def test_scales_are_stated_as_text_or_mapping(stated):
 @pytest.mark.parametrize(
     "stated",
     [
+        *("x=1:2:auto", {"x": ("auto", 1)}, {"x": (1, "other")}),
         *("x", "x=0", "x=-1", "x=1:2:3", "x=nan", "x=inf", "x=nan:1", "x=inf:1", "[1]", "{"),
         *({"x": None}, {1: 2.0}, {"x": []}),
     ],
@@ -248,6 +251,18 @@ def test_scales_are_stated_as_text_or_mapping(stated):
 def test_scales_that_are_none_are_refused(stated):
     with pytest.raises(ConfigError, match=r"'scales' (is|has)"):
         scales_by_column(stated)
+
+
+def test_a_scale_may_be_estimated_about_a_stated_centre():
+    stated = scales_by_column("x=5:auto, y=2")
+    assert (
+        stated == scales_by_column({"x": (5, "auto"), "y": 2}) == scales_by_column(as_text(stated))
+    )
+    assert lacking_scales("xyz", stated) == ["x", "z"]
+    assert stated_centers("xz", stated).tolist() == [5.0, 0.0]
+    found = Scaling.of("xyz", stated, np.array([7.0, 8.0]))
+    np.testing.assert_array_equal(found[:2], [[5, 0, 0], [7, 2, 8]])
+    assert as_text({}) is None
 
 
 def test_scales_that_are_stated_are_kept_and_the_others_estimated():
@@ -276,8 +291,7 @@ def test_the_columns_of_a_category_have_the_smallest_largest_norm(k):
         assert largest >= CATEGORY * scale**2 - 1e-12
 
 
-def test_ranges_and_places_give_scales():
-    assert of_range(-2.0, 6.0) == (2.0, 2.0)
+def test_places_give_scales():
     for k in (2, 3, 7):
         assert of_places(k) == pytest.approx((np.arange(k).mean(), np.arange(k).std()))
 

@@ -47,8 +47,8 @@ OCTAVES = Exchange(
     returns=(
         Disclosure(
             "counts",
-            "of each column without a public scale, how many absolute values are in each octave, "
-            "with noise",
+            "of each column without a public scale, how many absolute values, less the public "
+            "centre, are in each octave, with noise",
             ("unscaled", "octaves"),
             "whole",
             "sum",

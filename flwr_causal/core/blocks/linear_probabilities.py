@@ -14,7 +14,6 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.linear.moments import columns_of, moments_of_variables
-from flwr_causal.core.linear.regression import solved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +48,8 @@ def bent_probabilities(
     dict of int to list of int
         By category its causes that are numbers.
     """
+    from flwr_causal.core.linear.regression import solved
+
     columns = columns_of([one.width for one in variables])
     own = moments_of_variables(moments, edges.shape[1])
     found: dict[int, list[int]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -70,8 +70,9 @@ class Source:
         The table's name, where the party has several; for its record.
     read_by_cell : callable, optional
         Returns the table of a run with epsilon: the same columns, as ``open_table(...,
-        by_cell=True)`` reads them, so that no row changes how another one is read. Default: the
-        cells of what ``read`` returns, of which the types may depend on all rows.
+        by_cell=True, reading=reading)`` reads them given a reading, so that no row changes how
+        another one is read. Default: the cells of what ``read`` returns, of which the types may
+        depend on all rows.
     read_as : callable, optional
         Returns the table as ``open_table(..., reading=reading)`` reads it, given a
         :class:`~flwr_causal.data.read.reading.Reading`. Default: what ``read`` returns, of which
@@ -84,7 +85,7 @@ class Source:
     name: str
     read: Callable[[], Table]
     table: str = ""
-    read_by_cell: Callable[[], Table] | None = None
+    read_by_cell: Callable[[Reading], Table] | None = None
     read_as: Callable[[Reading], Table] | None = None
     own_map: Path | None = None
 
@@ -96,18 +97,21 @@ class Source:
 
         Both arguments may be absent, as those of ``open_table``.
         """
-        by_cell = partial(opens, by_cell=True)
+
+        def by_cell(reading: Reading) -> Table:
+            return opens(by_cell=True, reading=reading)
+
         return cls(name, opens, table, by_cell, lambda reading: opens(reading=reading), own_map)
 
     def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
         """Return the table for a run without or with epsilon."""
         if private:
             if self.read_by_cell is not None:
-                return self.read_by_cell()
+                return self.read_by_cell(reading)
             table = self.read()
             if isinstance(table, LargeFile):
-                return replace(table, by_cell=True)
-            return read_by_cell(table)
+                return replace(table, by_cell=True, reading=reading)
+            return read_by_cell(table, reading)
         if self.read_as is not None:
             return self.read_as(reading)
         table = self.read()
@@ -415,9 +419,9 @@ class CausalClient(NumPyClient):
             relations="relations" in parts,
         )
 
-    def released_report(self) -> TableReport:
-        """Report the table in a private run; default: nothing but the names of its columns."""
-        return public_report(self.context, self.table())
+    def released_report(self, policy: Policy) -> TableReport:
+        """Report the table in a private run; default: its columns by name and dictionary alone."""
+        return public_report(self.context, self.table(), policy)
 
     def rows(self) -> NDArray[np.float64]:
         """Return the party's rows, shape (n_k, d), in the agreed columns and their order."""

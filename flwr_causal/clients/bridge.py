@@ -238,7 +238,7 @@ def _report(
 
 def _described(client: CausalClient, policy: Policy) -> TableReport:
     """Return a party's report; in a private run, the entries that follow from its release."""
-    return client.released_report() if client.private else client.describe(policy)
+    return client.released_report(policy) if client.private else client.describe(policy)
 
 
 def check_sender(clients: Clients, message: Message) -> None:

@@ -12,6 +12,7 @@ from flwr_causal.clients.columns import ColumnsClient
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.clients.privacy import (
+    about_centers,
     budget,
     drawn_octaves,
     drawn_products,
@@ -28,6 +29,7 @@ from flwr_causal.core.blocks.missing import (
 )
 from flwr_causal.core.linear.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
+from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.read.pieces import pieces
@@ -43,7 +45,7 @@ from flwr_causal.protocol.moments import (
     SUMS,
     regressed,
 )
-from flwr_causal.protocol.release import OCTAVES, RELEASE, sharing, unscaled
+from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, sharing, unscaled
 from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         """Return noisy histograms of the columns whose scale is estimated."""
         columns = unscaled(self.setup)
         noise = budget(self.options, estimates=bool(columns))
-        rows = numbers(self.table(), columns)
+        rows = about_centers(self.table(), columns, scales_by_column(self.options.scales))
         parties = self.sharing
         about = self._asked_by(columns, asked.number)
         return {"counts": drawn_octaves(self.context, rows, noise, parties, about)}
@@ -92,7 +94,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         """Return the noisy products of the clipped rows."""
         names = self.setup.names
         noise = budget(self.options, estimates=bool(unscaled(self.setup)))
-        scaling = asked["centers"], asked["scales"]
+        scaling = Scaling(asked["centers"], asked["scales"], num_states(self.setup))
         rows = numbers(self.table(), names)
         parties, about = self.sharing, self._asked_by(names, asked.number)
         return {"products": drawn_products(self.context, rows, scaling, noise, parties, about)}

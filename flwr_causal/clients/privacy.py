@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,9 +29,14 @@ from flwr_causal.core.privacy.release import (
     steps_of_noise,
     variance_of_counts,
 )
-from flwr_causal.core.privacy.scales import Scaling, scales_by_column
+from flwr_causal.core.privacy.scales import (
+    Scaling,
+    lacking_scales,
+    scales_by_column,
+    stated_centers,
+)
 from flwr_causal.data.check.columns import all_columns
-from flwr_causal.data.check.report import TableReport
+from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.data.read.cells import numbers_of_column
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
@@ -47,6 +53,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
+    from flwr_causal.core.privacy.scales import Scales
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.options import PrivatePartyOptions
 
@@ -158,8 +166,16 @@ def _file(context: Context, run: str) -> ReleaseFile:
     return ReleaseFile.of(NodeConfig.of(context.node_config), run, party_name(context))
 
 
-def public_report(context: Context, table: Table) -> TableReport:
-    """Return a report that depends on nothing but the names of the columns.
+def public_report(context: Context, table: Table, policy: Policy) -> TableReport:
+    """Return a report that depends on nothing but the names of the columns, and a dictionary.
+
+    Parameters
+    ----------
+    context : Context
+        Of the node.
+    table : DataFrame or LargeFile
+    policy : Policy
+        Of the run. Its dictionary says which columns are categories, and lists their states.
 
     Raises
     ------
@@ -171,13 +187,28 @@ def public_report(context: Context, table: Table) -> TableReport:
             "its node config states interventions, which a run with epsilon does not use: take "
             "them out"
         )
-    return TableReport.of_names(table.columns)
+    report = TableReport.of_names(table.columns)
+    columns = tuple(_public_column(one.name, policy) for one in report.columns)
+    return replace(report, columns=columns, has_states=policy.names_states)
+
+
+def _public_column(name: str, policy: Policy) -> ColumnReport:
+    """Return what a dictionary says of a column; a number has more values than are named."""
+    entry = None if policy.entries is None else policy.entries.find(name)
+    number = ColumnReport(name, "numeric", distinct=int(policy.names_states))
+    if entry is None or not entry.states:
+        return number
+    if policy.names_states:
+        states = entry.state_names
+        return replace(number, kind="category", distinct=len(states), values="str", states=states)
+    return number if entry.is_scale else replace(number, kind="category")
 
 
 def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
     """Yield the rows of a table in pieces of shape (rows, d); what is no number is NaN.
 
-    A number follows from its own cell, see :mod:`flwr_causal.data.read.cells`.
+    A number follows from its own cell, see :mod:`flwr_causal.data.read.cells`; by a dictionary that
+    of a state is its place.
 
     Raises
     ------
@@ -190,6 +221,16 @@ def numbers(table: Table, names: Sequence[str]) -> Iterator[FloatArray]:
         if lacking:
             raise DataError(f"there is no column {lacking[0]!r} any more")
         yield np.column_stack([numbers_of_column(by_name[name]) for name in names])
+
+
+def about_centers(table: Table, names: Sequence[str], stated: Scales) -> Iterator[FloatArray]:
+    """Yield the rows of :func:`numbers` less the stated centres, about which scales are estimated.
+
+    Errors are those of :func:`numbers`.
+    """
+    centers = stated_centers(names, stated)
+    for rows in numbers(table, names):
+        yield rows - centers
 
 
 def budget(options: PrivatePartyOptions, *, estimates: bool) -> Budget:
@@ -231,7 +272,7 @@ def drawn_octaves(
 def drawn_products(
     context: Context,
     rows: Iterator[FloatArray],
-    scaling: tuple[FloatArray, FloatArray],
+    scaling: Scaling,
     noise: Budget,
     parties: int,
     about: str,
@@ -242,16 +283,16 @@ def drawn_products(
     ----------
     context, rows, noise, parties, about
         As of :func:`drawn_octaves`.
-    scaling : tuple of ndarray of shape (d,)
-        Centres and scales.
+    scaling : Scaling
+        Of their columns.
     """
 
     def draw() -> IntArray:
         products = products_of(rows, *scaling)
-        d = len(products) - 1
-        return products + noise_of(d, steps_of_noise(d, noise.release, parties), secrets.randbelow)
+        w = len(products) - 1
+        return products + noise_of(w, steps_of_noise(w, noise.release, parties), secrets.randbelow)
 
-    shown = [values.tolist() for values in scaling]
+    shown = [scaling.centers.tolist(), scaling.scales.tolist()]
     return _once(context, _RELEASE, f"{about} {shown}", noise, parties, draw)
 
 
@@ -273,10 +314,10 @@ def released(
         Scales that are lacking are estimated from the party's rows.
     """
     stated = scales_by_column(options.scales)
-    lacking = [name for name in names if name not in stated]
+    lacking = lacking_scales(names, stated)
     noise, estimated = budget(options, estimates=bool(lacking)), None
     if noise.scales is not None:
-        rows = numbers(table, lacking)
+        rows = about_centers(table, lacking, stated)
         counts = drawn_octaves(context, rows, noise, 1, str(lacking))
         variance = variance_of_counts(len(lacking), noise.scales, 1)
         estimated = scales_of(counts, variance, lacking)

@@ -13,6 +13,7 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import Number
 from flwr_causal.core.blocks.determined import determined
+from flwr_causal.core.blocks.linear_probabilities import bent_probabilities
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
 from flwr_causal.core.linear.moments import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
@@ -315,6 +316,27 @@ def determined_warning(
             names = [variables[i].name for i in others]
             said.append(combination_text(variables[j].name, names, linear=linear))
     return said
+
+
+def bent_warning(
+    variables: Sequence[Variable], moments: Moments | Sequence[Moments], edges: BoolArray
+) -> list[str]:
+    """Name effects of numbers on categories that may lie outside their intervals.
+
+    Parameters are those of
+    :func:`~flwr_causal.core.blocks.linear_probabilities.bent_probabilities`.
+    """
+    bent = bent_probabilities(variables, moments, edges)
+    if not bent:
+        return []
+    listed = [
+        f"{variables[i].name} on {variables[j].name}" for j, causes in bent.items() for i in causes
+    ]
+    return [
+        f"Effects of numbers on categories may lie outside their intervals: {some(listed)}. The "
+        "probability of a state is not linear there: near the mean a linear function is below 0 or "
+        "above 1. model='curved' bends it (docs/effects.md)."
+    ]
 
 
 def _stacked(graph: CausalGraph) -> FloatArray:

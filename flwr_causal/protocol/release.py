@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.privacy.release import NUM_OCTAVES
-from flwr_causal.core.privacy.scales import scales_by_column
+from flwr_causal.core.privacy.scales import lacking_scales, scales_by_column, widths_of_release
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.bundle import MAIN
 
@@ -47,8 +47,8 @@ OCTAVES = Exchange(
     returns=(
         Disclosure(
             "counts",
-            "of each column without a public scale, how many absolute values are in each octave, "
-            "with noise",
+            "of each column without a public scale, how many absolute values, less the public "
+            "centre, are in each octave, with noise",
             ("unscaled", "octaves"),
             "whole",
             "sum",
@@ -62,14 +62,15 @@ RELEASE = Exchange(
     "release",
     "the moments of the parties' rows, with the noise of differential privacy",
     sends=(
-        Sent("centers", "the columns' centres", ("d",), exact=True),
-        Sent("scales", "the columns' scales", ("d",), exact=True),
+        Sent("centers", "the columns' centres", ("w",), exact=True),
+        Sent("scales", "the columns' scales", ("w",), exact=True),
     ),
     returns=(
         Disclosure(
             "products",
             "the sum over rows of a a^T in steps, with noise; a has the constant c0 and the "
-            "centred, scaled and clipped row z",
+            "centred, scaled and clipped row z of w columns: a number has one, a category one for "
+            "each state that the dictionary lists but the last",
             ("augmented", "augmented"),
             "whole",
             "sum",
@@ -82,8 +83,10 @@ RELEASE = Exchange(
 
 def private_dimensions(setup: Setup) -> dict[str, int]:
     """Return the sizes of what is released."""
+    w = sum(widths_of_release(num_states(setup)))
     return {
-        "augmented": 1 + len(setup.names),
+        "w": w,
+        "augmented": 1 + w,
         "unscaled": len(unscaled(setup)),
         "octaves": NUM_OCTAVES,
     }
@@ -93,7 +96,12 @@ def unscaled(setup: Setup) -> tuple[str, ...]:
     """Return the columns whose scale is estimated."""
     options: PrivatePartyOptions = setup.options
     stated = scales_by_column(options.scales)
-    return tuple(name for name in setup.names if name not in stated)
+    return tuple(lacking_scales(setup.names, stated, num_states(setup)))
+
+
+def num_states(setup: Setup) -> tuple[int, ...]:
+    """Return the number of states of each column, 0 of a number."""
+    return tuple(map(len, setup.states)) or (0,) * len(setup.names)
 
 
 def sharing(setup: Setup) -> int:

@@ -63,7 +63,7 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
             "options. Linear systems and Bayesian networks have it: those of lingam, 2dbn, moments "
             "and notears-admm (numbers, model='linear') and fedges (columns of states, "
             "parameters=True). Of numbers and categories moments with text_columns='keep' has "
-            "effects, without an order."
+            "effects, but not with epsilon, nor with both an order and interventions."
         )
     return run.model
 

@@ -1,4 +1,4 @@
-"""The options that follow from the dictionary of a run: columns of roles, and tiers."""
+"""The options that follow from the dictionary of a run: columns of roles, tiers, and scales."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import modes_of
+from flwr_causal.core.privacy.scales import ESTIMATED, as_text, of_places
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.dictionary.entries import ROLE_OPTIONS
+from flwr_causal.data.dictionary.entries import ROLE_OPTIONS, STATED
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flwr_causal.core.privacy.scales import Scales
     from flwr_causal.data.dictionary.entries import Dictionary
 
 
@@ -68,4 +70,53 @@ def with_dictionary(strategy: Any, dictionary: Dictionary) -> Any:
                 "the tiers out of one of them."
             )
         changes["knowledge"] = replace(known, tiers=tiers, other_names=True)
+    if getattr(options, "epsilon", None) is not None:
+        as_places = options.text_columns != "keep"
+        public = public_scales(dictionary, as_places=as_places)
+        changes["scales"] = as_text(public | options.stated_scales)
     return replace(options, **changes)
+
+
+def public_scales(dictionary: Dictionary, *, as_places: bool) -> Scales:
+    """Return the centres and scales that follow from a dictionary's ranges and states.
+
+    Parameters
+    ----------
+    dictionary : Dictionary
+    as_places : bool
+        Whether states that have an order, or are two, are taken for the numbers 0, 1, ...
+    """
+    found: Scales = {}
+    for one in dictionary.used:
+        if not one.is_variable:
+            continue
+        if one.least is not None and one.most is not None:
+            # Ranges are wider than most values: the scale is estimated.
+            found[one.name] = (one.least + one.most) / 2, ESTIMATED
+        elif as_places and one.is_scale:
+            found[one.name] = of_places(len(one.states))
+    return found
+
+
+def check_private(dictionary: Dictionary, text_columns: str) -> None:
+    """Check that a run with epsilon can take the states of a dictionary's variables from it.
+
+    Raises
+    ------
+    ConfigError
+        Naming the column and the remedy.
+    """
+    for one in dictionary.used:
+        if not one.is_variable or one.kind not in STATED:
+            continue
+        if len(one.states) < 2:
+            raise ConfigError(
+                f"The dictionary lists fewer than two states of the column {one.name!r}. With "
+                "epsilon parties name no values: list all states, or set use = false."
+            )
+        if text_columns == "fail" and not one.is_scale:
+            raise ConfigError(
+                f"The column {one.name!r} is a category of {len(one.states)} states, which have no "
+                "order: set use = false for it in the dictionary, or with 'moments' "
+                "text_columns='keep'."
+            )

@@ -27,6 +27,7 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines, CausalStrategy
+from flwr_causal.strategies.dictionary import check_private
 from flwr_causal.strategies.options import refuse_unfitting, require_fitting
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ class LinearStrategy(CausalStrategy):
             require_fitting(self.options, self.options.with_interventions, "interventions")
         if self.options.private:
             require_fitting(self.options, self.options.with_privacy, "epsilon")
+            if self.entries is not None:
+                check_private(self.entries, self.options.text_columns)
         super().validate()
 
     @property

@@ -31,7 +31,7 @@ from flwr_causal.strategies.linear import (
     LinearStrategy,
     PerceptronOptions,
 )
-from flwr_causal.strategies.privacy import PrivateOptions
+from flwr_causal.strategies.privacy import NOT_PRIVATE, PrivateOptions
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions
 
 if TYPE_CHECKING:
@@ -411,7 +411,8 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
 
     model: Literal["linear", "mlp"] = "linear"
     inner_steps: int = only(OF_PERCEPTRONS, 20)
-    narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR}
+    # A party's report follows from one release of all its columns.
+    narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR, "text_columns": NOT_PRIVATE}
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
@@ -489,7 +490,8 @@ class NotearsADMM(LinearADMM):
             As in the base class.
         """
         agreement = super().agree(reports)
-        self.options.check_scales(agreement.names)
+        listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
+        self.options.check_scales((*agreement.names, *listed))
         return agreement
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +9,7 @@ from flwr_causal.core.options import Mode, bounded, only
 from flwr_causal.core.privacy.budget import SCALES_SHARE, Budget, budget_of
 from flwr_causal.core.privacy.calibration import LEAST_DELTA, MOST_EPSILON, USUAL_DELTA
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
-from flwr_causal.core.privacy.scales import scales_by_column
+from flwr_causal.core.privacy.scales import as_text, lacking_scales, scales_by_column
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.linear import LinearOptions
 
@@ -21,10 +20,15 @@ if TYPE_CHECKING:
 
 #: Options about reports on some columns or on their values; a private report has names alone.
 OF_REPORTS = (
-    *("text_columns", "constant_columns", "duplicate_columns", "missing_texts"),
-    *("exclude", "columns", "dictionary"),
+    *("constant_columns", "duplicate_columns", "missing_texts"),
+    *("exclude", "columns", "intervention_column"),
 )
 PRIVATE = Mode("differential privacy (epsilon)", lambda method: method.options.epsilon is not None)
+# Which columns are categories is public by a dictionary alone.
+STATES_KNOWN = Mode(
+    "runs without epsilon, or with a dictionary",
+    lambda method: method.options.epsilon is None or bool(method.options.dictionary),
+)
 NOT_PRIVATE = Mode("runs without epsilon", lambda method: method.options.epsilon is None)
 
 
@@ -44,9 +48,11 @@ class PrivateOptions(LinearOptions):
     scales : dict or str, optional
         With epsilon: by column a number that its absolute values seldom exceed by much, such as its
         standard deviation, from public knowledge, never from the tables; or the pair (centre,
-        scale). As text "x=2.0, y=10:3", or JSON. The scale of a column without one is estimated,
-        which takes a tenth of the privacy loss and, in ``moments``, one exchange more; its centre
-        is 0.
+        scale). As text "x=2.0, y=10:3", or JSON. The scale of a column without one, or of the pair
+        (centre, "auto"), is estimated, which takes a tenth of the privacy loss and, in ``moments``,
+        one exchange more; without a centre it is about 0. The midpoint of a range in the
+        ``dictionary`` is the centre of its column, and ordered or two states that are taken for
+        numbers have centre and scale of their places.
     """
 
     epsilon: float | None = bounded(None, above=0, most=MOST_EPSILON)
@@ -54,14 +60,14 @@ class PrivateOptions(LinearOptions):
     scales: dict[Any, Any] | str | None = None
     narrowed: ClassVar[Mapping[str, Mode]] = {
         "scales": PRIVATE,
+        "text_columns": STATES_KNOWN,
         **dict.fromkeys(OF_REPORTS, NOT_PRIVATE),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        stated = self.stated_scales
         # A text, which messages can hold.
-        object.__setattr__(self, "scales", json.dumps(stated) if stated else None)
+        object.__setattr__(self, "scales", as_text(self.stated_scales))
 
     @property
     def private(self) -> bool:
@@ -104,14 +110,18 @@ class PrivateOptions(LinearOptions):
                     f"The option 'scales' names the column {name!r}; there are {', '.join(names)}."
                 )
 
-    def budget(self, names: Sequence[str]) -> Budget:
-        """Return the noise that epsilon and delta need with these columns."""
+    def budget(self, names: Sequence[str], states: Sequence[int] = ()) -> Budget:
+        """Return the noise that epsilon and delta need with these columns.
+
+        Parameters are those of :meth:`guarantee`.
+        """
         assert self.epsilon is not None
-        stated = self.stated_scales
-        estimates = any(name not in stated for name in names)
+        estimates = bool(lacking_scales(names, self.stated_scales, states))
         return budget_of(self.epsilon, self.used_delta, estimates=estimates)
 
-    def guarantee(self, names: Sequence[str], sharing: int, **further: Any) -> dict[str, Any]:
+    def guarantee(
+        self, names: Sequence[str], sharing: int, states: Sequence[int] = (), **further: Any
+    ) -> dict[str, Any]:
         """Return the guarantee in plain values, for the results.
 
         Parameters
@@ -120,12 +130,14 @@ class PrivateOptions(LinearOptions):
             The agreed columns.
         sharing : int
             Among how many parties the noise is shared; 1 if each adds all of it.
+        states : sequence of int, default ()
+            The number of states of each column, 0 of a number; default: all are numbers.
         **further
             What else is known, such as all scales.
         """
         assert self.epsilon is not None
         d, stated = len(names), self.stated_scales
-        estimated = [name for name in names if name not in stated]
+        estimated = lacking_scales(names, stated, states)
         own = f"each party adds 1/{sharing} of the noise's variance"
         return {
             "epsilon": self.epsilon,
@@ -135,11 +147,15 @@ class PrivateOptions(LinearOptions):
             if sharing > 1
             else "all others, the server too: each party adds all of the noise",
             "mechanism": "discrete Gaussian noise on the second moments of clipped rows",
-            "noise_multiplier": self.budget(names).release,
+            "noise_multiplier": self.budget(names, states).release,
             "sensitivity": sensitivity(d),
             "clipping_norm": clipping_norm(d),
             "estimated_scales": estimated,
             **({"share_of_scales": SCALES_SHARE} if estimated else {}),
-            "scales": {name: list(stated[name]) for name in names if name in stated},
+            "scales": {
+                name: list(stated[name])
+                for name in names
+                if name in stated and name not in estimated
+            },
             **further,
         }

@@ -16,6 +16,7 @@ from flwr_causal.app.sources import source_of
 from flwr_causal.clients import Source, client_app, privacy
 from flwr_causal.core.privacy import release
 from flwr_causal.core.privacy.release import STEPS
+from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.data.read.pieces import open_table, pieces
 from flwr_causal.errors import DataError
@@ -269,3 +270,120 @@ def test_a_node_looks_at_no_values_of_columns_that_could_be_ids(tmp_path):
         table().assign(count=10_000_000 + np.arange(90)).to_csv(node["data-path"], index=False)
     with pytest.raises(DataError, match="identifiers"):
         run(Moments(min_available_nodes=2), grid)
+
+
+# By a dictionary: a category, a number in a range, codes that look like numbers.
+DICTIONARY = """
+missing = ["-9"]
+[columns.x]
+kind = "number"
+least = -8
+most = 8
+[columns.flag]
+kind = "category"
+states = {no = ["False", "f"], yes = ["True", "a, b"]}
+[columns.count]
+kind = "ordered"
+states = ["0", "1", "2", "3", "4", "5", "6", "7", "8"]
+"""
+STATE_ROWS = {
+    **ROWS,
+    "state with a separator": [0.5, "a, b", 3],
+    "other spelling": [0.5, "f", "3"],
+    "outside the range": [9.0, True, 3],
+    "no state": [0.5, "maybe", 3],
+    "no place": [0.5, True, 9],
+    "code of a missing value": [-9, True, 3],
+    "code of a missing state": [0.5, -9, -9],
+}
+
+
+@pytest.fixture
+def dictionary(tmp_path):
+    path = tmp_path / "dictionary.toml"
+    path.write_text(DICTIONARY)
+    return str(path)
+
+
+def parts_by_dictionary(source, dictionary):
+    """The exact products of the release of a table with categories."""
+    reading = Moments(dictionary=dictionary, text_columns="keep", epsilon=1.0).reading
+    opened = open_table(source, by_cell=True, reading=reading)
+    assert all(set(piece.dtypes) == {np.dtype(float)} for piece in pieces(opened))
+    states = (0, 2, 9)
+    scaling = Scaling.of(NAMES, {"x": (0.0, 4.0)}, None, states)
+    return release.products_of(privacy.numbers(opened, NAMES), *scaling)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_no_row_changes_how_states_of_another_one_are_read(tmp_path, size, suffix, dictionary):
+    expected = None
+    for name, row in STATE_ROWS.items():
+        before, after = neighbours(tmp_path, suffix, row)
+        if expected is None:
+            expected = parts_by_dictionary(before, dictionary)
+            # By hand: all rows are there, with their states.
+            reference = table()
+            codes = np.column_stack([reference["x"], reference["flag"], reference["count"]])
+            scaling = Scaling.of(NAMES, {"x": (0.0, 4.0)}, None, (0, 2, 9))
+            by_hand = release.products_of([codes.astype(float)], *scaling)
+            np.testing.assert_array_equal(expected, by_hand)
+        change = parts_by_dictionary(after, dictionary) - expected
+        assert np.linalg.norm(change.astype(float)) <= STEPS + 2 * (1 + 10)
+        counted = change[0, 0] > 0
+        if name in ("outside the range", "no state", "no place", "missing"):
+            assert not change.any()
+        if name in ("other spelling", "state with a separator"):
+            assert counted
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_no_line_changes_how_states_of_another_one_are_read(tmp_path, size, line, dictionary):
+    before = written(tmp_path / "before", table(), ".csv")
+    after = written(tmp_path / "after", table(), ".csv", LINES[line])
+    change = parts_by_dictionary(after, dictionary) - parts_by_dictionary(before, dictionary)
+    assert not change.any()
+
+
+def test_a_file_with_decimal_commas_keeps_the_spelling_of_states(tmp_path):
+    (tmp_path / "t.csv").write_text("x;s\n1,5;a.b\n2,5;c,d\n")
+    path = tmp_path / "t.table.toml"
+    path.write_text('file = "t.csv"\nseparator = ";"\ndecimal = ","\n')
+    own = tmp_path / "d.toml"
+    own.write_text(
+        '[columns.x]\nkind = "number"\n[columns.s]\nkind = "category"\nstates = ["a.b", "c,d"]\n'
+    )
+    reading = Moments(dictionary=str(own), text_columns="keep", epsilon=1.0).reading
+    found = open_table(path, by_cell=True, reading=reading)
+    assert found.to_numpy().tolist() == [[1.5, 0.0], [2.5, 1.0]]
+
+
+def test_a_missing_column_of_the_dictionary_is_an_error_of_names_alone(dictionary):
+    parties = [table(), table(seed=1).drop(columns="flag")]
+    with pytest.raises(DataError, match=r"party 1: .*'flag'.* is missing in the table"):
+        simulate("moments", parties, dictionary=dictionary, text_columns="keep", epsilon=1.0)
+
+
+def test_what_a_party_says_follows_from_names_and_dictionary(tmp_path, dictionary):
+    said = []
+
+    class Watching(Relay):
+        def send_and_receive(self, messages, *, timeout=None):
+            replies = list(super().send_and_receive(messages, timeout=timeout))
+            said.append([dict(records.config_of(reply.content)) for reply in replies])
+            return replies
+
+    odd = pd.DataFrame({"x": [1e9] * 90, "flag": ["?"] * 90, "count": ["11"] * 90})
+    for own in (table(), odd):
+        simulate(
+            "moments",
+            [own, table(400, seed=1)],
+            dictionary=dictionary,
+            text_columns="keep",
+            epsilon=50.0,
+            wrap_grid=Watching,
+        )
+    first, second = (one for one in said if "names" in one[0])
+    assert first == second
+    assert first[0]["states"][:2] == ["no", "yes"]
+    assert first[0]["rows"] == 0

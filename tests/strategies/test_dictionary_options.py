@@ -92,7 +92,7 @@ CONTRADICTIONS = {
         {"numbers": "x", "text_columns": "keep", "exclude": "acted"},
         "numbers='x' and a dictionary both say",
     ),
-    "epsilon": ({"epsilon": 1.0}, "'dictionary' is .* which is for runs without epsilon"),
+    "epsilon": ({"epsilon": 1.0, "exclude": "z"}, "'exclude' is .* for runs without epsilon"),
 }
 
 

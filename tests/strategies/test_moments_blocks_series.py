@@ -12,6 +12,7 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT
 from flwr_causal.core.series.design import knowledge_masks, lagged_rows
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.simulations.relay import Relay
 
 
 def cut(table, parts):
@@ -156,3 +157,75 @@ def test_steps_with_missing_categories():
 def test_options_of_numbers_alone_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         found(**options)
+
+
+def asked(run, cause, effect, **options):
+    """The effects of all states, as a table of numbers."""
+    table = run.model.contrasts(cause, effect, **options)
+    return table[["value", "standard_error"]].to_numpy()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"secure_aggregation": True}, {"model": "curved"}], ids=str
+)
+def test_effects_and_predictions_are_those_of_the_rows_in_one_place(options, tmp_path):
+    run, pooled = found(**options), found([SERIES], model=options.get("model", "linear"))
+    i, j = np.argwhere((run.graph.lagged[0] != 0) & ~np.eye(6, dtype=bool))[0]
+    cause, effect = run.graph.names[i], run.graph.names[j]
+    for lag in (0, 1, 3):
+        one, other = (asked(each, cause, effect, lag=lag) for each in (run, pooled))
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert (asked(run, cause, effect, lag=1)[:, 1] > 0).all()
+    by_run = run.total_effect(cause, effect, lag=1, **_first(run, i, j))
+    assert by_run.value == pytest.approx(asked(run, cause, effect, lag=1)[0, 0])
+    predictions = [each.model.predict(SERIES[0]) for each in (run, pooled)]
+    pd.testing.assert_frame_equal(*predictions)
+    fit = run.fit_check()
+    assert len(fit.independencies) > 10
+    run.save(tmp_path)
+    again = type(run).load(tmp_path)
+    np.testing.assert_array_equal(
+        asked(again, cause, effect, lag=1), asked(run, cause, effect, lag=1)
+    )
+    run.report(tmp_path / "page.html")
+    assert f"{cause}[t-1]" in (tmp_path / "page.html").read_text()
+
+
+def _first(run, i, j):
+    """The first question of contrasts."""
+    table = run.model.contrasts(run.graph.names[i], run.graph.names[j], lag=1)
+    row = table.iloc[0]
+    return {name: row[name] for name in ("state", "reference", "outcome") if row[name] is not None}
+
+
+def test_series_with_missing_cells_have_effects_with_wider_intervals():
+    holes = [
+        one.mask(np.random.default_rng(k).random(one.shape) < 0.1) for k, one in enumerate(SERIES)
+    ]
+    run, whole = found([holes[:2], holes[2:]], missing_values="em"), found()
+    i, j = np.argwhere((whole.graph.lagged[0] != 0) & (run.graph.lagged[0] != 0))[0]
+    names = whole.graph.names
+    one, other = (asked(each, names[i], names[j], lag=1) for each in (run, whole))
+    np.testing.assert_allclose(one[:, 0], other[:, 0], atol=0.4)
+    assert (one[:, 1] > other[:, 1]).all()
+
+
+def test_under_interventions_there_are_no_effects_of_series():
+    table = TABLE.assign(on=np.where(np.arange(len(TABLE)) % 300 >= 200, CATEGORY, ""))
+    run = found([cut(table, 4)], intervention_column="on")
+    assert run.model is None
+    with pytest.raises(ConfigError, match="nor with both an order and interventions"):
+        run.total_effect("v0", "v1", lag=1)
+
+
+def test_a_resumed_run_has_the_same_model(tmp_path):
+    class Stops(Relay):
+        def before(self, messages):
+            if messages[0].metadata.group_id == "1":
+                raise KeyboardInterrupt
+            return messages
+
+    with pytest.raises(KeyboardInterrupt):
+        found(output_dir=tmp_path, wrap_grid=Stops)
+    run, whole = found(output_dir=tmp_path, resume=True), found()
+    pd.testing.assert_frame_equal(run.model.predict(SERIES[0]), whole.model.predict(SERIES[0]))

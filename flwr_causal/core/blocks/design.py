@@ -170,6 +170,14 @@ def variables_of(
     )
 
 
+def variables_from_plain(plain: Sequence[dict[str, Any]]) -> tuple[Variable, ...]:
+    """Return variables of their fields, as ``dataclasses.asdict`` gives them."""
+    return tuple(
+        Category(**{**one, "states": tuple(one["states"])}) if "states" in one else Number(**one)
+        for one in plain
+    )
+
+
 def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]:
     """Return the variables of the lagged design: those at t, t - 1, ..., t - order."""
     names = lagged_names([one.name for one in variables], order)

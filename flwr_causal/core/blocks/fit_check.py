@@ -69,12 +69,13 @@ def check(
     Parameters
     ----------
     names : sequence of str
-        The d variables.
+        The m variables: d, and with lags their past.
     widths : sequence of int
         Of their blocks.
     moments : Moments or sequence of Moments
         Of all columns; or for each variable those of the rows that inform about its causes.
-    dag : ndarray of bool, shape (d, d)
+    dag : ndarray of bool, shape (m, d)
+        The parents of the first d variables.
     """
     from scipy.special import chdtrc
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from flwr_causal.core.blocks import fit_check, logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
-from flwr_causal.core.blocks.design import Category, Number, column_names
+from flwr_causal.core.blocks.design import (
+    Category,
+    Number,
+    column_names,
+    variables_from_plain,
+)
 from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.discrete.discrete import labelled, plain_label, state_name
 from flwr_causal.core.graphs import adjustment
@@ -37,7 +42,7 @@ from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -54,7 +59,7 @@ if TYPE_CHECKING:
 COLLINEAR = 1e-8
 
 
-class _Asked(NamedTuple):
+class Contrast(NamedTuple):
     """What is asked: the change of the cause's columns, and the weights of the effect's."""
 
     change: FloatArray
@@ -144,6 +149,11 @@ class BlockModel:
         member = consistent_extension(self.marks)
         assert member is not None
         return member
+
+    @property
+    def edges(self) -> BoolArray:
+        """The causes of each variable in :attr:`member`, shape (d, d)."""
+        return self.member
 
     @cached_property
     def dag(self) -> BoolArray:
@@ -361,7 +371,7 @@ class BlockModel:
         """
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
-        asked = self._contrast(i, j, state, reference, outcome)
+        asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
         if not adjustment.is_possible_cause(self.marks, i, j):
             return NO_EFFECT
         adjusted = adjustment.optimal_set(self.marks, i, j)
@@ -387,7 +397,8 @@ class BlockModel:
         """
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
-        return self._possible(i, j, self._contrast(i, j, state, reference, outcome), level)
+        asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
+        return self._possible(i, j, asked, level)
 
     def contrasts(self, cause: str, effect: str, *, level: float = 0.95) -> pd.DataFrame:
         """Return the effects of each state of the cause in place of the first one.
@@ -414,27 +425,10 @@ class BlockModel:
         ConfigError, DataError
             As :meth:`total_effect`.
         """
-        import pandas as pd
-
         self._require_rows("an effect")
         i, j = pair_of(self.names, cause, effect)
-        by, of = self.variables[i], self.variables[j]
-        pairs: list[tuple[Any, Any]] = [(None, None)]
-        if isinstance(by, Category):
-            pairs = [(state, by.labels[0]) for state in by.labels[1:]]
-        elif by.functions > 1:
-            pairs = [(by.mean + by.scale, by.mean - by.scale)]
-        rows = []
-        for state, reference in pairs:
-            for outcome in of.labels if isinstance(of, Category) else (None,):
-                asked = {"state": state, "reference": reference, "outcome": outcome}
-                found = self.total_effect(cause, effect, **asked, level=level)
-                for one in found if isinstance(found, list) else [found]:
-                    lower, upper = one.interval
-                    number = {"value": one.value, "standard_error": one.standard_error}
-                    ends = {"lower": lower, "upper": upper, "adjustment_set": one.adjustment_set}
-                    rows.append({**asked, **number, **ends})
-        return pd.DataFrame(rows)
+        found = partial(self.total_effect, cause, effect, level=level)
+        return contrast_table(self.variables[i], self.variables[j], found)
 
     def coefficients(self, name: str) -> pd.DataFrame:
         """Return the distribution of a variable given its causes, in :attr:`dag`.
@@ -546,12 +540,7 @@ class BlockModel:
         """
         content = read_record(path, cls.KIND, cls.FORM)
         try:
-            variables = tuple(
-                Category(**{**one, "states": tuple(one["states"])})
-                if "states" in one
-                else Number(**one)
-                for one in content["variables"]
-            )
+            variables = variables_from_plain(content["variables"])
             moments = Moments.from_plain(**content["moments"])
             marks = np.array(content["marks"], dtype=np.bool_)
             parameters = {
@@ -599,7 +588,7 @@ class BlockModel:
                 "model without 'conditional' has it"
             )
 
-    def _possible(self, i: int, j: int, asked: _Asked, level: float) -> list[Effect]:
+    def _possible(self, i: int, j: int, asked: Contrast, level: float) -> list[Effect]:
         """Return an effect for each set of parents that the cause has in a DAG of the class."""
         found = []
         for parents, members in adjustment.possible_parents(self.marks, i):
@@ -610,7 +599,7 @@ class BlockModel:
         return in_order(found)
 
     def _adjusted(
-        self, i: int, j: int, adjusted: Sequence[int], asked: _Asked, level: float
+        self, i: int, j: int, adjusted: Sequence[int], asked: Contrast, level: float
     ) -> Effect:
         """Return the contrast of a regression on the cause and the adjustment set."""
         change, outcome_of = asked
@@ -644,10 +633,49 @@ class BlockModel:
         error = float(np.sqrt(residual / degrees * max(wanted @ weights, 0.0)))
         return estimated(float(wanted @ coefficients), error, level, degrees, names)
 
-    def _contrast(self, i: int, j: int, state: Any, reference: Any, outcome: Any) -> _Asked:
-        """Return the change of the cause's columns, and the weights by which the effect is read."""
-        cause, effect = self.variables[i], self.variables[j]
-        return _Asked(_change(cause, state, reference), _reading(effect, outcome))
+
+def contrast(
+    cause: Variable, effect: Variable, state: Any, reference: Any, outcome: Any
+) -> Contrast:
+    """Return the change of a cause's columns, and the weights by which the effect is read.
+
+    Raises
+    ------
+    ConfigError
+        If a state or the outcome is missing or not possible.
+    """
+    return Contrast(_change(cause, state, reference), _reading(effect, outcome))
+
+
+def contrast_table(
+    cause: Variable, effect: Variable, total_effect: Callable[..., Effect | list[Effect]]
+) -> pd.DataFrame:
+    """Return the effects of each state of a cause, see :meth:`BlockModel.contrasts`.
+
+    Parameters
+    ----------
+    cause, effect : Number or Category
+    total_effect : callable
+        ``(state=..., reference=..., outcome=...) -> effects``.
+    """
+    import pandas as pd
+
+    pairs: list[tuple[Any, Any]] = [(None, None)]
+    if isinstance(cause, Category):
+        pairs = [(state, cause.labels[0]) for state in cause.labels[1:]]
+    elif cause.functions > 1:
+        pairs = [(cause.mean + cause.scale, cause.mean - cause.scale)]
+    rows = []
+    for state, reference in pairs:
+        for outcome in effect.labels if isinstance(effect, Category) else (None,):
+            asked = {"state": state, "reference": reference, "outcome": outcome}
+            found = total_effect(**asked)
+            for one in found if isinstance(found, list) else [found]:
+                lower, upper = one.interval
+                number = {"value": one.value, "standard_error": one.standard_error}
+                ends = {"lower": lower, "upper": upper, "adjustment_set": one.adjustment_set}
+                rows.append({**asked, **number, **ends})
+    return pd.DataFrame(rows)
 
 
 def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:

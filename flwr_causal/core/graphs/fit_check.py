@@ -150,16 +150,19 @@ def check_order(
     Parameters
     ----------
     names : sequence of str
-        The d variables.
-    edges : ndarray of bool, shape (d, d)
-        A DAG.
+        The m variables.
+    edges : ndarray of bool, shape (m, d)
+        The parents of the first d variables, which form a DAG. The others, of the past, come before
+        these, and are not tested.
     test : callable
         ``(i, j, parents) -> test`` of the independence of i and j given the parents of j; None
         where it cannot be tested.
     """
-    order = topological_order(edges)
+    d = edges.shape[1]
+    past = list(range(d, len(edges)))
+    order = [*past, *topological_order(edges[:d])]
     tests, absent = [], 0
-    for place, j in enumerate(order):
+    for place, j in enumerate(order[len(past) :], start=len(past)):
         parents = np.flatnonzero(edges[:, j])
         given = tuple(names[k] for k in parents.tolist())
         for i in order[:place]:

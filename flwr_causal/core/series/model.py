@@ -438,20 +438,41 @@ class LaggedModel(LinearSystem):
     ) -> Effect:
         """Return the effect over directed paths, by the coefficients of all families."""
         d, now, past = len(self.names), self.weights != 0, self.lagged != 0
-        # With 1 for each edge, the entries above 0 are those that a directed path joins.
-        reach = (ancestors(now) | np.eye(d, dtype=bool)).astype(np.float64)
-        if not _responses(reach, reach, past.astype(np.float64), lag)[lag, cause, effect] > 0:
+        if not reaches(now, past, lag)[cause, effect]:
             return NO_EFFECT
+        unit = np.eye(d)
+        value, gradient = self.response_to(unit[cause], unit[effect], lag)
+        edges = np.concatenate([now, *past])
+        return effects.along_paths(rows, value, gradient, edges, level, parties)
+
+    def response_to(
+        self, change: FloatArray, reading: FloatArray, lag: int
+    ) -> tuple[float, FloatArray]:
+        """Return what changes of variables in one step do to a weighted sum of them later.
+
+        Parameters
+        ----------
+        change, reading : ndarray of shape (d,)
+            By how much the variables are raised, and the weights of the sum.
+        lag : int
+            Number of steps between.
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray of shape (d (1 + p), d)
+            Its derivatives by the coefficients of all variables on their parents.
+        """
+        d = len(self.names)
         total = self._propagate(np.eye(d))
         after = _responses(total, total, self.lagged, lag)
+        raised, read = change @ after, after @ reading
         # A coefficient of lag k acts in every step s of which the effect is k or more steps away.
         gradient = np.zeros((1 + self.order, d, d))
         for k in range(min(self.order, lag) + 1):
             for s in range(lag - k + 1):
-                gradient[k] += np.outer(after[s, cause], after[lag - k - s, :, effect])
-        edges = np.concatenate([now, *past])
-        value = float(after[lag, cause, effect])
-        return effects.along_paths(rows, value, gradient.reshape(-1, d), edges, level, parties)
+                gradient[k] += np.outer(raised[s], read[lag - k - s])
+        return float(raised[lag] @ reading), gradient.reshape(-1, d)
 
     def _burn_in(self) -> int:
         """Return the number of steps after which the share of the start is ``START_REMAINS``."""
@@ -459,6 +480,22 @@ class LaggedModel(LinearSystem):
         nilpotent = self.order * len(self.names)
         decay = np.log(max(self.spectral_radius, START_REMAINS))
         return nilpotent + int(np.ceil(np.log(START_REMAINS) / decay))
+
+
+def reaches(now: BoolArray, past: BoolArray, lag: int) -> BoolArray:
+    """Return which variables a directed path joins with which others, some steps later, (d, d).
+
+    Parameters
+    ----------
+    now : ndarray of bool, shape (d, d)
+        A DAG.
+    past : ndarray of bool, shape (p, d, d)
+    lag : int
+        Number of steps from the first variable to the second.
+    """
+    # With 1 for each edge, the entries above 0 are those that a directed path joins.
+    reach = (ancestors(now) | np.eye(len(now), dtype=bool)).astype(np.float64)
+    return np.asarray(_responses(reach, reach, past.astype(np.float64), lag)[lag] > 0)
 
 
 def _responses(start: FloatArray, total: FloatArray, lagged: FloatArray, steps: int) -> FloatArray:

@@ -130,6 +130,11 @@ class ColumnEntry:
         return tuple(state for state, _ in self.states)
 
     @property
+    def is_scale(self) -> bool:
+        """Whether its states may be taken for numbers: they have an order, or are two."""
+        return bool(self.states) and (self.kind == "ordered" or len(self.states) == 2)
+
+    @property
     def range_in_words(self) -> str:
         """The admissible range with its unit; "" where there is none."""
         unit = f" {self.unit}" if self.unit else ""

@@ -6,7 +6,7 @@ Each cell is read by itself, so that the pieces of a large file are read as all 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from flwr_causal.data.dictionary.faults import (
     SHOWN_ROWS,
     SHOWN_VALUES,
     DictionaryFault,
+    DictionaryFaultError,
     FaultyValue,
     shortened,
 )
@@ -53,6 +54,8 @@ class PartyDictionary:
     as_numbers : bool, default False
         Whether ordered states, and the two states of a column of two, are the numbers 0, 1, ... of
         their order, for methods that take numbers alone.
+    as_places : bool, default False
+        Whether all states that are listed are these numbers, as in :meth:`applied_by_cell`.
     """
 
     dictionary: Dictionary
@@ -61,6 +64,7 @@ class PartyDictionary:
     left_out: tuple[str, ...] = ()
     may_lack: bool = False
     as_numbers: bool = False
+    as_places: bool = False
 
     @cached_property
     def columns(self) -> tuple[tuple[ColumnEntry, ColumnMap], ...]:
@@ -134,6 +138,26 @@ class PartyDictionary:
                 faults += _faults(one, cells, wrong, first_row)
         return pd.DataFrame(found, index=frame.index), faults
 
+    def applied_by_cell(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return rows of a run with epsilon: of states that are listed the number of their place.
+
+        A cell that does not fit is missing, and nothing says so.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Numbers, and columns of :attr:`text_sources` as text, each from its own cell alone.
+
+        Raises
+        ------
+        DictionaryFaultError
+            If columns are missing.
+        """
+        faults = self.missing_columns([str(name) for name in frame.columns])
+        if faults:
+            raise DictionaryFaultError(faults)
+        return replace(self, as_places=True).applied(frame)[0]
+
     def _read(
         self, cells: pd.Series, entry: ColumnEntry, own: ColumnMap
     ) -> tuple[pd.Series, dict[str, BoolArray]]:
@@ -143,7 +167,7 @@ class PartyDictionary:
             return _numbers(cells, entry, own, missing)
         if entry.kind in STATED:
             values, wrong = _by_text(cells, missing, _state_of(entry, own))
-            if self.as_numbers and entry.states and _is_scale(entry):
+            if entry.states and (self.as_places or (self.as_numbers and entry.is_scale)):
                 place = {state: float(k) for k, state in enumerate(entry.state_names)}
                 values = values.map(place).astype(np.float64)
             return values, {_no_state(entry): wrong}
@@ -152,10 +176,6 @@ class PartyDictionary:
             return pd.to_datetime(values), {"no date such as 2024-01-31": wrong}
         values, _ = _by_text(cells, missing, lambda text: text)
         return values, {}
-
-
-def _is_scale(entry: ColumnEntry) -> bool:
-    return entry.kind == "ordered" or len(entry.states) == 2
 
 
 def _no_state(entry: ColumnEntry) -> str:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.data.read.tables import EXACT
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,6 +51,18 @@ def number_of(cell: Any) -> float:
     except (ValueError, OverflowError):
         return _SPELLED.get(cell.strip().lower(), nan) if isinstance(cell, str) else nan
     return number if isfinite(number) else nan
+
+
+def text_of(cell: Any) -> str:
+    """Return how a cell is spelled, without blanks around it: "1" for 1 and 1.0, "" if missing."""
+    if isinstance(cell, str):
+        return cell.strip()
+    if cell is None or cell is pd.NaT or cell is pd.NA or cell != cell:
+        return ""
+    try:
+        return state_name(cell)
+    except DataError:
+        return str(cell).strip()
 
 
 def numbers_of_texts(texts: Sequence[str]) -> FloatArray:
@@ -134,10 +148,32 @@ def numbers_of_arrow(values: Any) -> FloatArray:
     if types.is_decimal(kind):
         return _of_cells(values.to_pylist())
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        # Files may hold texts that are not UTF-8.
-        texts = values.cast(pa.large_binary()).fill_null(b"").to_pylist()
-        return numbers_of_texts([text.decode(errors="surrogateescape") for text in texts])
+        return numbers_of_texts(_arrow_texts(values))
     return np.full(len(values), nan)
+
+
+def cells_of_arrow(values: Any) -> Sequence[Any]:
+    """Return the cells of a pyarrow.Array or ChunkedArray as Python's objects, None if missing."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        return [cell for chunk in values.chunks for cell in cells_of_arrow(chunk)]
+    kind, types = values.type, pa.types
+    if types.is_dictionary(kind):
+        own = [*cells_of_arrow(values.dictionary), None]
+        return [own[place] for place in values.indices.cast(pa.int64()).fill_null(-1).to_pylist()]
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return _arrow_texts(values)
+    cells: Sequence[Any] = values.to_pylist()
+    return cells
+
+
+def _arrow_texts(values: Any) -> list[str]:
+    """Return texts of pyarrow, of which files may hold some that are not UTF-8; "" if missing."""
+    import pyarrow as pa
+
+    texts = values.cast(pa.large_binary()).fill_null(b"").to_pylist()
+    return [text.decode(errors="surrogateescape") for text in texts]
 
 
 @lru_cache

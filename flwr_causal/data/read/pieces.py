@@ -83,7 +83,7 @@ class LargeFile:
         """All rows, which stay in memory."""
         self._check_version()
         if self.by_cell:
-            return _with_names(read_by_cell(self.path), self.columns)
+            return _with_names(read_by_cell(self.path, self.reading), self.columns)
         return _with_names(read_table(self.path, self.reading), self.columns)
 
     def pieces(self) -> Iterator[pd.DataFrame]:
@@ -231,7 +231,8 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
         Whether all cells are read as numbers, so that no row changes how another one is read, see
         :func:`~flwr_causal.data.read.by_cell.read_by_cell`. Lists are refused then.
     reading : Reading, optional
-        What a run says about columns that may be read in several ways; not with ``by_cell``.
+        What a run says about columns that may be read in several ways; with ``by_cell`` its
+        dictionary counts alone.
 
     Returns
     -------
@@ -244,7 +245,7 @@ def open_table(source: Any, *, by_cell: bool = False, reading: Reading = AS_THEY
     DataError
         If the source cannot be read.
     """
-    read = read_by_cell if by_cell else partial(read_table, reading=reading)
+    read = partial(read_by_cell if by_cell else read_table, reading=reading)
     if not isinstance(source, str | Path):
         return read(source)
     origin = origin_of(Path(source))
@@ -296,6 +297,8 @@ def _pieces_read(
     for cells in _file_pieces(path, by_cell, reading.of_cells):
         if reading.dictionary is None:
             yield cells, cells, []
+        elif by_cell:
+            yield cells, reading.dictionary.applied_by_cell(cells), []
         else:
             yield cells, *reading.dictionary.applied(cells, row)
         row += len(cells)
@@ -303,7 +306,7 @@ def _pieces_read(
 
 def _file_pieces(path: Path, by_cell: bool, reading: Reading) -> Iterator[pd.DataFrame]:
     if by_cell:
-        yield from pieces_by_cell(path, rows_of_piece)
+        yield from pieces_by_cell(path, rows_of_piece, reading.categories)
         return
     origin = origin_of(path)
     with naming(origin):

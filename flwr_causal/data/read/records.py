@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from flwr_causal.data.read.cells import numbers_of_lines, numbers_of_texts
@@ -21,18 +20,19 @@ from flwr_causal.data.read.tables import checked_header, open_text, tells_separa
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.read.origin import Delimited
 
 
 # Bytes that are not UTF-8 become characters that no number has.
 _ERRORS = "surrogateescape"
+# Stands for a separator within a field; of private use in Unicode, and in no number.
+_WITHIN = "\ue000"
 
 
 def delimited_numbers(
-    text: Delimited, rows_of_piece: Callable[[int], int] | None
+    text: Delimited, rows_of_piece: Callable[[int], int] | None, texts: Collection[str] = ()
 ) -> Iterator[pd.DataFrame]:
     """Read the numbers of a delimited text file with a header line in pieces.
 
@@ -47,11 +47,14 @@ def delimited_numbers(
     rows_of_piece : callable or None
         Returns the number of rows of a piece from the number of columns. With None the file is one
         piece.
+    texts : collection of str, default ()
+        Columns of which the texts of the cells are read in place of numbers.
 
     Yields
     ------
     DataFrame
-        Rows of float64, in columns named as in the header; at least one piece, perhaps empty.
+        Rows of float64, and of texts, in columns named as in the header; at least one piece,
+        perhaps empty.
 
     Raises
     ------
@@ -66,11 +69,10 @@ def delimited_numbers(
         if text.decimal == ",":
             # "1,5" is a number, and "1.500" none.
             records = (record.translate(COMMAS) for record in records)
+        places = [place for place, name in enumerate(header) if name in texts]
         while True:
             block = list(islice(records, size))
-            yield pd.DataFrame(
-                _numbers(block, text.separator, len(header)), columns=pd.Index(header)
-            )
+            yield _cells(block, text, header, places)
             if size is None or len(block) < size:
                 return
 
@@ -95,9 +97,9 @@ class _Grammar(NamedTuple):
         return [(quoted.replace('""', '"') or plain).strip() for quoted, plain in found]
 
     def line(self, record: str) -> str:
-        """Return a complete record without marks, and without the texts that hold a separator."""
+        """Return a complete record without marks, with another character for a separator in it."""
         fields = self.fields(record)
-        return self.separator.join("" if self.separator in field else field for field in fields)
+        return self.separator.join(field.replace(self.separator, _WITHIN) for field in fields)
 
 
 @lru_cache
@@ -163,11 +165,29 @@ def _records(lines: Iterator[str], grammar: _Grammar) -> Iterator[str]:
             yield grammar.line("\n".join(parts))
 
 
-def _numbers(lines: Sequence[str], separator: str, width: int) -> FloatArray:
-    """Return the numbers in the lines that have so many fields, shape (n, width)."""
-    plain = numbers_of_lines(lines, separator, width)
+def _cells(
+    lines: Sequence[str], text: Delimited, header: Sequence[str], places: Sequence[int]
+) -> pd.DataFrame:
+    """Return the cells of the lines that have so many fields: numbers, and in places texts."""
+    separator, width = text.separator, len(header)
+    plain = None if places else numbers_of_lines(lines, separator, width)
     if plain is not None:
-        return plain
+        return pd.DataFrame(plain, columns=pd.Index(header))
     kept = [line for line in lines if line.count(separator) == width - 1]
     cells = separator.join(kept).split(separator) if kept else []
-    return np.column_stack([numbers_of_texts(cells[k::width]) for k in range(width)])
+    columns = [
+        pd.Series([_text(cell, text) for cell in own], dtype=object)
+        if k in places
+        else pd.Series(numbers_of_texts(own))
+        for k in range(width)
+        for own in (cells[k::width],)
+    ]
+    found = pd.concat(columns, axis=1)
+    found.columns = pd.Index(header)
+    return found
+
+
+def _text(cell: str, text: Delimited) -> str:
+    """Return the text of a cell as it is in the file, without blanks around it."""
+    cell = cell.translate(COMMAS) if text.decimal == "," else cell
+    return cell.replace(_WITHIN, text.separator).strip()

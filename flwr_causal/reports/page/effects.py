@@ -62,16 +62,18 @@ def effect_rows(model: Any, graph: CausalGraph | None) -> list[list[Any]]:
 
 def _effects(model: Any, cause: str, effect: str, lag: int) -> list[list[Any]]:
     """Return the rows of one edge: none where its effect is unknown."""
+    after = {"lag": lag} if lag else {}
+    when = f"{cause}[t-{lag}]" if lag else cause
     try:
         if hasattr(model, "contrasts"):
-            return _contrasts(model.contrasts(cause, effect), cause, effect)
-        found = model.total_effect(cause, effect, **({"lag": lag} if lag else {}))
+            return _contrasts(model.contrasts(cause, effect, **after), when, effect)
+        found = model.total_effect(cause, effect, **after)
     except CausalError:
         return []
     several = found if isinstance(found, list) else [found]
     if not all(isinstance(one, Effect) for one in several):
         return []  # of categories the effect is a table by state
-    return _ends(several, f"{cause}[t-{lag}]" if lag else cause, effect)
+    return _ends(several, when, effect)
 
 
 def _ends(several: Sequence[Effect], cause: str, effect: str) -> list[list[Any]]:

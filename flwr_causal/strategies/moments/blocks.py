@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
+from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.linear.interventions import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.doubts.graphs import determined_warning
+from flwr_causal.doubts.graphs import bent_warning, determined_warning
 from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.blocks.search import BlockClass
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
 
@@ -42,10 +44,11 @@ def solve_blocks(
     model: str,
     order: int,
     search: Callable[..., BlockClass],
+    fitted: bool = True,
 ) -> Outcome:
     """Find the equivalence class of numbers and categories, with lags or without.
 
-    With lags there is no fitted system.
+    With lags and interventions there is no fitted system.
 
     Parameters
     ----------
@@ -63,6 +66,8 @@ def solve_blocks(
         p, the number of lags.
     search : callable
         :func:`~flwr_causal.core.blocks.search.block_class` with its limits.
+    fitted : bool, default True
+        Whether there is a fitted system: its errors know nothing of the noise of epsilon.
     """
     d, blocks = len(agreement.names), blocks_of(agreement, model, order)
     columns = column_names(blocks)
@@ -74,7 +79,20 @@ def solve_blocks(
         apart, info = distinguished_pairs(acted), {"target sets": len(agreement.targets)}
     widths = [block.width for block in blocks]
     found = search(own, widths, agreement.names, masks, distinguished=apart)
-    system = None if order else BlockModel.of(blocks, own, found.graph.adjacency)
     now = pooled.subset(range(sum(widths[:d])))
     warnings = determined_warning(blocks[:d], now, agreement.rows.values())
+    system = _system(blocks, own, found.graph) if fitted else None
+    if system is not None and model == "linear":
+        warnings += bent_warning(blocks, own, system.edges)
     return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)
+
+
+def _system(
+    blocks: tuple[Variable, ...], own: Moments | Sequence[Moments], graph: CausalGraph
+) -> BlockModel | LaggedBlockModel | None:
+    """Return the fitted system of a class; None of series under interventions."""
+    if graph.lagged is None:
+        return BlockModel.of(blocks, own, graph.adjacency)
+    if isinstance(own, Moments):
+        return LaggedBlockModel(blocks, own, graph.adjacency, graph.lagged != 0)
+    return None

@@ -246,6 +246,7 @@ class Moments(JoiningStrategy, LinearStrategy):
                 model=options.model,
                 order=options.order,
                 search=search,
+                fitted=not options.private,
             )
         if options.hidden_causes:
             return solve_hidden(agreement, self.knowledge_or_none, products)
@@ -466,7 +467,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             As in the base classes.
         """
         agreement = super().agree(reports)
-        self.options.check_scales(agreement.names)
+        listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
+        self.options.check_scales((*agreement.names, *listed))
         return agreement
 
     def masks(self, agreement: Agreement) -> EdgeMasks:

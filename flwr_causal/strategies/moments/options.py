@@ -341,7 +341,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "standardize": (not self.standardize, "False"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
-            # There is no model of series of blocks.
+            # Of series of blocks there are no logistic regressions.
             "parameters": (self.parameters == "moments" or not self.order, "'moments', or order=0"),
         }
 
@@ -365,7 +365,6 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return {
             **super().with_privacy,
             "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0, "0"),
             **self._without_interventions,
             "sparsity": (not self.held_out, "'auto', 'bic' or a number"),

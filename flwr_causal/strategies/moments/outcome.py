@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
     from flwr_causal.core.blocks.model import BlockModel
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -112,7 +113,7 @@ class Outcome(NamedTuple):
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
-    model : LinearModel or LaggedModel or BlockModel or None
+    model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel or None
         The fitted system in the units of the data; the moments of blocks of columns. None with
         hidden causes, which leave most effects open.
     scores : ndarray of shape (d, d)
@@ -125,7 +126,7 @@ class Outcome(NamedTuple):
 
     moments: Moments | Sequence[Moments]
     graph: CausalGraph
-    model: LinearModel | LaggedModel | BlockModel | None
+    model: LinearModel | LaggedModel | BlockModel | LaggedBlockModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]

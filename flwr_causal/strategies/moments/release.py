@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
-from flwr_causal.core.privacy.scales import Scaling
+from flwr_causal.core.privacy.scales import Scaling, lacking_scales, number_columns
 from flwr_causal.core.words import some
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.secure.neighbours import least_parties
 from flwr_causal.strategies.linear import divisors
-from flwr_causal.strategies.moments.outcome import PooledMoments
+from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.data.check.agreement import Agreement
@@ -38,46 +39,47 @@ def released_moments(
     Parameters
     ----------
     agreement : Agreement
-        Names alone are known of the columns.
+        Of the columns names are known, and the states that the dictionary lists.
     masks : EdgeMasks
     options : PrivateOptions
         The budget, the stated scales and the guarantee.
     """
-    names, budget = agreement.names, options.budget(agreement.names)
+    names, states = agreement.names, tuple(map(len, agreement.states))
+    budget = options.budget(names, states)
     stated, parties = options.stated_scales, len(agreement.rows)
     # Among how many parties the noise is shared: the fewest of a secure sum.
     sharing = least_parties(parties, options.quorum) if options.secure_aggregation else 1
-    scaling = Scaling.of(names, stated, None)
+    scaling = Scaling.of(names, stated, None, states)
     if scaling is None:
         replies = yield Ask(OCTAVES)
         assert budget.scales is not None
-        lacking = [name for name in names if name not in stated]
+        lacking = lacking_scales(names, stated, states)
         noise = variance_of_counts(len(lacking), budget.scales, sharing)
         scales = scales_of(replies["counts"], len(replies.parties) * noise, lacking)
-        scaling = Scaling.of(names, stated, scales)
+        scaling = Scaling.of(names, stated, scales, states)
         assert scaling is not None
     replies = yield Ask(RELEASE, {"centers": scaling.centers, "scales": scaling.scales})
-    noise = len(replies.parties) * steps_of_noise(len(names), budget.release, sharing)
-    released = read(replies["products"], noise, scaling.centers, scaling.scales)
-    own = replace(
-        agreement,
-        mean=released.mean,
-        variance=np.diagonal(released.second).copy(),
-        total=round(released.effective_rows),
-    )
-    scale = divisors(own.variance, options.standardize)
+    w = len(scaling.centers)
+    noise = len(replies.parties) * steps_of_noise(w, budget.release, sharing)
+    released = read(replies["products"], noise, *scaling, names=names)
+    numbers = number_columns(states, w)
+    own = _with_moments(agreement, released, numbers)
     rows = round(released.rows)
-    used = zip(names, scaling.centers.tolist(), scaling.scales.tolist(), strict=True)
+    shown = [name for k, name in enumerate(names) if not (states and states[k])]
+    used = zip(
+        shown, scaling.centers[numbers].tolist(), scaling.scales[numbers].tolist(), strict=True
+    )
     return PooledMoments(
         own,
         masks,
-        (released.second / np.outer(scale, scale))[None],
+        _products(own, released, numbers, standardize=options.standardize),
         info={"rows": rows, "effective_rows": own.n},
-        warnings=tuple(scale_warning(names, scaling, released)),
+        warnings=tuple(scale_warning(shown, scaling, released, numbers)),
         num_rows=rows,
         privacy=options.guarantee(
             names,
             sharing=sharing,
+            states=states,
             scales={name: [center, size] for name, center, size in used},
             effective_rows=own.n,
         ),
@@ -86,13 +88,47 @@ def released_moments(
     )
 
 
-def scale_warning(names: Sequence[str], scaling: Scaling, released: Released) -> list[str]:
-    """Warn of columns that are far from their centre, or whose scale does not fit them."""
+def _with_moments(agreement: Agreement, released: Released, numbers: BoolArray) -> Agreement:
+    """Return the agreement with rows, means and variances of the release; NaN of categories."""
+    mean, variance = np.full((2, len(agreement.names)), np.nan)
+    is_number = np.array([not own for own in agreement.states] or numbers)
+    mean[is_number] = released.mean[numbers]
+    variance[is_number] = np.diagonal(released.second)[numbers]
+    return replace(agreement, mean=mean, variance=variance, total=round(released.effective_rows))
+
+
+def _products(
+    own: Agreement, released: Released, numbers: BoolArray, *, standardize: bool
+) -> FloatArray:
+    """Return the mean products of the rows that the solver takes, see ``Moments.solve``."""
+    if not own.states:
+        scale = divisors(own.variance, standardize)
+        return (released.second / np.outer(scale, scale))[None]
+    # Blocks of columns: standardised numbers, and the columns of states.
+    scale = np.where(numbers, np.sqrt(np.diagonal(released.second)), 1.0)
+    mean = np.where(numbers, 0.0, released.mean)
+    return products_with_ones(mean, released.second / np.outer(scale, scale))[None]
+
+
+def scale_warning(
+    names: Sequence[str], scaling: Scaling, released: Released, numbers: BoolArray
+) -> list[str]:
+    """Warn of numbers that are far from their centre, or whose scale does not fit them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the numbers.
+    scaling : Scaling
+    released : Released
+    numbers : ndarray of bool, shape (w,)
+        Which columns hold them.
+    """
     spread = np.sqrt(np.diagonal(released.second)) / scaling.scales
     shift = np.abs(released.mean - scaling.centers) / scaling.scales
     wrong = [
         name
-        for name, own, far in zip(names, spread, shift, strict=True)
+        for name, own, far in zip(names, spread[numbers], shift[numbers], strict=True)
         if far > FAR or not LEAST_SPREAD <= own <= FAR
     ]
     if not wrong:

@@ -4,6 +4,8 @@ from random import Random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
 from flwr_causal.core.privacy.budget import SCALES_SHARE, budget_of
@@ -28,7 +30,17 @@ from flwr_causal.core.privacy.release import (
     steps_of_noise,
     variance_of_counts,
 )
-from flwr_causal.core.privacy.scales import Scaling, scales_by_column
+from flwr_causal.core.privacy.scales import (
+    CATEGORY,
+    Scaling,
+    as_text,
+    lacking_scales,
+    number_columns,
+    of_indicators,
+    of_places,
+    scales_by_column,
+    stated_centers,
+)
 from flwr_causal.errors import ConfigError, DataError
 
 # By the privacy loss distributions of dp-accounting 0.6.
@@ -231,6 +243,7 @@ def test_scales_are_stated_as_text_or_mapping(stated):
 @pytest.mark.parametrize(
     "stated",
     [
+        *("x=1:2:auto", {"x": ("auto", 1)}, {"x": (1, "other")}),
         *("x", "x=0", "x=-1", "x=1:2:3", "x=nan", "x=inf", "x=nan:1", "x=inf:1", "[1]", "{"),
         *({"x": None}, {1: 2.0}, {"x": []}),
     ],
@@ -240,12 +253,135 @@ def test_scales_that_are_none_are_refused(stated):
         scales_by_column(stated)
 
 
+def test_a_scale_may_be_estimated_about_a_stated_centre():
+    stated = scales_by_column("x=5:auto, y=2")
+    assert (
+        stated == scales_by_column({"x": (5, "auto"), "y": 2}) == scales_by_column(as_text(stated))
+    )
+    assert lacking_scales("xyz", stated) == ["x", "z"]
+    assert stated_centers("xz", stated).tolist() == [5.0, 0.0]
+    found = Scaling.of("xyz", stated, np.array([7.0, 8.0]))
+    np.testing.assert_array_equal(found[:2], [[5, 0, 0], [7, 2, 8]])
+    assert as_text({}) is None
+
+
 def test_scales_that_are_stated_are_kept_and_the_others_estimated():
     stated = {"b": (10.0, 3.0)}
     assert Scaling.of(("a", "b", "c"), stated, None) is None
     found = Scaling.of(("a", "b", "c"), stated, np.array([2.0, 5.0]))
-    np.testing.assert_array_equal(found, [[0, 10, 0], [2, 3, 5]])
-    np.testing.assert_array_equal(Scaling.of(("b",), stated, None), [[10], [3]])
+    np.testing.assert_array_equal(found[:2], [[0, 10, 0], [2, 3, 5]])
+    np.testing.assert_array_equal(Scaling.of(("b",), stated, None)[:2], [[10], [3]])
     with pytest.raises(ValueError, match="shorter"):
         Scaling.of(("a", "b"), stated, np.zeros(0))
     assert scales_by_column(None) == scales_by_column("") == {}
+
+
+def indicators(k):
+    """The columns of all states of a category."""
+    return np.eye(k)[:, :-1]
+
+
+@pytest.mark.parametrize("k", range(2, 9))
+def test_the_columns_of_a_category_have_the_smallest_largest_norm(k):
+    center, scale = of_indicators(k)
+    norms = (((indicators(k) - center) / scale) ** 2).sum(axis=1)
+    assert norms.max() == pytest.approx(CATEGORY)
+    for other in np.linspace(0, 1, 101):
+        largest = ((indicators(k) - other) ** 2).sum(axis=1).max()
+        assert largest >= CATEGORY * scale**2 - 1e-12
+
+
+def test_places_give_scales():
+    for k in (2, 3, 7):
+        assert of_places(k) == pytest.approx((np.arange(k).mean(), np.arange(k).std()))
+
+
+CELLS = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True), st.integers(-2, 6).map(float), st.just(0.5)
+)
+
+
+@given(data=st.data(), states=st.lists(st.sampled_from([0, 2, 3, 5]), min_size=1, max_size=5))
+@settings(max_examples=150, deadline=None)
+def test_no_row_of_numbers_and_states_changes_more_than_the_sensitivity(data, states):
+    """Whatever a row holds, and whatever centres and scales a server sends."""
+    w = sum(count - 1 if count else 1 for count in states)
+    row = data.draw(st.lists(CELLS, min_size=len(states), max_size=len(states)))
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.integers(0, max(count, 5), 20) for count in states]).astype(float)
+    honest = Scaling.of(
+        [*map(str, range(len(states)))], {str(j): (0.5, 2.0) for j in range(9)}, None, states
+    )
+    centers = data.draw(st.sampled_from([honest.centers, np.full(w, -7.0), np.zeros(w)]))
+    scales = data.draw(st.sampled_from([honest.scales, np.full(w, 1e-9), np.full(w, 1e6)]))
+    before = products_of([table], centers, scales, states)
+    after = products_of([np.vstack([table, row])], centers, scales, states)
+    change = np.linalg.norm((after - before).astype(float))
+    assert change <= STEPS + 2 * (1 + w)
+    if not np.isfinite(row).all():
+        assert change == 0
+
+
+def test_the_sensitivity_is_attained_and_states_are_not_shortened():
+    states = (0, 2, 3)
+    scaling = Scaling.of("abc", {"a": (0.0, 1.0)}, None, states)
+    row = np.array([[1e9, 0.0, 1.0]])
+    products = products_of([row], *scaling)
+    assert np.linalg.norm(products.astype(float)) > 0.999999 * STEPS
+    constant = CONSTANT * clipping_norm(3)
+    z = products[0, 1:] * sensitivity(3) / STEPS / constant
+    (two, three) = of_indicators(2), of_indicators(3)
+    expected = [(1 - two[0]) / two[1], (0 - three[0]) / three[1], (1 - three[0]) / three[1]]
+    np.testing.assert_allclose(z[1:], expected, atol=1e-5)
+    assert z[0] == pytest.approx(np.sqrt(clipping_norm(3) ** 2 - 2 * CATEGORY), abs=1e-5)
+
+
+def table_of(rng, n, shares):
+    """A number that depends on the state of a category of these shares."""
+    codes = rng.choice(len(shares), n, p=shares)
+    return np.column_stack([codes - 1 + rng.normal(size=n), codes]).astype(float)
+
+
+def test_without_noise_the_moments_are_those_of_the_columns():
+    rows, states = table_of(np.random.default_rng(1), 4000, (0.2, 0.3, 0.5)), (0, 3)
+    scaling = Scaling.of("ab", {"a": (0.0, 3.0)}, None, states)
+    found = read(products_of([rows], *scaling), 0.0, *scaling, names="ab")
+    columns = np.column_stack([rows[:, 0], rows[:, 1] == 0, rows[:, 1] == 1])
+    np.testing.assert_array_equal(number_columns(states, 3), [True, False, False])
+    np.testing.assert_allclose(found.mean, columns.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(found.second, np.cov(columns.T, bias=True), atol=1e-3)
+    assert found.effective_rows == pytest.approx(4000, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shares", "kept"),
+    [
+        ((0.4, 0.6, 0, 0), [0]),
+        ((0, 0, 0.5, 0.5), [2]),
+        ((0.3, 0.7, 0, 0), [0]),
+        ((0, 0.2, 0.3, 0.5), [1, 2]),
+    ],
+)
+def test_states_without_rows_are_left_out_and_cost_no_effective_rows(shares, kept):
+    rng, states, n = np.random.default_rng(5), (0, 4), 4000
+    scaling = Scaling.of("ab", {"a": (0.0, 2.0)}, None, states)
+    variance = steps_of_noise(4, 3.0, 1)
+    products = products_of([table_of(rng, n, shares)], *scaling) + noise_of(4, variance, below)
+    found = read(products, variance, *scaling, names="ab")
+    assert np.flatnonzero(np.diagonal(found.second)[1:]).tolist() == kept
+    few = np.array([share for share in shares if share])
+    other = Scaling.of("ab", {"a": (0.0, 2.0)}, None, (0, len(few)))
+    least = steps_of_noise(len(few), 3.0, 1)
+    own = products_of([table_of(rng, n, few)], *other) + noise_of(len(few), least, below)
+    expected = read(own, least, *other, names="ab").effective_rows
+    assert 0.4 < found.effective_rows / expected < 2.5
+
+
+def test_a_category_of_one_state_is_named():
+    states = (0, 3)
+    scaling = Scaling.of("ab", {"a": (0.0, 2.0)}, None, states)
+    variance = steps_of_noise(3, 3.0, 1)
+    rows = table_of(np.random.default_rng(5), 3000, (1.0, 0.0, 0.0))
+    products = products_of([rows], *scaling) + noise_of(3, variance, below)
+    with pytest.raises(DataError, match="column 'b': no two of its states can be told"):
+        read(products, variance, *scaling, names="ab")

@@ -115,6 +115,13 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
         design, where "order" misses weak effects (docs/2dbn.md).
+    unknown_targets : bool, default False
+        Whether parties may act on variables, which nobody has told: interventions with unknown
+        targets, by party. The parties' second moments are compared, and the search for what they
+        act on takes turns with that for the graph (``core.interventions.targets``).
+        ``run.targets`` lists them; the graph is that of known interventions on them, with
+        ``solver="class"`` their interventional class. For two parties or more, better three; with
+        ``secure_aggregation`` ``groups`` are compared.
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
@@ -171,6 +178,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     model: Literal["linear", "additive", "curved"] = "linear"
     parameters: Literal["moments", "likelihood"] = only(OF_BLOCKS, "moments")
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
+    unknown_targets: bool = False
     hidden_causes: bool = False
     max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
@@ -283,6 +291,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
         if self.hidden_causes:
             require_fitting(self, self.with_hidden_causes, "hidden_causes=True")
+        if self.unknown_targets:
+            require_fitting(self, self.with_unknown_targets, "unknown_targets=True")
         if self.incomplete:
             require_fitting(self, self.with_missing, "missing_values='em'")
         kept = self.unshared_columns != "keep" or self.incomplete
@@ -329,6 +339,18 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             **{name: (not changed(self, name), "left out") for name in PENALISED},
             "epsilon": (not self.private, "left out"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
+        }
+
+    @property
+    def with_unknown_targets(self) -> Needs:
+        """For interventions with unknown targets."""
+        return {
+            **self.with_interventions,
+            **self._without_interventions,
+            "hidden_causes": (not self.hidden_causes, "False"),
+            "missing_values": (not self.incomplete, "'fail' or 'drop'"),
+            "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
+            "epsilon": (not self.private, "left out"),
         }
 
     @property
@@ -379,6 +401,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "parameters": (self.parameters == "moments", "'moments'"),
+            "unknown_targets": (not self.unknown_targets, "False"),
             **self._without_interventions,
         }
         if self.order:

@@ -107,11 +107,11 @@ moments:
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
     hidden_causes=BOOL instantaneous=BOOL|auto intervention_column=TEXT interventions=TEXT
     knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER least_effect=NUMBER
-    leave_one_out=BOOL max_parents=NUMBER max_rounds=NUMBER min_available_nodes=NUMBER
-    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
-    model=linear|additive|curved numbers=TEXT order=NUMBER output_dir=TEXT
-    parameters=moments|likelihood perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
-    polish=BOOL precision=float64|float32 quorum=NUMBER
+    leave_one_out=BOOL local_graphs=BOOL max_parents=NUMBER max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep|em model=linear|additive|curved numbers=TEXT order=NUMBER
+    output_dir=TEXT parameters=moments|likelihood perturbed_from=NUMBER perturbed_to=NUMBER
+    phase_column=TEXT polish=BOOL precision=float64|float32 quorum=NUMBER
     ranking=weights|partial-correlation+weights refit=BOOL regression=lasso|ridge|held-out
     replicates=NUMBER resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT
     scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL

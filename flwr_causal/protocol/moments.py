@@ -124,7 +124,7 @@ SUMS = Exchange(
 
 PARTS = Exchange(
     "sums by party",
-    "the same of each party, in which it looks for the variables that the party acts on",
+    "the same of each party: the server looks for how the party differs from the others",
     returns=(
         Disclosure(
             "moments",
@@ -136,7 +136,7 @@ PARTS = Exchange(
             bound=_largest_of_parts,
         ),
     ),
-    when="once in place of 'sums', unknown_targets=True",
+    when="once in place of 'sums', unknown_targets=True or local_graphs=True",
     single_means=True,
     same_parties=True,
     contradiction=_impossible_parts,

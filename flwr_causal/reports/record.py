@@ -80,7 +80,8 @@ class RunRecord:
         Rows of all parties together, if this is not the sum of ``parties``: for parties that hold
         different columns of the same rows it is the number of different ids.
     local_graphs : dict of str to CausalGraph
-        By party, the graph of highest evidence on its own rows, with the option ``local_graphs``.
+        By party, with the option ``local_graphs``: the graph of highest evidence on its own rows
+        (``fedcausal``), or the common graph but for what differs beyond chance (``moments``).
     heterogeneity : DataFrame or None
         One row for each party and edge, with ``local_graphs``; see
         :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.

@@ -212,6 +212,22 @@ def find_targets(
         found = after
 
 
+def own_mechanisms(products: FloatArray, dag: BoolArray) -> BoolArray:
+    """Return in which parties the mechanisms of a graph without lags differ, ``(K, d)``.
+
+    Parameters
+    ----------
+    products
+        ``(K, 1 + d, 1 + d)``: as of :func:`find_targets`, of single columns.
+    dag
+        ``(d, d)``.
+    """
+    parties, d = _comparable(products), len(dag)
+    columns = [1 + own for own in columns_of([1] * d)]
+    tests = _tests(parties, columns, dag, np.zeros((len(products), d), dtype=np.bool_))
+    return np.asarray(_gains(tests, parties[:, 0, 0], d, _typical(tests)) > 0)
+
+
 def _comparable(products: FloatArray) -> FloatArray:
     """Return the products about all rows' means, in units of their standard deviations."""
     total = products.sum(axis=0)

@@ -61,7 +61,12 @@ from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
 from flwr_causal.strategies.moments.regressions import with_regressions
 from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import solve_series
-from flwr_causal.strategies.moments.targets import LEAST_PARTS, moments_with_targets
+from flwr_causal.strategies.moments.targets import (
+    LEAST_PARTS,
+    local_graphs,
+    moments_of_parts,
+    with_targets,
+)
 from flwr_causal.strategies.series import (
     by_block,
     expected_of_series,
@@ -151,6 +156,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         outcome = yield from self._solved(pooled)
         yield Note({**outcome.info, **pooled.info})
         result = pooled.result(outcome, agreement.warnings)
+        if self.options.local_graphs and not replicate:
+            return replace(result, heterogeneity=local_graphs(pooled, outcome.graph))
         if self.options.parameters == "likelihood" and not replicate:
             assert isinstance(result.model, BlockModel)
             return (yield from with_regressions(result, result.model))
@@ -163,8 +170,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.private:
             return (yield from released_moments(agreement, masks, self.options))
         options = self.options
-        if options.unknown_targets:
-            return (yield from self._with_targets(agreement, masks))
+        if options.compares_parties:
+            return (yield from self._of_parts(agreement, masks))
         if self.columns_differ:
             return (yield from self._joined(agreement, masks, replicate))
         if options.incomplete:
@@ -182,10 +189,10 @@ class Moments(JoiningStrategy, LinearStrategy):
         # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
 
-    def _with_targets(
+    def _of_parts(
         self, agreement: Agreement, masks: EdgeMasks
     ) -> Generator[Step, Any, PooledMoments]:
-        """Ask for each party's second moments, and find which party acts on which variable."""
+        """Ask for each party's second moments; find which party acts on which variable."""
         options, d = self.options, len(agreement.names)
         if options.takes_blocks:
             blocks = blocks_of(agreement, options.model, options.order)
@@ -198,34 +205,28 @@ class Moments(JoiningStrategy, LinearStrategy):
                 least_effect=options.least_effect,
                 max_parents=options.max_parents,
             )
-            return (
-                yield from moments_with_targets(
-                    agreement,
-                    masks,
-                    column_names(blocks),
-                    widths,
-                    without=lambda products: products[None],
-                    search=lambda own: of_blocks(own).dag[:, :d],
-                )
+            pooled = yield from moments_of_parts(agreement, masks, lambda products: products[None])
+            return with_targets(
+                pooled, column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d]
             )
         columns = lagged_names(agreement.names, options.order)
+        # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
+        places = np.r_[0, 0 : 1 + len(columns)] if options.order else np.arange(1, 1 + d)
+        pooled = yield from moments_of_parts(
+            agreement, masks, lambda products: products[None][:, places[:, None], places]
+        )
+        if not options.unknown_targets:
+            return pooled
         allowed = masks.allowed.copy()
         allowed[:d] &= options.instantaneous is not False
-        known = EdgeMasks(allowed, masks.required)
         search = partial(
-            search_orders, masks=known, num_targets=d, least_effect=options.least_effect
+            search_orders,
+            masks=EdgeMasks(allowed, masks.required),
+            num_targets=d,
+            least_effect=options.least_effect,
         )
-        # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
-        places = np.arange(1, 1 + d) if not options.order else np.r_[0, 0 : 1 + len(columns)]
-        return (
-            yield from moments_with_targets(
-                agreement,
-                masks,
-                columns,
-                [1] * len(columns),
-                without=lambda products: products[None][:, places[:, None], places],
-                search=lambda own: search(own).best.adjacency[:, :d],
-            )
+        return with_targets(
+            pooled, columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
         )
 
     def _joined(
@@ -454,7 +455,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             return (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
         if self.options.private:
             return (OCTAVES, RELEASE)
-        if self.options.unknown_targets:
+        if self.options.compares_parties:
             return (PARTS,)
         return (SUMS, REGRESSIONS) if self.options.parameters == "likelihood" else (SUMS,)
 
@@ -494,18 +495,21 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Which options fit secure sums; held-out rows are counted by party."""
         counted = self.options.order == 0 and self.options.held_out
         needed = "'auto', 'bic' or a number"
-        compared = self.options.unknown_targets and self.options.groups == 1
+        one_sum = self.options.groups == 1
         return {
             **super().with_secure_aggregation,
             "sparsity": (not counted, needed),
-            "unknown_targets": (not compared, "False, or groups given,"),
+            **{
+                name: (not (one_sum and getattr(self.options, name)), "False, or groups given,")
+                for name in ("unknown_targets", "local_graphs")
+            },
         }
 
     @property
     def fewest_groups(self) -> int:
         """Two where groups are compared."""
         fewest = super().fewest_groups
-        return max(fewest, LEAST_PARTS) if self.options.unknown_targets else fewest
+        return max(fewest, LEAST_PARTS) if self.options.compares_parties else fewest
 
     @property
     def expected(self) -> Expected:
@@ -538,11 +542,12 @@ class Moments(JoiningStrategy, LinearStrategy):
         DataError
             As in the base classes.
         """
-        if self.options.unknown_targets and len(reports) < LEAST_PARTS:
+        if self.options.compares_parties and len(reports) < LEAST_PARTS:
+            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
             raise ConfigError(
-                f"The option 'unknown_targets' is True, and {', '.join(reports)} is the only "
-                "party: where it acts shows in comparison with others. Leave the option out, or "
-                "connect more parties."
+                f"The option '{option}' is True, and {', '.join(reports)} is the only party: how "
+                "it differs shows in comparison with others. Leave the option out, or connect "
+                "more parties."
             )
         agreement = super().agree(reports)
         self.options.check_scales(agreement.names)
@@ -600,8 +605,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         reports: Mapping[str, TableReport],
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data."""
-        if self.options.unknown_targets:
-            return model  # run.targets says how parties differ
+        if self.options.compares_parties:
+            return model  # run.targets and run.heterogeneity say how parties differ
         scale, folds = self.scale(state.agreement), slice(None, -self._num_smaller or None)
         sent = {
             party: arrays["moments"][folds].sum(axis=0)

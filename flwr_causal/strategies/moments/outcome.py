@@ -53,6 +53,8 @@ class PooledMoments:
         Why the training is over.
     heterogeneity : Heterogeneity, optional
         How parties differ.
+    parts : mapping of str to ndarray of shape (u, u)
+        By party (or group), its sums of products of the rows [1, z], where they are compared.
     """
 
     agreement: Agreement
@@ -65,6 +67,7 @@ class PooledMoments:
     adapted: Callable[[Any], Any] | None = None
     reason: str = "the one exchange of sums is done"
     heterogeneity: Heterogeneity | None = None
+    parts: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
         """Return the result of the training; ``known`` are warnings that the run has already."""

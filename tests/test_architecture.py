@@ -23,7 +23,7 @@ FLOORS = (
     "core.options",
     "core.description core.graphs core.privacy",
     "core.linear",
-    "core.discrete",
+    "core.discrete core.interventions",
     "core.nonlinear core.ges",
     "core.consensus",
     "core.series",

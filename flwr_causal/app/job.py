@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from flwr.serverapp import Grid
 
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.interventions.targets import TargetRecord
     from flwr_causal.strategies import CausalStrategy
 
 
@@ -86,6 +88,10 @@ def execute(
     return _finished_run(outcome, method, settings)
 
 
+def _targets(found: Heterogeneity | None) -> list[TargetRecord] | None:
+    return None if found is None or found.targets is None else list(found.targets)
+
+
 def _finished_run(outcome: Outcome[Any], method: CausalStrategy, settings: dict[str, Any]) -> Run:
     parties = outcome.parties
     return Run(
@@ -97,6 +103,7 @@ def _finished_run(outcome: Outcome[Any], method: CausalStrategy, settings: dict[
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
+        targets=_targets(outcome.heterogeneity),
         disagreement=disagreement_of(outcome.model),
         columns={} if outcome.agreement is None else outcome.agreement.summary(),
         about=described(method),

@@ -13,7 +13,7 @@ from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.core.fedcausal import evidence, group, heterogeneity, linear, perceptrons
 from flwr_causal.core.fedcausal.evidence_search import SearchProblem
-from flwr_causal.core.linear.interventions import columns_by_rows
+from flwr_causal.core.interventions.moments import columns_by_rows
 from flwr_causal.core.linear.moments import data_scale
 from flwr_causal.core.nonlinear.basis import basis_moments
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss

@@ -40,6 +40,7 @@ from flwr_causal.protocol.moments import (
     CONTRACT,
     EXPECTED,
     OWN,
+    PARTS,
     REGRESSIONS,
     SEEN,
     SUMS,
@@ -143,6 +144,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         if self.options.additive:
             return {"moments": self._of_functions()}
         return {"moments": self.products() / self.num_rows}
+
+    @answers(PARTS)
+    def moments_of_party(self, asked: Asked) -> Arrays:
+        """Return the second moments of the rows [1, x], or [1, z], in which targets are sought."""
+        designs = self._block_pieces() if self.setup.states else self.design_pieces()
+        return {"moments": self._with_ones(designs)[0]}
 
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""

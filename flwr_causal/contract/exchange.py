@@ -185,6 +185,9 @@ class Exchange:
         The weight of a party in means: its number of rows, or 1.
     when : str, default ""
         With which options it takes place, in words; printed in the documentation.
+    single_means : bool, default False
+        Of an exchange of means: whether the training is given each party's means too; where parties
+        add up in groups, each group's. Secure sums of all parties have none.
     same_parties : bool, default False
         Whether all exchanges of a training must be answered by the same parties, because their
         results are used together. If one of these is lost, the training starts again without it.
@@ -222,6 +225,7 @@ class Exchange:
     returns: tuple[Disclosure, ...] = ()
     weight: Literal["rows", "one"] = "rows"
     when: str = ""
+    single_means: bool = False
     same_parties: bool = False
     remembered: bool = False
     contradiction: Callable[[Arrays, Any], str] | None = field(default=None, compare=False)

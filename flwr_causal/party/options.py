@@ -107,18 +107,18 @@ moments:
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
     hidden_causes=BOOL instantaneous=BOOL|auto intervention_column=TEXT interventions=TEXT
     knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER least_effect=NUMBER
-    leave_one_out=BOOL max_parents=NUMBER max_rounds=NUMBER min_available_nodes=NUMBER
-    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
-    model=linear|additive|curved numbers=TEXT order=NUMBER output_dir=TEXT
-    parameters=moments|likelihood perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
-    polish=BOOL precision=float64|float32 quorum=NUMBER
+    leave_one_out=BOOL local_graphs=BOOL max_parents=NUMBER max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep|em model=linear|additive|curved numbers=TEXT order=NUMBER
+    output_dir=TEXT parameters=moments|likelihood perturbed_from=NUMBER perturbed_to=NUMBER
+    phase_column=TEXT polish=BOOL precision=float64|float32 quorum=NUMBER
     ranking=weights|partial-correlation+weights refit=BOOL regression=lasso|ridge|held-out
     replicates=NUMBER resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT
     scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
     series_column=TEXT server_timeout=NUMBER signing_key=TEXT
     small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
     sparsity=NUMBER|auto|bic|held-out standardize=BOOL text_columns=fail|drop|keep
-    threshold=NUMBER time_column=TEXT unshared_columns=fail|drop|keep
+    threshold=NUMBER time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER

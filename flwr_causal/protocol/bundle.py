@@ -172,6 +172,7 @@ def bundle_of(parts: Sequence[BundlePart]) -> Exchange:
         sends=(*_HEAD, *(_renamed(part, item) for part in parts for item in part.exchange.sends)),
         returns=tuple(_renamed(part, item) for part in parts for item in part.exchange.returns),
         weight="rows" if any(exchange.weight == "rows" for exchange in exchanges) else "one",
+        single_means=any(exchange.single_means for exchange in exchanges),
         same_parties=any(exchange.same_parties for exchange in exchanges),
         remembered=any(exchange.remembered for exchange in exchanges),
         contradiction=partial(_contradiction, tuple(parts)) if checks else None,

@@ -32,6 +32,7 @@ from flwr_causal.protocol.second_moments import (
     num_block_columns,
     other_sums,
     other_variances,
+    spreads,
 )
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 
@@ -77,6 +78,20 @@ def _largest_products(setup: Setup) -> FloatArray | None:
     return largest_block_products(setup) if setup.states else largest_leveled_products(setup)
 
 
+def _largest_of_parts(setup: Setup) -> FloatArray:
+    if setup.states:
+        return largest_block_products(setup)
+    own = np.concatenate([np.ones(1), spreads(setup)])
+    return np.outer(own, own)
+
+
+def _impossible_parts(arrays: Arrays, known: ReplyContext) -> str:
+    moments = arrays["moments"][None]
+    if known.setup.states:
+        return impossible_products({"moments": moments}, known)
+    return other_variances({"moments": moments[:, 1:, 1:]}, known)
+
+
 def _contradiction(arrays: Arrays, known: ReplyContext) -> str:
     return (impossible_products if known.setup.states else other_variances)(arrays, known)
 
@@ -104,6 +119,27 @@ SUMS = Exchange(
     when="once, without epsilon and missing_values='em'; parties hold the same columns",
     same_parties=True,
     contradiction=_contradiction,
+)
+
+
+PARTS = Exchange(
+    "sums by party",
+    "the same of each party: the server looks for how the party differs from the others",
+    returns=(
+        Disclosure(
+            "moments",
+            "X_k^T X_k / n_k of the rows [1, x], or [1, z] of categories, with their lags: see the "
+            "exchange 'sums'; of groups that add up securely the group's",
+            ("u", "u"),
+            "second-moments",
+            "mean",
+            bound=_largest_of_parts,
+        ),
+    ),
+    when="once in place of 'sums', unknown_targets=True or local_graphs=True",
+    single_means=True,
+    same_parties=True,
+    contradiction=_impossible_parts,
 )
 
 
@@ -244,6 +280,8 @@ REGRESSIONS = Exchange(
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return the sizes: m columns of the lagged design, s columns of the moments, and the folds.
 
+    u are the columns of the moments where each party's are looked at.
+
     Rows are divided into folds if something is chosen by held-out error, and by their targets under
     known interventions. If the order is chosen, the array of each smaller order counts as a further
     fold.
@@ -253,6 +291,17 @@ def dimensions(setup: Setup) -> dict[str, int]:
     if options.guarantee:
         return private_dimensions(setup)
     m = d * (1 + order)
+    sizes = _columns_of_sums(setup, m)
+    return sizes if options.additive else sizes | {"u": _columns_of_parts(setup, m)}
+
+
+def _columns_of_parts(setup: Setup, m: int) -> int:
+    return 1 + (num_block_columns(setup) if setup.states else m)
+
+
+def _columns_of_sums(setup: Setup, m: int) -> dict[str, int]:
+    options: MomentsPartyOptions = setup.options
+    d, order = len(setup.names), options.order
     if setup.policy.missing_values == "em":
         w = num_block_columns(setup)
         return {"m": m, "w": w, "s": 1 + w}
@@ -288,7 +337,19 @@ def _completed(options: Any, policy: Policy) -> Policy:
 
 CONTRACT = Contract(
     "moments",
-    (SUMS, SEEN, OWN, EXPECTED, REGRESSIONS, OCTAVES, RELEASE, ALIGN, MASKED_TABLES, PRODUCTS),
+    (
+        SUMS,
+        PARTS,
+        SEEN,
+        OWN,
+        EXPECTED,
+        REGRESSIONS,
+        OCTAVES,
+        RELEASE,
+        ALIGN,
+        MASKED_TABLES,
+        PRODUCTS,
+    ),
     dimensions,
     ("sums", "relations", "states", "series", "interventions", "ids"),
     private=(OCTAVES, RELEASE, CONFIRMATION, UNMASKING),

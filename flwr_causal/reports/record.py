@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.interventions.targets import TargetRecord
 
 VERSIONED = ("flwr-causal", "flwr", "numpy", "scipy", "networkx", "pandas")
 
@@ -79,10 +80,15 @@ class RunRecord:
         Rows of all parties together, if this is not the sum of ``parties``: for parties that hold
         different columns of the same rows it is the number of different ids.
     local_graphs : dict of str to CausalGraph
-        By party, the graph of highest evidence on its own rows, with the option ``local_graphs``.
+        By party, with the option ``local_graphs``: the graph of highest evidence on its own rows
+        (``fedcausal``), or the common graph but for what differs beyond chance (``moments``).
     heterogeneity : DataFrame or None
         One row for each party and edge, with ``local_graphs``; see
         :func:`flwr_causal.core.fedcausal.heterogeneity.edge_table`.
+    targets : list of dict or None
+        With the option ``unknown_targets``, one record for each party (or group) and variable that
+        it acts on, the clearest first; see
+        :class:`flwr_causal.core.interventions.targets.TargetRecord`. None without the option.
     answers : DataFrame or None
         The answers of a fitted circuit on the rows that the run config's ``query`` names.
     groups : dict of str to list of str
@@ -152,6 +158,7 @@ class RunRecord:
     local_graphs: dict[str, CausalGraph] = field(default_factory=dict)
     heterogeneity: pd.DataFrame | None = None
     disagreement: pd.DataFrame | None = None
+    targets: list[TargetRecord] | None = None
     answers: pd.DataFrame | None = None
     groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)

@@ -71,7 +71,7 @@ _SUMMARY = (
     *("stop_reason", "metrics", "config", "parties", "sources", "num_rows", "groups"),
     *("answered", "lost", "failures", "privacy", "warnings", "error"),
 )
-_FURTHER = ("about", "columns", "versions")
+_FURTHER = ("about", "columns", "targets", "versions")
 
 
 @dataclass(repr=False)
@@ -161,6 +161,9 @@ class Run(RunRecord):
                 "run.graph.marked_edges() lists all",
                 signed=not self.unsigned,
             )
+        if self.targets is not None:
+            count, parties = len(self.targets), {one["party"] for one in self.targets}
+            lines.append(f"Targets: {count}, of {len(parties)} parties, in run.targets")
         if self.privacy:
             lines.append(privacy_line(self.privacy))
         if self.model is not None:

@@ -9,8 +9,11 @@ from flwr_causal.reports.record import privacy_line
 from flwr_causal.reports.run import TABLE_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
+    from flwr_causal.core.interventions.targets import TargetRecord
     from flwr_causal.reports.run import Run
 
 # The metrics that are shown for DAGs and for CPDAGs, by the names that they have in
@@ -45,6 +48,7 @@ def describe_run(run: Run) -> list[str]:
     lines = [f"{run.config.get('method', 'run')}, {run.headline}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph, signed=not run.unsigned)
+    lines += describe_targets(run.targets)
     if run.heterogeneity is not None:
         lines += describe_heterogeneity(run.heterogeneity)
     lines += _comparison(run.metrics)
@@ -68,6 +72,23 @@ def describe_run(run: Run) -> list[str]:
     lines += [privacy_line(run.privacy)] if run.privacy else []
     lines += [f"Note: {warning}" for warning in run.warnings]
     return lines
+
+
+def describe_targets(targets: Sequence[TargetRecord] | None) -> list[str]:
+    """Return a line for each party: the variables that it acts on, and how clearly in nats."""
+    if targets is None:
+        return []
+    parties: dict[str, list[str]] = {}
+    for one in targets:
+        share = f", {one['confidence']:.0%} of replicates" if "confidence" in one else ""
+        said = f"{one['variable']} ({one['gain']:+.0f}{share})"
+        parties.setdefault(one["party"], []).append(said)
+    lines = [f"  {party} acts on {', '.join(own)}" for party, own in parties.items()]
+    if len(lines) > MOST_PARTIES:
+        more = f"  ... and {len(lines) - MOST_PARTIES} more; see run.targets"
+        lines = [*lines[:MOST_PARTIES], more]
+    head = "What parties act on (gain of a mechanism of their own, nats)"
+    return [head, *lines] if lines else ["No party acts on a variable by itself"]
 
 
 def describe_heterogeneity(table: pd.DataFrame) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.contract.exchange import Exchange
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.bundle import BundlePart
     from flwr_causal.runtime.federation import Arrival, Collected, Find
     from flwr_causal.runtime.method import Method
@@ -78,7 +79,7 @@ class SingleReplies:
             the bit of its adaptive clipping.
         """
         method, exchange, number = self.method, self.exchange, self.server_round
-        if isinstance(exchange, Bundle) and _mixed(exchange, arrivals):
+        if isinstance(exchange, Bundle) and (exchange.single_means or _mixed(exchange, arrivals)):
             return _by_part(method, exchange, number, arrivals)
         if not exchange.averaged or method.aggregation == "median":
             return _as_declared(method, exchange, number, arrivals)
@@ -91,7 +92,8 @@ class SingleReplies:
                 f"Exchange {number}: the replies of {len(arrivals)} parties could not be "
                 "averaged. See the log for Flower's reason."
             )
-        return Replies(tuple(reply.party.name for reply in arrivals), records.unpack_arrays(means))
+        names = tuple(reply.party.name for reply in arrivals)
+        return Replies(names, records.unpack_arrays(means), single_means(exchange, arrivals))
 
 
 def combined_groups(
@@ -134,7 +136,8 @@ def _as_declared(
     rows = np.array([reply.party.num_rows for reply in replies], dtype=np.float64)
     if method.aggregation == "mean":
         ones = np.array([reply.count for reply in replies], dtype=np.float64)
-        return Replies(names, mean_of(arrays, rows if exchange.weight == "rows" else ones))
+        means = mean_of(arrays, rows if exchange.weight == "rows" else ones)
+        return Replies(names, means, single_means(exchange, replies))
     if len(replies) < LEAST_FOR_MEDIAN:
         who = "groups" if replies and replies[0].members else "parties"
         text = (
@@ -145,6 +148,11 @@ def _as_declared(
         reasons = method.federation.latest_reasons() if method.federation else ""
         raise FederationError(f"{text} {reasons}".rstrip())
     return Replies(names, median_of(exchange, arrays, rows))
+
+
+def single_means(exchange: Exchange, replies: Sequence[Arrival]) -> dict[str, Arrays]:
+    """Return by party, or by group, the means that the training is given beside those of all."""
+    return {one.party.name: one.arrays for one in replies} if exchange.single_means else {}
 
 
 def _check_norm_bits(number: int, replies: Sequence[Arrival]) -> None:

@@ -388,7 +388,9 @@ class Session(Generic[StateT]):
         moments = any(item.values == "second-moments" for item in exchange.returns)
         if moments and complete:
             self.by_party = {reply.party.name: reply.arrays for reply in replies}
-        if self.outcome.rounds == 1 and method.finished(self.state) is not None:
+        # Where the training compares the parties itself it says how they differ.
+        last = self.outcome.rounds == 1 and method.finished(self.state) is not None
+        if last and not exchange.single_means:
             self._weigh(main, exchange, replies)
 
     def _is_whole(self, reply: Arrival) -> bool:

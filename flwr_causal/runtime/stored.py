@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Never, TypedDict
 
+from flwr_causal.core.interventions.targets import TargetRecord
 from flwr_causal.runtime.influence import Change
 
 
@@ -171,5 +172,6 @@ FORMS: dict[str, Any] = {
     "history": list[ExchangeRecord],
     "influence": dict[str, Change],
     "metrics": MetricsRecord,
+    "targets": list[TargetRecord] | None,
     "privacy": GuaranteeRecord | dict[str, Never],
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
+from flwr_causal.core.interventions.targets import with_shares
 from flwr_causal.errors import CausalError, DeadlineError
 from flwr_causal.protocol.bundle import MAIN, BundlePart, Training, bundle_of, head_of
 from flwr_causal.runtime.influence import change_between
@@ -261,8 +262,20 @@ class Trainings(Generic[StateT]):
         return self.inner.scores(state.main)
 
     def heterogeneity(self, state: TrainingsState[StateT]) -> Heterogeneity | None:
-        """Return how the parties differ, by the main training."""
-        return self.inner.heterogeneity(state.main)
+        """Return how the parties differ, by the main training, with the replicates' shares."""
+        found = self.inner.heterogeneity(state.main)
+        if found is None or found.targets is None:
+            return found
+        replicates = [
+            other.targets
+            for training, own in state.states.items()
+            if training.replicate
+            and training not in state.failed
+            and (other := self.inner.heterogeneity(own)) is not None
+            and other.targets is not None
+        ]
+        targets = with_shares(found.targets, replicates) if replicates else found.targets
+        return found._replace(targets=targets)
 
     def privacy(self, state: TrainingsState[StateT]) -> dict[str, Any]:
         """Return the guarantee of differential privacy."""

@@ -75,6 +75,8 @@ MODES = {
     "moments order": ("moments", SERIES, {"order": 1}),
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments hidden": ("moments", NUMBERS, {"hidden_causes": True}),
+    "moments targets": ("moments", NUMBERS, {"unknown_targets": True}),
+    "moments local": ("moments", NUMBERS, {"local_graphs": True}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
     "moments regressions": (

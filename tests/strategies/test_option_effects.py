@@ -90,6 +90,7 @@ VALUES = {
     "threshold": [1.2],
     "training": ["one-pass", "sums"],
     "turn": [True],
+    "unknown_targets": [True],
     "variant": ["paper"],
     "weights": ["counts", "em", "classes"],
 }

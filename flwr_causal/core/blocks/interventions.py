@@ -1,9 +1,9 @@
 """The moments of blocks of columns without interventions, from rows with and without.
 
 Rows under an intervention on a variable inform about all mechanisms but its own
-(:mod:`core.linear.interventions`). The regressions of each block on the blocks of its parents, over
-the rows in which the variable was no target, imply moments of all columns: those of rows in which
-nothing is a target, so far as the graph and the linear functions of the columns hold.
+(:mod:`core.interventions.moments`). The regressions of each block on the blocks of its parents,
+over the rows in which the variable was no target, imply moments of all columns: those of rows in
+which nothing is a target, so far as the graph and the linear functions of the columns hold.
 """
 
 from __future__ import annotations

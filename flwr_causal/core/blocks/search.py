@@ -161,7 +161,7 @@ def block_class(
     ----------
     moments : Moments or sequence of Moments
         Of all columns, those of a variable side by side. Or one for each of the d variables, of the
-        rows that inform about what causes it (:mod:`core.linear.interventions`).
+        rows that inform about what causes it (:mod:`core.interventions.moments`).
     widths : sequence of int
         Number of columns of each of m = d (1 + p) blocks: of the d variables, then of their lags.
     names : tuple of str

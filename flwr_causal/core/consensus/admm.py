@@ -22,9 +22,9 @@ The mean is not weighted by the clients' numbers of rows, which the ``S_k`` cont
 server computes the consensus residual without a further upload, from
 ``mean_k beta_k = rho_2 (M - W)``.
 
-Under known interventions (:mod:`core.linear.interventions`) column j of the loss runs over the rows
-in which variable j is no target, with an intercept: these rows have one mean over all clients, not
-one for each client. The design has a constant column for it, whose row is the last one of W and
+Under known interventions (:mod:`core.interventions.moments`) column j of the loss runs over the
+rows in which variable j is no target, with an intercept: these rows have one mean over all clients,
+not one for each client. The design has a constant column for it, whose row is the last one of W and
 ``B_k``, without sparsity and outside h; the server's solution for it is that of M. Columns with the
 same rows share one ``S_k``, and a column of which a client has no rows has ``S_k = 0``.
 
@@ -44,7 +44,7 @@ import numpy as np
 
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.consensus.schedules import reason_to_end
-from flwr_causal.core.linear.interventions import columns_by_rows
+from flwr_causal.core.interventions.moments import columns_by_rows
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray

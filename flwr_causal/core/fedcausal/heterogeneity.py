@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.fedcausal.evidence import Cache, EvidenceProblem
     from flwr_causal.core.fedcausal.evidence_search import SearchProblem, State
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.interventions.targets import TargetRecord
 
 
 #: Largest number of steps of a party's own search, which takes no exchange; far more than needed.
@@ -61,18 +62,21 @@ class OwnGraph(NamedTuple):
 
 
 class Heterogeneity(NamedTuple):
-    """The local graphs of a run, and how they differ from the common graph.
+    """How parties differ: their local graphs, and the variables that they act on.
 
     Attributes
     ----------
     graphs
         Each party's own graph, by the party's name.
     edges
-        :func:`edge_table`.
+        :func:`edge_table`; None without local graphs.
+    targets
+        The variables that parties act on; None where nothing is looked for.
     """
 
     graphs: dict[str, CausalGraph]
-    edges: pd.DataFrame
+    edges: pd.DataFrame | None = None
+    targets: tuple[TargetRecord, ...] | None = None
 
 
 def own_graph(

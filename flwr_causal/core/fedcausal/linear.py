@@ -28,8 +28,8 @@ import numpy as np
 from flwr_causal.core.consensus.projection import project
 from flwr_causal.core.fedcausal.penalties import Penalties
 from flwr_causal.core.graphs.acyclicity import h_exponential
+from flwr_causal.core.interventions.moments import columns_by_rows
 from flwr_causal.core.limits import require_computable
-from flwr_causal.core.linear.interventions import columns_by_rows
 from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError

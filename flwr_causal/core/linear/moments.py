@@ -348,7 +348,7 @@ def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: in
     moments
         One object for all variables; or one for each of the d variables, as under interventions,
         where a variable's moments are of the rows in which it is no target
-        (:mod:`core.linear.interventions`).
+        (:mod:`core.interventions.moments`).
     num_variables
         d.
     """

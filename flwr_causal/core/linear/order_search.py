@@ -220,7 +220,7 @@ def search_orders(
     moments
         Moments of m columns: d variables, and their lags, which may cause every variable. Or d such
         moments, for each variable those of the rows that inform about what causes it, as under
-        interventions (:mod:`core.linear.interventions`).
+        interventions (:mod:`core.interventions.moments`).
     masks
         Allowed and required edges over the m columns.
     num_targets

@@ -194,7 +194,7 @@ class LaggedProblem:
         ----------
         moments : Moments or sequence of Moments
             Moments of the m stacked columns, or one for each variable
-            (:mod:`core.linear.interventions`).
+            (:mod:`core.interventions.moments`).
         num_variables : int
             d.
         with_now : bool, default True

@@ -75,6 +75,9 @@ class Agreement:
     targets : tuple of tuple of str
         The different sets of columns on which known interventions act, () among them if some rows
         are without one; empty if there are no interventions.
+    shifted : tuple of tuple of str
+        Where interventions were found (``core.interventions.targets``): for each entry of
+        ``targets`` the columns whose mechanisms have a level of their own in its rows. Else empty.
     total : int or None
         Rows of all parties together where the parties withhold their own: ``rows`` then holds
         zeros. None if ``rows`` has them.
@@ -94,6 +97,7 @@ class Agreement:
     continuous: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     targets: tuple[Targets, ...] = ()
+    shifted: tuple[Targets, ...] = ()
     total: int | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

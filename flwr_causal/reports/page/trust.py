@@ -11,8 +11,11 @@ from flwr_causal.reports.page.words import counted
 from flwr_causal.reports.record import lost_in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
+    from flwr_causal.core.interventions.targets import TargetRecord
     from flwr_causal.reports.record import RunRecord
     from flwr_causal.runtime.influence import Influence
 
@@ -271,7 +274,27 @@ def party_blocks(run: RunRecord, influence: Influence) -> list[Block]:
         blocks.append(
             {"kind": "table", "caption": caption, "columns": ["group", *head], "rows": table}
         )
-    return blocks + _heterogeneity_blocks(run.heterogeneity)
+    return [*blocks, *_target_blocks(run.targets), *_heterogeneity_blocks(run.heterogeneity)]
+
+
+def _target_blocks(targets: Sequence[TargetRecord] | None) -> list[Block]:
+    """Return the variables that parties act on."""
+    if targets is None:
+        return []
+    if not targets:
+        text = "No party acts on a variable: mechanisms differ between parties by chance only."
+        return [{"kind": "text", "text": text}]
+    shares = "confidence" in targets[0]
+    columns = {
+        "party": "party",
+        "variable": "acts on",
+        "gain": "gain of a mechanism of its own, nats",
+        "causes": "effects of its causes there, and elsewhere",
+        **({"confidence": "share of replicates"} if shares else {}),
+    }
+    caption = "What parties act on"
+    rows = [[one.get(key) for key in columns] for one in targets]
+    return [{"kind": "table", "caption": caption, "columns": [*columns.values()], "rows": rows}]
 
 
 def _influence_columns(influence: Influence) -> tuple[list[str], dict[str, list[Any]]]:

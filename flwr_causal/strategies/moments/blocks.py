@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
 from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.linear.interventions import distinguished_pairs
+from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.doubts.graphs import bent_warning, determined_warning
 from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets

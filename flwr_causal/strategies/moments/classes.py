@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.linear.interventions import distinguished_pairs
+from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.series.design import lagged_names, split_blocks

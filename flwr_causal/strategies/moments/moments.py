@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import functions_of
+from flwr_causal.core.blocks.design import column_names, functions_of
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.ges.linear_class import linear_class
+from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
@@ -26,9 +27,18 @@ from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, plausible
+from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.moments import CONTRACT, EXPECTED, OWN, REGRESSIONS, SEEN, SUMS
+from flwr_causal.protocol.moments import (
+    CONTRACT,
+    EXPECTED,
+    OWN,
+    PARTS,
+    REGRESSIONS,
+    SEEN,
+    SUMS,
+)
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
@@ -51,6 +61,12 @@ from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
 from flwr_causal.strategies.moments.regressions import with_regressions
 from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import solve_series
+from flwr_causal.strategies.moments.targets import (
+    LEAST_PARTS,
+    local_graphs,
+    moments_of_parts,
+    with_targets,
+)
 from flwr_causal.strategies.series import (
     by_block,
     expected_of_series,
@@ -66,7 +82,6 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
@@ -141,6 +156,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         outcome = yield from self._solved(pooled)
         yield Note({**outcome.info, **pooled.info})
         result = pooled.result(outcome, agreement.warnings)
+        if self.options.local_graphs and not replicate:
+            return replace(result, heterogeneity=local_graphs(pooled, outcome.graph))
         if self.options.parameters == "likelihood" and not replicate:
             assert isinstance(result.model, BlockModel)
             return (yield from with_regressions(result, result.model))
@@ -153,6 +170,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.private:
             return (yield from released_moments(agreement, masks, self.options))
         options = self.options
+        if options.compares_parties:
+            return (yield from self._of_parts(agreement, masks))
         if self.columns_differ:
             return (yield from self._joined(agreement, masks, replicate))
         if options.incomplete:
@@ -169,6 +188,46 @@ class Moments(JoiningStrategy, LinearStrategy):
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+
+    def _of_parts(
+        self, agreement: Agreement, masks: EdgeMasks
+    ) -> Generator[Step, Any, PooledMoments]:
+        """Ask for each party's second moments; find which party acts on which variable."""
+        options, d = self.options, len(agreement.names)
+        if options.takes_blocks:
+            blocks = blocks_of(agreement, options.model, options.order)
+            widths = [block.width for block in blocks]
+            of_blocks = partial(
+                block_class,
+                widths=widths,
+                names=agreement.names,
+                masks=masks,
+                least_effect=options.least_effect,
+                max_parents=options.max_parents,
+            )
+            pooled = yield from moments_of_parts(agreement, masks, lambda products: products[None])
+            return with_targets(
+                pooled, column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d]
+            )
+        columns = lagged_names(agreement.names, options.order)
+        # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
+        places = np.r_[0, 0 : 1 + len(columns)] if options.order else np.arange(1, 1 + d)
+        pooled = yield from moments_of_parts(
+            agreement, masks, lambda products: products[None][:, places[:, None], places]
+        )
+        if not options.unknown_targets:
+            return pooled
+        allowed = masks.allowed.copy()
+        allowed[:d] &= options.instantaneous is not False
+        search = partial(
+            search_orders,
+            masks=EdgeMasks(allowed, masks.required),
+            num_targets=d,
+            least_effect=options.least_effect,
+        )
+        return with_targets(
+            pooled, columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
+        )
 
     def _joined(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
@@ -397,6 +456,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             return (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
         if self.options.private:
             return (OCTAVES, RELEASE)
+        if self.options.compares_parties:
+            return (PARTS,)
         return (SUMS, REGRESSIONS) if self.options.parameters == "likelihood" else (SUMS,)
 
     @property
@@ -435,7 +496,21 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Which options fit secure sums; held-out rows are counted by party."""
         counted = self.options.order == 0 and self.options.held_out
         needed = "'auto', 'bic' or a number"
-        return {**super().with_secure_aggregation, "sparsity": (not counted, needed)}
+        one_sum = self.options.groups == 1
+        return {
+            **super().with_secure_aggregation,
+            "sparsity": (not counted, needed),
+            **{
+                name: (not (one_sum and getattr(self.options, name)), "False, or groups given,")
+                for name in ("unknown_targets", "local_graphs")
+            },
+        }
+
+    @property
+    def fewest_groups(self) -> int:
+        """Two where groups are compared."""
+        fewest = super().fewest_groups
+        return max(fewest, LEAST_PARTS) if self.options.compares_parties else fewest
 
     @property
     def expected(self) -> Expected:
@@ -453,6 +528,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.columns_differ:
             # How many rows there are is known once they are matched.
             expected = replace(expected, columns=0)
+        if options.unknown_targets:  # levels and spreads differ where parties act
+            expected = replace(expected, level_remedy="", unit_ratio=OTHER_MECHANISMS)
         no_units = options.finds_class or options.hidden_causes
         return replace(expected, raw_units=False) if no_units else expected
 
@@ -466,6 +543,13 @@ class Moments(JoiningStrategy, LinearStrategy):
         DataError
             As in the base classes.
         """
+        if self.options.compares_parties and len(reports) < LEAST_PARTS:
+            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
+            raise ConfigError(
+                f"The option '{option}' is True, and {', '.join(reports)} is the only party: how "
+                "it differs shows in comparison with others. Leave the option out, or connect "
+                "more parties."
+            )
         agreement = super().agree(reports)
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))
@@ -523,6 +607,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         reports: Mapping[str, TableReport],
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data."""
+        if self.options.compares_parties:
+            return model  # run.targets and run.heterogeneity say how parties differ
         scale, folds = self.scale(state.agreement), slice(None, -self._num_smaller or None)
         sent = {
             party: arrays["moments"][folds].sum(axis=0)

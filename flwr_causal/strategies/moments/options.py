@@ -115,6 +115,19 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         ``aggregation="median"`` (a median varies more than the moments of as many rows), and for
         series without known interventions of fewer than 5 rows for each column of the lagged
         design, where "order" misses weak effects (docs/2dbn.md).
+    unknown_targets : bool, default False
+        Whether parties may act on variables, which nobody has told: interventions with unknown
+        targets, by party. The parties' second moments are compared, and the search for what they
+        act on takes turns with that for the graph (``core.interventions.targets``).
+        ``run.targets`` lists them; the graph is that of known interventions on them, with
+        ``solver="class"`` their interventional class. For two parties or more, better three; with
+        ``secure_aggregation`` ``groups`` are compared.
+    local_graphs : bool, default False
+        Find each party's own graph beside the common one, from the moments that the party sends
+        (``core.interventions.local_graphs``): the common causes of every variable but those whose
+        mechanism in the party's rows differs beyond sampling error. ``run.local_graphs`` has these
+        graphs and ``run.heterogeneity`` their differences. With ``secure_aggregation`` they are
+        those of ``groups``.
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
@@ -171,6 +184,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     model: Literal["linear", "additive", "curved"] = "linear"
     parameters: Literal["moments", "likelihood"] = only(OF_BLOCKS, "moments")
     solver: Literal["auto", "order", "class", "dagma", "notears", "ges"] = "auto"
+    unknown_targets: bool = False
+    local_graphs: bool = False
     hidden_causes: bool = False
     max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
@@ -283,6 +298,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             require_fitting(self, self.with_blocks, "text_columns='keep' or model='curved'")
         if self.hidden_causes:
             require_fitting(self, self.with_hidden_causes, "hidden_causes=True")
+        if self.unknown_targets:
+            require_fitting(self, self.with_unknown_targets, "unknown_targets=True")
+        if self.local_graphs:
+            require_fitting(self, self.with_local_graphs, "local_graphs=True")
         if self.incomplete:
             require_fitting(self, self.with_missing, "missing_values='em'")
         kept = self.unshared_columns != "keep" or self.incomplete
@@ -332,6 +351,37 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         }
 
     @property
+    def with_unknown_targets(self) -> Needs:
+        """For interventions with unknown targets."""
+        return {
+            **self.with_interventions,
+            **self._without_interventions,
+            "hidden_causes": (not self.hidden_causes, "False"),
+            "missing_values": (not self.incomplete, "'fail' or 'drop'"),
+            "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
+            "epsilon": (not self.private, "left out"),
+        }
+
+    @property
+    def with_local_graphs(self) -> Needs:
+        """For own graphs of the parties: DAGs of numbers, without lags."""
+        return {
+            **self.with_unknown_targets,
+            "solver": (
+                self.solver not in ("class", "ges"),
+                "'auto', 'order', 'dagma' or 'notears'",
+            ),
+            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "model": (self.model == "linear", "'linear'"),
+            "order": (self.order == 0, "0"),
+        }
+
+    @property
+    def compares_parties(self) -> bool:
+        """Whether the moments of the parties, or of groups of them, are compared."""
+        return self.unknown_targets or self.local_graphs
+
+    @property
     def with_blocks(self) -> Needs:
         """For blocks of columns."""
         return {
@@ -378,6 +428,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "parameters": (self.parameters == "moments", "'moments'"),
+            "unknown_targets": (not self.unknown_targets, "False"),
+            "local_graphs": (not self.local_graphs, "False"),
             **self._without_interventions,
         }
         if self.order:

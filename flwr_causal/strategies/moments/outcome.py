@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.linear.interventions import moments_by_variable
+from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.runtime.algorithm import Result
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
     from flwr_causal.core.blocks.model import BlockModel
+    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
@@ -51,6 +52,10 @@ class PooledMoments:
         Returns a fitted system with what is known of these rows.
     reason : str
         Why the training is over.
+    heterogeneity : Heterogeneity, optional
+        How parties differ.
+    parts : mapping of str to ndarray of shape (u, u)
+        By party (or group), its sums of products of the rows [1, z], where they are compared.
     """
 
     agreement: Agreement
@@ -62,6 +67,8 @@ class PooledMoments:
     privacy: Mapping[str, Any] = field(default_factory=dict)
     adapted: Callable[[Any], Any] | None = None
     reason: str = "the one exchange of sums is done"
+    heterogeneity: Heterogeneity | None = None
+    parts: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
         """Return the result of the training; ``known`` are warnings that the run has already."""
@@ -74,6 +81,7 @@ class PooledMoments:
             (*outcome.warnings, *[one for one in self.warnings if one not in known]),
             num_rows=self.num_rows,
             privacy=self.privacy,
+            heterogeneity=self.heterogeneity,
             reason=self.reason,
         )
 
@@ -135,9 +143,12 @@ class Outcome(NamedTuple):
 def moments_of_targets(
     agreement: Agreement, products: FloatArray, columns: tuple[str, ...]
 ) -> tuple[list[Moments], BoolArray]:
-    """Return each variable's moments where it is no target, and the targets, (sets, d)."""
-    acted, names = acted_on(agreement.targets, agreement.names), agreement.names
-    return moments_by_variable(products, acted, agreement.n, columns, names), acted
+    """Return each variable's moments where it is no target, and what was acted on, (sets, d)."""
+    names = agreement.names
+    acted = acted_on(agreement.targets, names)
+    shifted = acted_on(agreement.shifted, names) if agreement.shifted else np.zeros_like(acted)
+    own = moments_by_variable(products, acted, agreement.n, columns, names, shifted)
+    return own, acted | shifted
 
 
 def products_with_ones(mean: FloatArray, second: FloatArray, ones: int = 1) -> FloatArray:

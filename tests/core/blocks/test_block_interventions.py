@@ -11,7 +11,7 @@ from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import block_class, edge_costs, independent
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.interventions import distinguished_pairs, moments_by_variable
+from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.order_search import order_score
 from flwr_causal.errors import DataError

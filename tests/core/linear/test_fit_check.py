@@ -8,8 +8,8 @@ from statsmodels.stats.multitest import multipletests
 
 from flwr_causal.core.graphs.doubt import EdgeTest, doubtful_edges
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.linear.fit_check import check, edge_tests
-from flwr_causal.core.linear.interventions import moments_by_variable
 from flwr_causal.core.linear.model import LinearModel, fit
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.model import LaggedModel

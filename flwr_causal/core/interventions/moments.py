@@ -54,6 +54,7 @@ def moments_by_variable(
     num_rows: int,
     names: Sequence[str],
     variables: Sequence[str] | None = None,
+    shifted: BoolArray | None = None,
 ) -> list[Moments]:
     """Return for each variable the moments of the rows in which it is no target.
 
@@ -70,6 +71,9 @@ def moments_by_variable(
         The columns of x.
     variables : sequence of str, optional
         The d variables. Default: the first d columns.
+    shifted : ndarray of bool, shape (groups, d), optional
+        Variables, no targets, whose mechanisms have a level of their own in a group: the group's
+        rows are moved to the mean of the others. Default: none.
 
     Returns
     -------
@@ -83,8 +87,11 @@ def moments_by_variable(
         If a variable is a target in all rows.
     """
     found: dict[int, Moments] = {}
-    for outside, own_variables in columns_by_rows(acted):
-        total = products[outside].sum(axis=0)
+    moved = np.zeros_like(acted) if shifted is None else shifted
+    # A pattern is of both: variables of one pattern share one object.
+    for both, own_variables in columns_by_rows(np.concatenate([acted, moved])):
+        outside, level = both[: len(acted)], ~both[len(acted) :]
+        total = _about_others(products, outside, level).sum(axis=0)
         if not total[0, 0] > 0:
             name = (variables or names)[own_variables[0]]
             raise DataError(
@@ -94,6 +101,24 @@ def moments_by_variable(
         own = Moments.from_products(max(round(num_rows * float(total[0, 0])), 1), total, names)
         found |= dict.fromkeys(own_variables.tolist(), own)
     return [found[j] for j in range(acted.shape[1])]
+
+
+def _about_others(products: FloatArray, groups: BoolArray, level: BoolArray) -> FloatArray:
+    """Return the products of some groups; those with a level of their own have that of the others.
+
+    Where all of them have one, they keep it.
+    """
+    level = level & groups
+    others = products[groups & ~level].sum(axis=0)
+    if not level.any() or not others[0, 0] > 0:
+        return products[groups]
+    mean = others[0] / others[0, 0]
+    moved = products.copy()
+    for k in np.flatnonzero(level):
+        rows = products[k, 0, 0]
+        own = products[k, 0] / rows if rows > 0 else products[k, 0]
+        moved[k] += rows * (np.outer(mean, mean) - np.outer(own, own))
+    return moved[groups]
 
 
 def distinguished_pairs(acted: BoolArray) -> BoolArray:

@@ -10,14 +10,14 @@ from small_graphs import matrix
 from flwr_causal.core.ges.cpdag import class_of
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.edge_problem import EdgeProblem, SparseProblem
-from flwr_causal.core.linear.gaussian_scores import equal_variance_score, gaussian_bic
-from flwr_causal.core.linear.interventions import (
+from flwr_causal.core.interventions.moments import (
     columns_by_rows,
     distinguished_pairs,
     moments_by_variable,
 )
+from flwr_causal.core.linear.dagma import dagma
+from flwr_causal.core.linear.edge_problem import EdgeProblem, SparseProblem
+from flwr_causal.core.linear.gaussian_scores import equal_variance_score, gaussian_bic
 from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.core.linear.polish import polish

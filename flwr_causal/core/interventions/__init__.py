@@ -1,0 +1,1 @@
+"""Interventions: moments of rows under known ones, and a search for unknown targets."""

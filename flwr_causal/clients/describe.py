@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.description.gaps import pattern_counts
@@ -17,14 +19,17 @@ from flwr_causal.core.description.grids import (
 )
 from flwr_causal.core.discrete.small_counts import are_small, withheld
 from flwr_causal.data.check.party_table import prepare_columns
-from flwr_causal.data.read.pieces import pieces
-from flwr_causal.errors import FederationError
+from flwr_causal.data.read.pieces import pieces, selected
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.party.cache import cached
 from flwr_causal.protocol.describe import CONTRACT, OVERVIEW, POOLED_OVERVIEW, TABLES
+from flwr_causal.protocol.options import SmallCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.describe import DescribePartyOptions
 
@@ -63,6 +68,35 @@ class DescribeClient(CausalClient):
 
     contract: ClassVar[Contract] = CONTRACT
     options: DescribePartyOptions
+
+    def table(self) -> Table:
+        """Return the party's table without the columns of which nothing could be told.
+
+        With ``small_counts="suppress"`` the party lacks a column of fewer values than
+        ``minimum_count``, and one of texts that each stand in fewer rows: else their mean, or the
+        texts themselves, would be values of single rows.
+
+        Raises
+        ------
+        DataError
+            If no column is left, or, with ``small_counts="refuse"``, there is such a column.
+        """
+        table = super().table()
+        small = SmallCounts(self.options.minimum_count, self.options.small_counts)
+        if small.treatment == "report" or small.minimum == 0:
+            return table
+        few = cached(
+            self.context,
+            f"few {small.minimum} {self.source.table} {hash((*table.columns, len(table)))}",
+            lambda: _columns_of_few_rows(table, small.minimum),
+        )
+        if few and (small.treatment == "refuse" or len(few) == len(table.columns)):
+            raise DataError(
+                f"column {few[0]!r} has a value, or each of its texts, in {small.minimum - 1} rows "
+                f"at most (minimum_count={small.minimum}): leave the column out (exclude), leave "
+                "the party out, or use secure_aggregation=True or small_counts='report'"
+            )
+        return selected(table, [name for name in table.columns if name not in few])
 
     @property
     def held_names(self) -> tuple[str, ...]:
@@ -202,6 +236,24 @@ class DescribeClient(CausalClient):
             | are_small(alone[:, None] - pairs, small.minimum)
             | are_small(alone[None, :] - pairs, small.minimum)
         )
+
+
+def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
+    """Return the columns with fewer values than that, or with texts that each are in fewer rows."""
+    seen = np.zeros(len(table.columns), dtype=np.int64)
+    texts: list[Counter[str]] = [Counter() for _ in table.columns]
+    for rows in pieces(table):
+        for place, (_, column) in enumerate(rows.items()):
+            seen[place] += int(column.notna().sum())
+            if not pd.api.types.is_numeric_dtype(column.dtype):
+                texts[place].update(column.dropna().map(str).tolist())
+    held = zip(table.columns, seen.tolist(), texts, strict=True)
+    # A column without any value tells nothing.
+    return tuple(
+        str(name)
+        for name, count, own in held
+        if count and (count < least or (own and max(own.values()) < least))
+    )
 
 
 def _pair_sums(rows: FloatArray) -> _PairSums:

@@ -553,6 +553,10 @@ def _check_states(
         return  # found before
     if not _is_one_kind(name, filled, found):
         return
+    if not filled and policy.has_blocks and policy.constant_columns == "keep":
+        # Of a description; its parties lack columns of which they may tell nothing.
+        found.dropped[name] = "no value at any party, or too few to be told"
+        return
     if not filled and policy.keeps_missing:
         found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
         return

@@ -71,6 +71,8 @@ ROLE_OPTIONS: Mapping[str, str] = {
     "target": "target",
     "intervention": "intervention_column",
 }
+#: The name of a run's dictionary, by its digest, among the values of its configuration.
+DIGEST = "dictionary_digest"
 # The roles of columns that are no variables.
 _OTHER = frozenset(ROLES) - {"target"}
 

@@ -146,6 +146,8 @@ class PartyDictionary:
             if self.as_numbers and entry.states and _is_scale(entry):
                 place = {state: float(k) for k, state in enumerate(entry.state_names)}
                 values = values.map(place).astype(np.float64)
+            elif values.isna().all():
+                values = values.astype("category")  # objects without a value pass for numbers
             return values, {_no_state(entry): wrong}
         if entry.kind == "date":
             values, wrong = _by_text(cells, missing, _date_of)

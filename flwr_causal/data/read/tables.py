@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
@@ -483,6 +483,20 @@ def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
             return {}
         frame = read_delimited(text, Reading(categories=tuple(_header(text))))
     return {str(name): missing_texts(_pointed(column, text)) for name, column in frame.items()}
+
+
+def spelled_table(path: Path) -> pd.DataFrame:
+    """Return a table whose cells are texts, as they are spelled; numbers have a decimal point."""
+    origin = origin_of(path)
+    columns = tuple(map(str, read_table(path).columns))
+    frame = read_table(path, Reading(categories=columns))
+    if (text := origin.delimited) is None or text.decimal == ".":
+        return frame
+    changed: dict[int, pd.Series] = {}
+    for place, (_, column) in enumerate(frame.items()):
+        with suppress(DataError):  # marks between thousands stay
+            changed[place] = with_points(column)
+    return with_columns(frame, changed)
 
 
 @contextmanager

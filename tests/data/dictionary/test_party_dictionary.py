@@ -17,6 +17,7 @@ from flwr_causal.data.read.pieces import open_table, pieces, whole
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
+from flwr_causal.simulations import simulate
 
 SHARED = {
     "missing": ["-999"],
@@ -261,3 +262,20 @@ def test_a_map_that_is_changed_is_read_anew(tmp_path):
         file.write_text(f"weight = {{factor = {factor}}}")
         os.utime(file, ns=(int(factor), int(factor)))
         assert LocalMap.read(file, dictionary()).of("weight").factor == factor
+
+
+def test_a_column_of_states_without_any_value_is_none_of_numbers(tmp_path):
+    """Also where no party's gaps are known, as with secure sums."""
+    file = tmp_path / "dictionary.toml"
+    file.write_text(
+        '[columns.x]\nkind = "number"\n[columns.s]\nkind = "category"\nstates = ["u", "v"]\n'
+    )
+    tables = [pd.DataFrame({"x": np.arange(30.0) + k, "s": ["u", "v", "v"] * 10}) for k in range(3)]
+    tables[1]["s"] = None
+    files = [tmp_path / f"{k}.csv" for k in range(3)]
+    for table, path in zip(tables, files, strict=True):
+        table.to_csv(path, index=False)
+    for parties in (tables, files):
+        run = simulate("describe", parties, dictionary=str(file), secure_aggregation=True)
+        assert run.model["s"].states == {"u": 20, "v": 40}
+        assert run.model["s"].missing == 30

@@ -18,8 +18,9 @@ from flwr_causal.core.description.grids import (
     rows_below_steps,
 )
 from flwr_causal.core.discrete.small_counts import are_small, withheld
-from flwr_causal.data.check.party_table import prepare_columns
-from flwr_causal.data.read.pieces import pieces, selected
+from flwr_causal.data.check.party_table import describe, prepare_columns
+from flwr_causal.data.read.pieces import pieces, selected, whole
+from flwr_causal.data.read.reading import with_columns
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.party.cache import cached
 from flwr_causal.protocol.describe import CONTRACT, OVERVIEW, POOLED_OVERVIEW, TABLES
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.describe import DescribePartyOptions
@@ -70,33 +73,44 @@ class DescribeClient(CausalClient):
     options: DescribePartyOptions
 
     def table(self) -> Table:
-        """Return the party's table without the columns of which nothing could be told.
+        """Return the party's table without the columns of which it tells nothing."""
+        table = super().table()
+        return selected(table, [name for name in table.columns if name not in self._withheld])
 
-        With ``small_counts="suppress"`` the party lacks a column of fewer values than
-        ``minimum_count``, and one of texts that each stand in fewer rows: else their mean, or the
-        texts themselves, would be values of single rows.
+    def describe(self, policy: Policy) -> TableReport:
+        """Report on the table; columns of which it tells nothing have no value."""
+        frame, withheld = whole(super().table()), self._withheld
+        empty = pd.Series(np.nan, frame.index)
+        blank = {k: empty for k, name in enumerate(frame.columns) if name in withheld}
+        return describe(with_columns(frame, blank), policy, sums=True, states=policy.names_states)
+
+    @property
+    def _withheld(self) -> tuple[str, ...]:
+        """The columns of fewer values than ``minimum_count``, or of texts each in fewer rows.
+
+        Their mean, or their texts, would be values of single rows.
 
         Raises
         ------
         DataError
-            If no column is left, or, with ``small_counts="refuse"``, there is such a column.
+            If these are all columns, or the run has ``small_counts="refuse"``.
         """
         table = super().table()
         small = SmallCounts(self.options.minimum_count, self.options.small_counts)
         if small.treatment == "report" or small.minimum == 0:
-            return table
-        few = cached(
+            return ()
+        found = cached(
             self.context,
             f"few {small.minimum} {self.source.table} {hash((*table.columns, len(table)))}",
             lambda: _columns_of_few_rows(table, small.minimum),
         )
-        if few and (small.treatment == "refuse" or len(few) == len(table.columns)):
+        if found and (small.treatment == "refuse" or len(found) == len(table.columns)):
             raise DataError(
-                f"column {few[0]!r} has a value, or each of its texts, in {small.minimum - 1} rows "
-                f"at most (minimum_count={small.minimum}): leave the column out (exclude), leave "
-                "the party out, or use secure_aggregation=True or small_counts='report'"
+                f"column {found[0]!r} has a value, or each of its texts, in {small.minimum - 1} "
+                f"rows at most (minimum_count={small.minimum}): leave the column out (exclude), "
+                "leave the party out, or use secure_aggregation=True or small_counts='report'"
             )
-        return selected(table, [name for name in table.columns if name not in few])
+        return found
 
     @property
     def held_names(self) -> tuple[str, ...]:
@@ -246,7 +260,8 @@ def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
         for place, (_, column) in enumerate(rows.items()):
             seen[place] += int(column.notna().sum())
             if not pd.api.types.is_numeric_dtype(column.dtype):
-                texts[place].update(column.dropna().map(str).tolist())
+                counts = column.value_counts()
+                texts[place].update(dict(zip(map(str, counts.index), counts, strict=True)))
     held = zip(table.columns, seen.tolist(), texts, strict=True)
     # A column without any value tells nothing.
     return tuple(

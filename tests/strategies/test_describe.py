@@ -257,7 +257,9 @@ def _check_single_rows(parties, directory):
             said.extend(str(dict(one.content)) for one in replies if one.has_content())
             return replies
 
-    model = simulate("describe", given, wrap_grid=Heard).model
+    run = simulate("describe", given, wrap_grid=Heard)
+    model = run.model
+    assert any("'note' is not used: no value at any party, or too few" in t for t in run.warnings)
     for value in ("123.456", "Smith"):
         assert not any(value in text for text in said)
     # The parties lack these columns; the values of the others are there.

@@ -85,7 +85,7 @@ def test_whole_numbers_have_a_step_each_and_exact_quantiles():
     grid, below = gridded(values, whole=True)
     assert grid.width == 1.0
     for share in (0.05, 0.25, 0.5, 0.75, 0.95):
-        assert quantile(grid, below, 999, share, whole=True) == np.quantile(
+        assert quantile(grid, below, NOTHING, 999, share, whole=True) == np.quantile(
             values, share, method="inverted_cdf"
         )
 

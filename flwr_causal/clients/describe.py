@@ -19,7 +19,7 @@ from flwr_causal.core.description.grids import (
 )
 from flwr_causal.core.discrete.small_counts import are_small, withheld
 from flwr_causal.data.check.party_table import describe, prepare_columns
-from flwr_causal.data.read.pieces import pieces, selected, whole
+from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.read.reading import with_columns
 from flwr_causal.errors import DataError, FederationError
 from flwr_causal.party.cache import cached
@@ -72,14 +72,9 @@ class DescribeClient(CausalClient):
     contract: ClassVar[Contract] = CONTRACT
     options: DescribePartyOptions
 
-    def table(self) -> Table:
-        """Return the party's table without the columns of which it tells nothing."""
-        table = super().table()
-        return selected(table, [name for name in table.columns if name not in self._withheld])
-
     def describe(self, policy: Policy) -> TableReport:
         """Report on the table; columns of which it tells nothing have no value."""
-        frame, withheld = whole(super().table()), self._withheld
+        frame, withheld = self.frame(), self._withheld
         empty = pd.Series(np.nan, frame.index)
         blank = {k: empty for k, name in enumerate(frame.columns) if name in withheld}
         return describe(with_columns(frame, blank), policy, sums=True, states=policy.names_states)
@@ -95,7 +90,7 @@ class DescribeClient(CausalClient):
         DataError
             If these are all columns, or the run has ``small_counts="refuse"``.
         """
-        table = super().table()
+        table = self.table()
         small = SmallCounts(self.options.minimum_count, self.options.small_counts)
         if small.treatment == "report" or small.minimum == 0:
             return ()
@@ -114,8 +109,8 @@ class DescribeClient(CausalClient):
 
     @property
     def held_names(self) -> tuple[str, ...]:
-        """The agreed columns that the party's table has."""
-        there = set(self.table().columns)
+        """The agreed columns that the party's table has, and of which it may tell something."""
+        there = set(self.table().columns).difference(self._withheld)
         return tuple(name for name in self.setup.names if name in there)
 
     @property

@@ -271,6 +271,8 @@ def _check_single_rows(parties, directory):
     assert "Smith fell on day 3" in everything["note"].states
     with pytest.raises(DataError, match=r"column 'rare'.*minimum_count=5.*exclude"):
         simulate("describe", given, small_counts="refuse")
+    # The names of such columns are known.
+    assert simulate("describe", given, exclude="rare,note").model.names == model.names[:-1]
     few = simulate("describe", given, minimum_count=2).model
     assert few["rare"].seen == len(parties[1]) + 4
 

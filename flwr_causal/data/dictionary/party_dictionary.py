@@ -5,6 +5,7 @@ Each cell is read by itself, so that the pieces of a large file are read as all 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -186,7 +187,7 @@ def _numbers(
     cells: pd.Series, entry: ColumnEntry, own: ColumnMap, missing: Sequence[str]
 ) -> tuple[pd.Series, dict[str, BoolArray]]:
     """Return a column of numbers in the dictionary's unit, and the cells that do not fit."""
-    raw, no_number = _raw_numbers(cells, missing)
+    raw, no_number = _raw_numbers(cells, missing, own.thousands)
     values = raw if (own.factor, own.offset) == (1.0, 0.0) else own.factor * raw + own.offset
     known = np.isfinite(values)
     no_number = no_number | np.isinf(values)
@@ -205,7 +206,9 @@ def _numbers(
     return pd.Series(np.where(bad, np.nan, values), cells.index), wrong
 
 
-def _raw_numbers(cells: pd.Series, missing: Sequence[str]) -> tuple[FloatArray, BoolArray]:
+def _raw_numbers(
+    cells: pd.Series, missing: Sequence[str], thousands: str
+) -> tuple[FloatArray, BoolArray]:
     """Return the numbers as they are written, NaN where missing, and which cells are none."""
     dtype = cells.dtype
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
@@ -213,7 +216,16 @@ def _raw_numbers(cells: pd.Series, missing: Sequence[str]) -> tuple[FloatArray, 
         codes = [number for text in missing if (number := plain_number(text)) is not None]
         values[np.isin(values, codes)] = np.nan
         return values, np.zeros(len(values), dtype=np.bool_)
-    found, wrong = _by_text(cells, (*missing, *MISSING), plain_number)
+    point = "." if thousands == "," else ".,"
+    groups = rf"\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+"
+    marked = re.compile(rf"[+-]?{groups}(?:[{point}]\d*)?", re.ASCII)
+
+    def number_of(text: str) -> float | None:
+        if thousands and marked.fullmatch(text):
+            text = text.replace(thousands, "").replace(",", ".")
+        return plain_number(text)
+
+    found, wrong = _by_text(cells, (*missing, *MISSING), number_of)
     return found.to_numpy(dtype=np.float64, na_value=np.nan), wrong
 
 

@@ -144,7 +144,7 @@ def _of_column(column: pd.Series) -> PartyColumn:
     if any(map(_THOUSANDS.fullmatch, texts)) and all(
         plain_number(text) is not None or _THOUSANDS.fullmatch(text) for text in texts
     ):
-        asked = "some numbers have marks between thousands: write them without, at the party"
+        asked = 'some numbers have marks between thousands: a map at the party, {thousands = ","}?'
         return PartyColumn("number", question=asked)
     numbers = [plain_number(text) for text in texts]
     known = [number for number in numbers if number is not None]

@@ -486,10 +486,19 @@ def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
 
 
 def spelled_table(path: Path) -> pd.DataFrame:
-    """Return a table whose cells are texts, as they are spelled; numbers have a decimal point."""
+    """Return a table whose cells are texts, as they are spelled; numbers have a decimal point.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be read, or two columns have one name.
+    """
     origin = origin_of(path)
-    columns = tuple(map(str, read_table(path).columns))
-    frame = read_table(path, Reading(categories=columns))
+    columns = read_table(path).columns
+    if not columns.is_unique:
+        name = columns[columns.duplicated()][0]
+        raise DataError(f"{path} has several columns {name!r}: rename or remove all but one")
+    frame = read_table(path, Reading(categories=tuple(columns)))
     if (text := origin.delimited) is None or text.decimal == ".":
         return frame
     changed: dict[int, pd.Series] = {}

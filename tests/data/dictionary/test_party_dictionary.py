@@ -279,3 +279,26 @@ def test_a_column_of_states_without_any_value_is_none_of_numbers(tmp_path):
         run = simulate("describe", parties, dictionary=str(file), secure_aggregation=True)
         assert run.model["s"].states == {"u": 20, "v": 40}
         assert run.model["s"].missing == 30
+
+
+def test_marks_between_thousands_are_read_where_the_map_says_so(tmp_path):
+    dictionary = Dictionary.from_dict({"columns": {"x": {"kind": "number"}}})
+    cells = pd.DataFrame({"x": ["1,234.5", "-12,345,678", "999", "1,23", "12,34.5", "1,234e2", ""]})
+
+    def read_by(own):
+        local = LocalMap.from_dict({"x": own} if own else {}, dictionary)
+        return PartyDictionary(dictionary, local).applied(cells)
+
+    found, (fault,) = read_by({"thousands": ",", "factor": 2})
+    np.testing.assert_array_equal(found["x"][:3], [2469.0, -24691356.0, 1998.0])
+    assert found["x"][3:].isna().all()
+    assert [one.value for one in fault.values] == ["1,23", "12,34.5", "1,234e2"]
+    assert sum(one.count for one in read_by(None)[1][0].values) == 5
+    for mark in (" ", "'", "\u202f"):
+        cells["x"] = [f"1{mark}000", f"1{mark}000,5", f"1{mark}000.5", *["5"] * 4]
+        found, faults = read_by({"thousands": mark})
+        assert found["x"][:3].tolist() == [1000.0, 1000.5, 1000.5]
+        assert faults == []
+    for mark in (".", "", 3):
+        with pytest.raises(ConfigError, match=r"column 'x': 'thousands' is .*: write a comma"):
+            read_by({"thousands": mark})

@@ -12,6 +12,7 @@ from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.proposal import labels, of_dictionary, of_table, proposed
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.data.read.tables import read_table, spelled_table
+from flwr_causal.errors import DataError
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -175,6 +176,11 @@ def test_a_described_table_with_decimal_commas_has_numbers(tmp_path):
     result = CliRunner().invoke(app, ["dictionary", str(tmp_path / "raw.table.toml")])
     assert result.exit_code == 0, result.output
     assert '[columns.crp]\nkind = "number"' in result.output
+
+
+def test_two_columns_of_one_name_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"raw\.table\.toml has several columns 'a': rename"):
+        spelled(tmp_path, "a,b,a\n1,2,3\n")
 
 
 @pytest.mark.parametrize(

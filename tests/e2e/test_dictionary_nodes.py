@@ -88,14 +88,14 @@ def test_a_dictionary_maps_and_databases_on_real_nodes(flower, hospitals):
         deployment.add_node(name, source, **more)
     flower.environment = {key: value for key, value in environment.items() if key not in urls}
     asked = ("flwr-causal", "check", "--nodes", "--app", APP, "--connection", "clinic", "--json")
-    ready = ("-m", "moments", "-o", "min-available-nodes=3")
+    ready = ("-m", "describe", "-o", "min-available-nodes=3")
 
     # A dry run: by the agreed dictionary, then by another one, which one party refuses.
-    said = flower.call(*asked, *ready, *("-o", f"dictionary={dictionary}"), *options_of(KEYS))
+    said = flower.call(*asked, *ready, "-o", f"dictionary={dictionary}")
     (found,) = json.loads(said)
     assert found["status"] == "could begin", said
-    assert found["parties"] == {"north": 298, "south": 250, "west": 198}
-    assert found["columns"] == ["age", "sex", "weight", "pressure", "stage"]
+    assert found["parties"] == ROWS
+    assert found["columns"] == ["age", "sex", "weight", "pressure", "stage", "smoker"]
     (refused,) = json.loads(flower.call(*asked, *ready, "-o", f"dictionary={other}"))
     assert refused["status"] == "failed"
     assert "west" in refused["error"]
@@ -132,8 +132,3 @@ def test_a_dictionary_maps_and_databases_on_real_nodes(flower, hospitals):
     for name in sources:
         for url in urls.values():
             assert url not in flower.log(name)
-
-
-def options_of(keys):
-    """The options of a command for keys of `flwr run -c`."""
-    return [part for key in keys.replace("'", "").split() for part in ("-o", key)]

@@ -210,6 +210,8 @@ def _raw_numbers(
     cells: pd.Series, missing: Sequence[str], thousands: str
 ) -> tuple[FloatArray, BoolArray]:
     """Return the numbers as they are written, NaN where missing, and which cells are none."""
+    if cells.dtype == object and pd.api.types.infer_dtype(cells, skipna=True) == "boolean":
+        cells = cells.astype("boolean")  # as without a missing one
     dtype = cells.dtype
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan).copy()

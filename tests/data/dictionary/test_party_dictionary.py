@@ -302,3 +302,11 @@ def test_marks_between_thousands_are_read_where_the_map_says_so(tmp_path):
     for mark in (".", "", 3):
         with pytest.raises(ConfigError, match=r"column 'x': 'thousands' is .*: write a comma"):
             read_by({"thousands": mark})
+
+
+def test_truth_values_are_the_same_numbers_with_and_without_a_gap():
+    own = PartyDictionary(Dictionary.from_dict({"columns": {"x": {"kind": "number"}}}))
+    for cells, expected in (([True, False], [1, 0]), ([True, None, False], [1, np.nan, 0])):
+        found, faults = own.applied(pd.DataFrame({"x": cells}))
+        np.testing.assert_array_equal(found["x"], expected)
+        assert faults == []

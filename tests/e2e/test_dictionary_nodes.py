@@ -98,9 +98,16 @@ def test_a_dictionary_maps_and_databases_on_real_nodes(flower, hospitals):
     assert found["columns"] == ["age", "sex", "weight", "pressure", "stage", "smoker"]
     (refused,) = json.loads(flower.call(*asked, *ready, "-o", f"dictionary={other}"))
     assert refused["status"] == "failed"
-    assert "west" in refused["error"]
-    assert "dictionary" in refused["error"]
-    # The others had been asked, too; of what they found names and counts are told at most.
+    assert re.search(r"west: .* by its rule 'options\.dictionary'", refused["error"])
+    # The others have looked: the server is told names and counts, rows and values stay there.
+    fault = (
+        r"north: the table does not fit the dictionary: column 'age', \d+ values: outside 0 to 60"
+    )
+    assert re.search(fault, refused["error"])
+    assert re.search(
+        r"north does not fit the dictionary: column 'age', row \d+: '", flower.log("north")
+    )
+    assert "row " not in refused["error"]
     spoken = said + json.dumps(refused)
 
     # The run, and a description in secure sums.

@@ -35,9 +35,9 @@ from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.read.origin import is_description
 from flwr_causal.data.read.pieces import open_table
-from flwr_causal.data.read.reading import Reading
-from flwr_causal.data.read.tables import read_table, texts_of_missing
+from flwr_causal.data.read.tables import spelled_table, texts_of_missing
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.party.dictionary import reading_at
 from flwr_causal.party.policy import ColumnRules
@@ -228,11 +228,10 @@ def dictionary(
 
     known: dict[str, dict[str, proposal.PartyColumn]] = {}
     for name, path in zip(proposal.labels(map(str, data)), data, strict=True):
-        if path.suffix.lower() == ".toml":
+        if path.suffix.lower() == ".toml" and not is_description(path):
             known[name] = proposal.of_dictionary(Dictionary.read(path))
             continue
-        columns = tuple(map(str, open_table(path).columns))
-        known[name] = proposal.of_table(read_table(path, Reading(categories=columns)))
+        known[name] = proposal.of_table(spelled_table(path))
     text, questions = proposal.proposed(known)
     if output is None:
         typer.echo(text, nl=False)
@@ -754,9 +753,13 @@ def check_config(
         list[str],
         typer.Argument(metavar="TEXT...", help="As of `flwr run -c`, or TOML files."),
     ],
+    repeats: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A saved run, which must have the same dictionary."),
+    ] = None,
 ) -> None:
     """Name what is wrong in the keys and values of `flwr run -c`, which Flower does not."""
-    typer.echo(checked_config(given))
+    typer.echo(checked_config(given, repeats))
 
 
 @app.command()

@@ -16,9 +16,11 @@ import flwr_causal
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
 from flwr_causal.command_line import app
+from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.run import Run
+from flwr_causal.simulations import simulate
 from flwr_causal.simulations.engines import agreement_of, sources_of
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.simulations.scenarios import scenario
@@ -267,6 +269,25 @@ def test_compare_says_what_moved_between_a_run_and_its_repetition(tmp_path):
     assert "option" not in same
     assert "rows" not in same
     assert "largest" not in same
+
+
+def test_compare_says_that_dictionaries_differ(tmp_path):
+    file, copy = tmp_path / "dictionary.toml", tmp_path / "copy.toml"
+    text = "[columns.x0]\nkind = 'number'\n[columns.x1]\nkind = 'number'\n"
+    file.write_text(text)
+    copy.write_text(f"# the same\n{text}")
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    for name, given in (("one", file), ("two", copy)):
+        simulate("moments", [rows], dictionary=str(given), output_dir=tmp_path / name)
+    copy.write_text(f"{text}unit = 'kg'\n")
+    simulate("moments", [rows], dictionary=str(copy), output_dir=tmp_path / "three")
+    simulate("moments", [rows], output_dir=tmp_path / "four")
+    assert "ictionar" not in call("compare", tmp_path / "one", tmp_path / "two").stdout
+    first, changed = (Dictionary.read(one).digest[:12] for one in (file, copy))
+    said = call("compare", tmp_path / "one", tmp_path / "three").stdout
+    assert f"dictionaries differ, by digest: {first}, {changed}" in said
+    said = call("compare", tmp_path / "one", tmp_path / "four").stdout
+    assert f"dictionaries differ, by digest: {first}, -" in said
 
 
 def test_pairs_of_lags_are_compared_apart():

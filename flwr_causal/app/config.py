@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from flwr_causal.app import methods
 from flwr_causal.core.options import checked, option_types, require
 from flwr_causal.core.words import nearest
+from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import Partition, Setting  # noqa: TC001 (types of options)
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.reports.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -391,7 +393,7 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
 
 
-def checked_config(arguments: Sequence[str]) -> str:
+def checked_config(arguments: Sequence[str], repeats: Path | None = None) -> str:
     """Check the keys and values of texts and TOML files; return what could begin with them.
 
     Parameters
@@ -399,11 +401,13 @@ def checked_config(arguments: Sequence[str]) -> str:
     arguments : sequence of str
         As of ``flwr run -c``, the later ones before the earlier ones; of the ``pyproject.toml`` of
         an app its run config.
+    repeats : Path, optional
+        The results of a run that this one repeats: then both must have the same dictionary.
 
     Raises
     ------
     ConfigError
-        As :func:`read_config`, and for a file that cannot be read.
+        As :func:`read_config`, for a file that cannot be read, and for another dictionary.
     """
     given: dict[str, Any] = {}
     for argument in arguments:
@@ -414,7 +418,23 @@ def checked_config(arguments: Sequence[str]) -> str:
         app = content.get("tool", {}).get("flwr", {}).get("app", {})
         given |= _flat(app.get("config", content))
     job, _, strategy = read_config(given)
-    return f"A run of '{job.method}' with {len(strategy.options.by_name())} options could begin."
+    could = f"A run of '{job.method}' with {len(strategy.options.by_name())} options could begin."
+    if repeats is None:
+        return could
+    return f"{could} {_same_dictionary(dictionary_digest(strategy.policy.dictionary), repeats)}"
+
+
+def _same_dictionary(digest: str, earlier: Path) -> str:
+    """Return what is said of a dictionary that the repeated run had, too."""
+    kept = Run.load(earlier).config.get(DIGEST) or ""
+    if digest != kept:
+        one, other = (f"the dictionary {found}" if found else "none" for found in (digest, kept))
+        raise ConfigError(
+            f"The dictionary is not the one of the run in {earlier}: now {one}, then {other} (by "
+            "digest). Columns, states and units may differ, so that the results could not be "
+            "compared. Put the earlier dictionary back, or start a run of a new name"
+        )
+    return f"Its dictionary is that of {earlier}: {digest}." if digest else "It has no dictionary."
 
 
 def main(arguments: list[str]) -> int:

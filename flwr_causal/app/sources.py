@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,10 +13,11 @@ import pandas as pd
 from flwr_causal.app.config import DataConfig, data_config, strategy_of
 from flwr_causal.clients import Source
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.dictionary.local_map import LocalMap
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.partition import hold_out, split, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer, digits
-from flwr_causal.data.read.origin import tables_in
+from flwr_causal.data.read.origin import table_name, tables_in
 from flwr_causal.data.read.pieces import open_table, open_table_cached, whole
 from flwr_causal.data.read.reading import AS_THEY_ARE, Reading, as_read
 from flwr_causal.data.read.tables import read_table
@@ -112,7 +114,8 @@ def simulation(
         Whether the files of a directory are read as a run with epsilon needs it. Which rows of a
         single table a party is dealt depends on all of them in any case.
     reading : Reading, optional
-        What the run says about columns that may be read in several ways.
+        What the run says about columns that may be read in several ways. With a dictionary each
+        table is read by its map, NAME.map.toml beside it, where there is one.
 
     Raises
     ------
@@ -133,11 +136,21 @@ def simulation(
     path = _path_of(config)
     if path.is_dir():
         files = _tables_in(path, num_parties)
-        opened = [open_table(file, by_cell=by_cell, reading=reading) for file in files]
+        opened = [open_table(f, by_cell=by_cell, reading=_by_map(f, reading)) for f in files]
         return Simulation([whole(table) for table in opened])
     if kind is DataKind.SERIES:
-        return Simulation(deal_series(read_table(path, reading), num_parties, roles.series_column))
-    return Simulation(_dealt(read_table(path, reading), config, num_parties))
+        series = read_table(path, _by_map(path, reading))
+        return Simulation(deal_series(series, num_parties, roles.series_column))
+    return Simulation(_dealt(read_table(path, _by_map(path, reading)), config, num_parties))
+
+
+def _by_map(file: Path, reading: Reading) -> Reading:
+    """Return how a table is read by the map to the dictionary that lies beside it."""
+    by = reading.dictionary
+    own_map = file.with_name(f"{table_name(file)}.map.toml")
+    if by is None or not own_map.is_file():
+        return reading
+    return reading._replace(dictionary=replace(by, local=LocalMap.read(own_map, by.dictionary)))
 
 
 def _mixed_tables(
@@ -145,10 +158,12 @@ def _mixed_tables(
 ) -> list[pd.DataFrame]:
     example = EXAMPLES.get(config.data)
     if example is None and _path_of(config).is_dir():
-        return [read_table(file, reading) for file in _tables_in(_path_of(config), num_parties)]
-    frame = (
-        read_table(_path_of(config), reading) if example is None else as_read(example(), reading)
-    )
+        files = _tables_in(_path_of(config), num_parties)
+        return [read_table(file, _by_map(file, reading)) for file in files]
+    if example is None:
+        frame = read_table(_path_of(config), _by_map(_path_of(config), reading))
+    else:
+        frame = as_read(example(), reading)
     if config.setting == "horizontal":
         return _dealt(frame, config, num_parties)
     target = target_in(frame.columns, roles.target)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
 from flwr_causal.core.description.gaps import pattern_counts
@@ -16,15 +18,21 @@ from flwr_causal.core.description.grids import (
     rows_below_steps,
 )
 from flwr_causal.core.discrete.small_counts import are_small, withheld
-from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.check.party_table import describe, prepare_columns
 from flwr_causal.data.read.pieces import pieces
-from flwr_causal.errors import FederationError
+from flwr_causal.data.read.reading import with_columns
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.party.cache import cached
 from flwr_causal.protocol.describe import CONTRACT, OVERVIEW, POOLED_OVERVIEW, TABLES
+from flwr_causal.protocol.options import SmallCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
+    from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.describe import DescribePartyOptions
 
@@ -64,10 +72,45 @@ class DescribeClient(CausalClient):
     contract: ClassVar[Contract] = CONTRACT
     options: DescribePartyOptions
 
+    def describe(self, policy: Policy) -> TableReport:
+        """Report on the table; columns of which it tells nothing have no value."""
+        frame, withheld = self.frame(), self._withheld
+        empty = pd.Series(np.nan, frame.index)
+        blank = {k: empty for k, name in enumerate(frame.columns) if name in withheld}
+        return describe(with_columns(frame, blank), policy, sums=True, states=policy.names_states)
+
+    @property
+    def _withheld(self) -> tuple[str, ...]:
+        """The columns of fewer values than ``minimum_count``, or of texts each in fewer rows.
+
+        Their mean, or their texts, would be values of single rows.
+
+        Raises
+        ------
+        DataError
+            If these are all columns, or the run has ``small_counts="refuse"``.
+        """
+        table = self.table()
+        small = SmallCounts(self.options.minimum_count, self.options.small_counts)
+        if small.treatment == "report" or small.minimum == 0:
+            return ()
+        found = cached(
+            self.context,
+            f"few {small.minimum} {self.source.table} {hash((*table.columns, len(table)))}",
+            lambda: _columns_of_few_rows(table, small.minimum),
+        )
+        if found and (small.treatment == "refuse" or len(found) == len(table.columns)):
+            raise DataError(
+                f"column {found[0]!r} has a value, or each of its texts, in {small.minimum - 1} "
+                f"rows at most (minimum_count={small.minimum}): leave the column out (exclude), "
+                "leave the party out, or use secure_aggregation=True or small_counts='report'"
+            )
+        return found
+
     @property
     def held_names(self) -> tuple[str, ...]:
-        """The agreed columns that the party's table has."""
-        there = set(self.table().columns)
+        """The agreed columns that the party's table has, and of which it may tell something."""
+        there = set(self.table().columns).difference(self._withheld)
         return tuple(name for name in self.setup.names if name in there)
 
     @property
@@ -202,6 +245,25 @@ class DescribeClient(CausalClient):
             | are_small(alone[:, None] - pairs, small.minimum)
             | are_small(alone[None, :] - pairs, small.minimum)
         )
+
+
+def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
+    """Return the columns with fewer values than that, or with texts that each are in fewer rows."""
+    seen = np.zeros(len(table.columns), dtype=np.int64)
+    texts: list[Counter[str]] = [Counter() for _ in table.columns]
+    for rows in pieces(table):
+        for place, (_, column) in enumerate(rows.items()):
+            seen[place] += int(column.notna().sum())
+            if not pd.api.types.is_numeric_dtype(column.dtype):
+                counts = column.value_counts()
+                texts[place].update(dict(zip(map(str, counts.index), counts, strict=True)))
+    held = zip(table.columns, seen.tolist(), texts, strict=True)
+    # A column without any value tells nothing.
+    return tuple(
+        str(name)
+        for name, count, own in held
+        if count and (count < least or (own and max(own.values()) < least))
+    )
 
 
 def _pair_sums(rows: FloatArray) -> _PairSums:

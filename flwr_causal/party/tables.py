@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flwr_causal.core.words import as_seen
-from flwr_causal.data.read.origin import SUFFIXES, tables_in
+from flwr_causal.data.read.origin import table_name, tables_in
 from flwr_causal.errors import DataError
 from flwr_causal.party.door import policy_of
 
@@ -91,5 +91,4 @@ def tables_of(node: NodeConfig, policy: PartyPolicy) -> dict[str, Path]:
 def _in_directory(directory: Path) -> Iterator[tuple[str, Path]]:
     """Yield the tables of a directory with their files' names without suffix."""
     for file in tables_in(directory):
-        suffixes = [suffix for suffix in SUFFIXES if file.name.lower().endswith(suffix)]
-        yield file.name[: -max(map(len, suffixes))], file
+        yield table_name(file), file

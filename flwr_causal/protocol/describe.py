@@ -9,10 +9,10 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.description.grids import NUM_PLACES
-from flwr_causal.core.options import within
+from flwr_causal.core.options import MOST, within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.contract import Contract
-from flwr_causal.protocol.options import PartyOptions
+from flwr_causal.protocol.options import PartyOptions, Treatment
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -171,9 +171,16 @@ class DescribePartyOptions(PartyOptions):
     ----------
     bins : int
         Steps of each grid.
+    minimum_count : int
+        See `small_counts`.
+    small_counts : {"report", "suppress", "refuse"}
+        What parties do with a column of fewer values than ``minimum_count``, and with one of texts
+        that each stand in fewer rows: lack it, or refuse the run.
     """
 
     bins: int = field(metadata=within(least=FEWEST_BINS, most=MOST_BINS))
+    minimum_count: int = field(metadata=within(least=0, most=MOST))
+    small_counts: Treatment
 
 
 def dimensions(setup: Setup) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flwr_causal.data.dictionary.entries import DIGEST
 from flwr_causal.reports.edges import compared
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # Settings that say where a run is kept, not what it is.
 _PLACES = frozenset(("output_dir", "resume", "signing_key"))
+# Of a dictionary the digest says what it is; the path may be another one for the same.
+_DICTIONARY = ("dictionary", DIGEST)
 _ABSENT = "-"
 
 
@@ -46,9 +49,12 @@ def changes(runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]) -> list[Ru
     DataError
         If the graphs have different variables.
     """
-    config = [{k: v for k, v in run.config.items() if k not in _PLACES} for run in runs]
+    others = _PLACES.union(_DICTIONARY)
+    config = [{k: v for k, v in run.config.items() if k not in others} for run in runs]
+    digests = [run.config.get(DIGEST) or _ABSENT for run in runs]
     rows = [run.parties for run in runs]
     found = [
+        *_differing("dictionaries differ, by digest", [{"": one[:12]} for one in digests]),
         *_differing("option ", config),
         *_differing("rows of ", rows),
         *_differing("rows of all", [{"": run.total_rows} for run in runs]),

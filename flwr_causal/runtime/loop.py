@@ -13,7 +13,7 @@ from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.data.dictionary.entries import dictionary_digest
+from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
 from flwr_causal.errors import CausalError, ConfigError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
@@ -770,7 +770,7 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
     }
     given = {INITIAL: digest_of(method.initial)} if method.initial else {}
     if method.policy.dictionary:
-        given["dictionary_digest"] = dictionary_digest(method.policy.dictionary)
+        given[DIGEST] = dictionary_digest(method.policy.dictionary)
     return {"method": method.method, **options, **given}
 
 

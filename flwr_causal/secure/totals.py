@@ -105,6 +105,10 @@ def report_of(
     columns = []
     for name, held, first, second in zip(names, sums[::3], sums[1::3], sums[2::3], strict=True):
         if not 1 <= held <= n:
+            if held == 0:
+                raise SumError(
+                    f"the column '{name}' has no value at any party: leave it out, exclude='{name}'"
+                )
             raise SumError(f"the column '{name}' has {float(held):g} of {n} rows")
         # The mean as a float, and the sums of the deviations from it, as in a party's report.
         mean = Fraction(float(first / held))

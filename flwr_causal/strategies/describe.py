@@ -206,6 +206,7 @@ class Describe(CausalStrategy):
         rows, missing = agreement.n, np.diagonal(found["gaps"]).astype(np.int64)
         counts = _by_column(agreement, found["states"])
         places = {name: k for k, name in enumerate(agreement.continuous)}
+        edges = place_edges(*_scaling(agreement))
         columns = []
         for j, (name, states) in enumerate(zip(agreement.names, agreement.states, strict=True)):
             seen = rows - int(missing[j])
@@ -224,7 +225,9 @@ class Describe(CausalStrategy):
             below, whole = replies["below"][k].astype(np.int64), name in agreement.whole
             mean, variance = float(agreement.mean[j]), float(agreement.variance[j])
             known = np.isfinite(mean) and seen > 0
-            corrected = self._corrected(below, seen, agreement.num_parties)
+            parties = agreement.num_parties
+            corrected = self._corrected(below, seen, parties)
+            coarse = (edges[k], self._corrected(found["places"][k], seen, parties))
             columns.append(
                 DescribedColumn(
                     **common,
@@ -235,7 +238,9 @@ class Describe(CausalStrategy):
                     if known and seen > 1
                     else None,
                     quantiles={
-                        f"{share:g}": quantile(grids[k], corrected, seen, share, whole=whole)
+                        f"{share:g}": quantile(
+                            grids[k], corrected, coarse, seen, share, whole=whole
+                        )
                         for share in QUANTILES
                     },
                     whole=whole,

@@ -15,6 +15,8 @@ from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from cryptography import x509
@@ -27,9 +29,11 @@ import flwr_causal
 from flwr_causal.app.deploy import keys
 from flwr_causal.app.deploy.plan import DeploymentPlan
 from flwr_causal.app.deploy.write import deploy, join, requirements
+from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.secure.signatures import check_peers, read_peers, signed_key
+from flwr_causal.simulations import simulate
 
 FILE = """\
 name = "hospitals"
@@ -775,6 +779,54 @@ def test_a_run_is_repeated_with_its_options_and_compared(run_sh, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({**COMPLETED, "status": "failed"}, indent=2))
     assert told_by([again, "first"], environment).returncode == 1
     assert len((tmp_path / "compared").read_text().splitlines()) == 2
+
+
+def test_a_run_is_repeated_with_the_same_dictionary_alone(run_sh, tmp_path):
+    dictionary, results = tmp_path / "dictionary.toml", run_sh.place / "results"
+    columns = "[columns.a]\nkind = 'number'\n[columns.b]\nkind = 'number'\n"
+    dictionary.write_text(columns)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    given = {"dictionary": str(dictionary), "output_dir": results / "first"}
+    simulate("moments", [table, table + 1], **given)
+    kept = run_sh.place / "state" / "options" / "first"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(f"method='moments' dictionary='{dictionary}'\n")
+    shutil.copy(shutil.which("flwr-causal"), tmp_path / "bin" / "flwr-causal")
+    asked = tmp_path / "asked"
+    (tmp_path / "run.json").write_text(json.dumps(COMPLETED, indent=2))
+    (tmp_path / "bin" / "flwr").write_text(
+        f'#!/bin/sh\necho "$*" > {asked}\n'
+        'place=$(echo "$*" | sed "s/.*output-dir=\'\\([^\']*\\)\'.*/\\1/")\n'
+        f'mkdir -p "$place"; cp {tmp_path}/run.json "$place"\n'
+    )
+    again = [run_sh.place / "rerun.sh", "first"]
+    # Comments do not change a dictionary; a unit does.
+    dictionary.write_text(f"# agreed\n{columns}")
+    told = told_by(again, run_sh.environment)
+    assert told.returncode == 0, told.stderr
+    digest = Dictionary.read(dictionary).digest
+    assert f"Its dictionary is that of {results}/first: {digest}." in told.stdout
+    assert asked.exists()
+    asked.unlink()
+    (run_sh.place / "state" / "latest" / "first").unlink()
+    for changed in (columns + "unit = 'kg'\n", columns.replace("number", "count")):
+        dictionary.write_text(changed)
+        told = told_by(again, run_sh.environment)
+        assert told.returncode == 2
+        assert "The dictionary is not the one of the run in" in told.stderr
+        assert f"then the dictionary {digest}" in told.stderr
+        assert Dictionary.read(dictionary).digest in told.stderr
+    kept.write_text("method='moments'\n")
+    told = told_by(again, run_sh.environment)
+    assert told.returncode == 2
+    assert "now none, then the dictionary" in told.stderr
+    dictionary.unlink()
+    kept.write_text(f"method='moments' dictionary='{dictionary}'\n")
+    told = told_by(again, run_sh.environment)
+    assert told.returncode == 2
+    assert f"The dictionary {dictionary} cannot be read" in told.stderr
+    assert not asked.exists()
 
 
 @pytest.mark.slow

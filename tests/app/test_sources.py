@@ -5,13 +5,16 @@ import pandas as pd
 import pytest
 from flwr.app import Context, RecordDict
 
-from flwr_causal.app.config import DataConfig, data_config
-from flwr_causal.app.methods import build
+from flwr_causal.app.config import DataConfig, data_config, read_config
+from flwr_causal.app.methods import CLIENTS, build
 from flwr_causal.app.sources import deal_series, simulation, source_of
+from flwr_causal.clients import client_app
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.series import federated_dynamic
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import CausalError, ConfigError, DataError
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.strategies import run
 
 
 def node(run_config=None, **node_config):
@@ -191,3 +194,49 @@ def test_series_that_cannot_be_dealt_out(table, parties, column, words):
     _, frame = table
     with pytest.raises(DataError, match=words):
         deal_series(frame, parties, column)
+
+
+def test_maps_beside_the_tables_of_a_simulation(tmp_path):
+    """NAME.map.toml beside NAME.csv is the map of that party; other tables need none."""
+    dictionary, data = tmp_path / "dictionary.toml", tmp_path / "tables"
+    data.mkdir()
+    dictionary.write_text(
+        '[columns.sex]\nkind = "category"\nstates = ["male", "female"]\n'
+        '[columns.weight]\nkind = "number"\nunit = "kg"\nmost = 300\n'
+    )
+    rng = np.random.default_rng(0)
+    sex, weight = rng.integers(0, 2, 60), rng.normal(70, 5, 60)
+    words = pd.DataFrame({"sex": np.where(sex, "female", "male"), "weight": weight + 9 * sex})
+    words[:30].to_csv(data / "north.csv", index=False)
+    codes = pd.DataFrame({"sex": sex + 1, "w_g": 1000 * (weight + 9 * sex)})
+    codes[30:].to_csv(data / "south.csv", index=False)
+    own = data / "south.map.toml"
+    text = 'sex = {1 = "male", 2 = "female"}\nweight = {from = "w_g", factor = 0.001}\n'
+    own.write_text(text)
+    config = {"method": "moments", "dictionary": str(dictionary), "data": str(data)}
+    options = {"standardize": True, "dictionary": str(dictionary)}
+    nodes = [{"partition-id": k, "num-partitions": 2} for k in range(2)]
+
+    def found():
+        simulation.cache_clear()
+        grid = LocalGrid(client_app(CLIENTS, source_of), 2, run_config=config, node_configs=nodes)
+        return run(read_config({**config, "standardize": True})[2], grid).graph
+
+    expected = simulate("moments", [words[:30], words[30:]], **options).graph
+    np.testing.assert_allclose(found().weights, expected.weights, rtol=1e-9)
+    # The server reads the tables in the same way for its comparisons.
+    strategy = read_config(config)[2]
+    tables = simulation(DataConfig(data=str(data)), 2, reading=strategy.reading).tables
+    assert tables[1]["weight"].max() < 300
+    own.write_text('sex = {1 = "man", 2 = "female"}\n')
+    with pytest.raises(CausalError, match=r"south\.map\.toml.*'man', which is no state"):
+        found()
+    own.unlink()
+    with pytest.raises(DataError, match="column 'weight' is missing"):
+        found()
+    # One table that is dealt out has one map.
+    whole = tmp_path / "all.csv"
+    pd.concat([codes, codes]).to_csv(whole, index=False)
+    (tmp_path / "all.map.toml").write_text(text)
+    tables = simulation(DataConfig(data=str(whole)), 2, reading=strategy.reading).tables
+    assert max(table["weight"].max() for table in tables) < 300

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal.core.description.description import Description
+from flwr_causal.data.read import pieces as reading
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol import records
 from flwr_causal.reports.run import Run
@@ -224,3 +225,71 @@ def test_it_keeps_its_contract(options):
     parties = [hospital(60 + 10 * k, k) for k in range(3)]
     report = check_method("describe", parties, **options)
     assert report.passed, report.table()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_values_of_single_rows_leave_neither_as_means_nor_as_states(hospitals, large, tmp_path):
+    parties = [table.copy() for table in hospitals]
+    for table in parties:
+        table["rare"], table["note"] = np.nan, None
+    parties[0].loc[[3], "rare"] = 123.456
+    parties[1]["rare"] = 1.0 * np.arange(len(parties[1]))
+    parties[2].loc[range(4), "rare"] = [5.5, 6.5, 7.5, 9.5]
+    parties[0].loc[range(8), "note"] = [f"Smith fell on day {k}" for k in range(8)]
+    if large:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "LARGE", 1)
+            patch.setattr(reading, "PIECE", 7 * 50)
+            _check_single_rows(parties, tmp_path)
+    else:
+        _check_single_rows(parties, None)
+
+
+def _check_single_rows(parties, directory):
+    given = parties
+    if directory is not None:
+        given = [directory / f"{k}.csv" for k in range(len(parties))]
+        for table, path in zip(parties, given, strict=True):
+            table.to_csv(path, index=False)
+    said = []
+
+    class Heard(Relay):
+        def after(self, messages, replies):
+            said.extend(str(dict(one.content)) for one in replies if one.has_content())
+            return replies
+
+    run = simulate("describe", given, wrap_grid=Heard)
+    model = run.model
+    assert any("'note' is not used: no value at any party, or too few" in t for t in run.warnings)
+    for value in ("123.456", "Smith"):
+        assert not any(value in text for text in said)
+    # The parties lack these columns; the values of the others are there.
+    assert model["rare"].seen == len(parties[1])
+    assert model["rare"].mean == pytest.approx(parties[1]["rare"].mean())
+    assert "note" not in model.names
+    everything = simulate("describe", given, small_counts="report").model
+    assert everything["rare"].seen == len(parties[1]) + 5
+    assert "Smith fell on day 3" in everything["note"].states
+    with pytest.raises(DataError, match=r"column 'rare'.*minimum_count=5.*exclude"):
+        simulate("describe", given, small_counts="refuse")
+    # The names of such columns are known.
+    assert simulate("describe", given, exclude="rare,note").model.names == model.names[:-1]
+    few = simulate("describe", given, minimum_count=2).model
+    assert few["rare"].seen == len(parties[1]) + 4
+
+
+def test_a_party_of_few_rows_is_told_what_to_do(hospitals):
+    with pytest.raises(DataError, match=r"party 1.*'age'.*minimum_count=5.*leave the party out"):
+        simulate("describe", [hospitals[0], hospitals[1][:4]])
+
+
+def test_columns_without_any_value_are_named(hospitals):
+    parties = [table.assign(empty=np.nan, blank=None) for table in hospitals]
+    run = simulate("describe", parties)
+    assert set(run.model.names) == set(hospitals[0].columns)
+    for name in ("empty", "blank"):
+        assert any(f"'{name}' is not used: no value at any" in text for text in run.warnings)
+    with pytest.raises(CausalError, match=r"'empty' has no value at any party.*exclude='empty'"):
+        simulate("describe", parties, secure_aggregation=True)
+    secure = simulate("describe", parties, secure_aggregation=True, exclude="empty,blank").model
+    assert secure.rows == sum(map(len, parties))

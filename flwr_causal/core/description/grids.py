@@ -136,14 +136,23 @@ def _around(below: FloatArray, rows: float) -> int:
 
 
 def quantile(
-    grid: StepGrid, below: NDArray[np.int64], seen: int, share: float, *, whole: bool
+    grid: StepGrid,
+    below: NDArray[np.int64],
+    coarse: tuple[FloatArray, NDArray[np.int64]],
+    seen: int,
+    share: float,
+    *,
+    whole: bool,
 ) -> float | None:
-    """Return a quantile of a column, from the rows below the edges of its grid.
+    """Return a quantile of a column, from the rows below the edges of its grids.
 
     Parameters
     ----------
     grid : StepGrid
     below : ndarray of int, shape (bins + 1,)
+    coarse : tuple of ndarray of shape (g,)
+        The edges of the coarse grid, and the rows below each. Where most rows of a skewed column
+        are in one step, they tell where in it.
     seen : int
         The rows with a value.
     share : float
@@ -160,10 +169,14 @@ def quantile(
     if seen <= 0 or not below[0] <= rows <= below[-1] or below[-1] <= below[0]:
         return None
     edges = grid.edges(len(below) - 1)
-    step = min(int(np.searchsorted(below, rows, side="left")), len(below) - 1)
-    step = max(step, 1)
+    step = max(int(np.searchsorted(below, rows, side="left")), 1)
     if whole and grid.width == 1.0:
         return float(edges[step] - 0.5)
-    held = below[step] - below[step - 1]
-    part = (rows - below[step - 1]) / held if held else 1.0
-    return float(edges[step - 1] + part * grid.width)
+    inside = (coarse[0] > edges[step - 1]) & (coarse[0] < edges[step])
+    ends = [edges[step - 1], *coarse[0][inside], edges[step]]
+    counts = np.maximum.accumulate([below[step - 1], *coarse[1][inside], below[step]])
+    counts = np.minimum(counts, below[step])
+    part = max(int(np.searchsorted(counts, rows, side="left")), 1)
+    held = counts[part] - counts[part - 1]
+    along = (rows - counts[part - 1]) / held if held else 1.0
+    return float(ends[part - 1] + along * (ends[part] - ends[part - 1]))

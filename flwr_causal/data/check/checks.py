@@ -554,7 +554,7 @@ def _check_states(
     if not _is_one_kind(name, filled, found):
         return
     if not filled and policy.keeps_missing:
-        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
+        _check_empty(name, policy, found)
         return
     states = sorted_states(state for column in filled.values() for state in column.states)
     hidden = {party: c.distinct for party, c in filled.items() if c.hides_states}
@@ -602,6 +602,15 @@ def _check_states(
         rows = sum(report.rows for report in reports.values())
         check_repetition(name, len(states), rows, policy, found, numeric=numeric)
         _check_single(name, states, policy, found)
+
+
+def _check_empty(name: str, policy: Policy, found: Findings) -> None:
+    """Find a column without any value; a description leaves it out."""
+    if policy.has_blocks and policy.constant_columns == "keep":
+        # Its parties lack columns of which they may tell nothing.
+        found.dropped[name] = "no value at any party, or too few to be told"
+    else:
+        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
 
 
 def check_repetition(

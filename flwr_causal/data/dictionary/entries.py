@@ -71,6 +71,8 @@ ROLE_OPTIONS: Mapping[str, str] = {
     "target": "target",
     "intervention": "intervention_column",
 }
+#: The name of a run's dictionary, by its digest, among the values of its configuration.
+DIGEST = "dictionary_digest"
 # The roles of columns that are no variables.
 _OTHER = frozenset(ROLES) - {"target"}
 
@@ -437,8 +439,12 @@ def _tier(where: str, value: Any) -> int | None:
 
 def _texts(where: str, key: str, value: Any) -> tuple[str, ...]:
     """Return a list of texts; numbers in it are written as texts."""
-    plain = isinstance(value, list) and all(_is_spelling(one) for one in value)
-    if not plain:
+    if isinstance(value, list) and any(isinstance(one, str) and not one.strip() for one in value):
+        raise ConfigError(
+            f"{_prefix(where)}'{key}' has an empty text: empty fields are missing in any case, so "
+            "take it out"
+        )
+    if not (isinstance(value, list) and all(_is_spelling(one) for one in value)):
         raise ConfigError(f'{_prefix(where)}\'{key}\' is {value!r}: write a list, ["-999", "NA"]')
     return tuple(spelled(one) for one in value)
 

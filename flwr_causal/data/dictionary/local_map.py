@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from flwr_causal.data.dictionary.entries import ColumnEntry, Dictionary
 
 #: The keys of an entry; any other key is a code, whose value is the state that it stands for.
-KEYS = ("from", "factor", "offset", "missing", "states")
+KEYS = ("from", "factor", "offset", "thousands", "missing", "states")
+# What may stand between thousands; a point is a decimal point, a comma where a table description
+# says so.
+_MARKS = (",", "'", " ", "\u00a0", "\u202f")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class ColumnMap:
         The column's name in the party's table.
     factor, offset : float
         The value in the dictionary's unit is ``factor * value + offset``.
+    thousands : str, default ""
+        The mark between thousands in its numbers.
     missing : tuple of str, default ()
         Further texts of the party that are missing values, before the factor.
     states : tuple of (code, state), default ()
@@ -49,6 +54,7 @@ class ColumnMap:
     source: str
     factor: float = 1.0
     offset: float = 0.0
+    thousands: str = ""
     missing: tuple[str, ...] = ()
     states: tuple[tuple[str, str], ...] = ()
 
@@ -147,12 +153,17 @@ def _column_map(entry: ColumnEntry, values: Any) -> ColumnMap:
     source = values.get("from", entry.name)
     if not isinstance(source, str) or not source.strip():
         raise ConfigError(f"{where}: 'from' is {source!r}: write the column's name in the table")
-    scaled = [key for key in ("factor", "offset") if key in values]
+    scaled = [key for key in ("factor", "offset", "thousands") if key in values]
     if scaled and entry.kind not in NUMERIC:
         raise ConfigError(
             f"{where} is of the kind '{entry.kind}', no number: it has no '{scaled[0]}'"
         )
     factor, offset = (_finite(where, key, values) for key in ("factor", "offset"))
+    thousands = values.get("thousands", "")
+    if "thousands" in values and thousands not in _MARKS:
+        raise ConfigError(
+            f"{where}: 'thousands' is {thousands!r}: write a comma, an apostrophe or a blank"
+        )
     missing = values.get("missing", [])
     plain = isinstance(missing, list) and all(isinstance(one, str | int | float) for one in missing)
     if not plain:
@@ -161,6 +172,7 @@ def _column_map(entry: ColumnEntry, values: Any) -> ColumnMap:
         source.strip(),
         factor,
         offset,
+        thousands,
         tuple(map(spelled, missing)),
         tuple((code.strip(), _state(where, entry, code, own)) for code, own in codes.items()),
     )

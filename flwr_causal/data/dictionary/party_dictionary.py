@@ -5,6 +5,7 @@ Each cell is read by itself, so that the pieces of a large file are read as all 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -170,6 +171,8 @@ class PartyDictionary:
             if entry.states and (self.as_places or (self.as_numbers and entry.is_scale)):
                 place = {state: float(k) for k, state in enumerate(entry.state_names)}
                 values = values.map(place).astype(np.float64)
+            elif values.isna().all():
+                values = values.astype("category")  # objects without a value pass for numbers
             return values, {_no_state(entry): wrong}
         if entry.kind == "date":
             values, wrong = _by_text(cells, missing, _date_of)
@@ -204,7 +207,7 @@ def _numbers(
     cells: pd.Series, entry: ColumnEntry, own: ColumnMap, missing: Sequence[str]
 ) -> tuple[pd.Series, dict[str, BoolArray]]:
     """Return a column of numbers in the dictionary's unit, and the cells that do not fit."""
-    raw, no_number = _raw_numbers(cells, missing)
+    raw, no_number = _raw_numbers(cells, missing, own.thousands)
     values = raw if (own.factor, own.offset) == (1.0, 0.0) else own.factor * raw + own.offset
     known = np.isfinite(values)
     no_number = no_number | np.isinf(values)
@@ -223,15 +226,28 @@ def _numbers(
     return pd.Series(np.where(bad, np.nan, values), cells.index), wrong
 
 
-def _raw_numbers(cells: pd.Series, missing: Sequence[str]) -> tuple[FloatArray, BoolArray]:
+def _raw_numbers(
+    cells: pd.Series, missing: Sequence[str], thousands: str
+) -> tuple[FloatArray, BoolArray]:
     """Return the numbers as they are written, NaN where missing, and which cells are none."""
+    if cells.dtype == object and pd.api.types.infer_dtype(cells, skipna=True) == "boolean":
+        cells = cells.astype("boolean")  # as without a missing one
     dtype = cells.dtype
     if pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_complex_dtype(dtype):
         values = cells.to_numpy(dtype=np.float64, na_value=np.nan).copy()
         codes = [number for text in missing if (number := plain_number(text)) is not None]
         values[np.isin(values, codes)] = np.nan
         return values, np.zeros(len(values), dtype=np.bool_)
-    found, wrong = _by_text(cells, (*missing, *MISSING), plain_number)
+    point = "." if thousands == "," else ".,"
+    groups = rf"\d{{1,3}}(?:{re.escape(thousands)}\d{{3}})+"
+    marked = re.compile(rf"[+-]?{groups}(?:[{point}]\d*)?", re.ASCII)
+
+    def number_of(text: str) -> float | None:
+        if thousands and marked.fullmatch(text):
+            text = text.replace(thousands, "").replace(",", ".")
+        return plain_number(text)
+
+    found, wrong = _by_text(cells, (*missing, *MISSING), number_of)
     return found.to_numpy(dtype=np.float64, na_value=np.nan), wrong
 
 

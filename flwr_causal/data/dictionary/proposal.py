@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.discrete.discrete import sorted_states
-from flwr_causal.core.words import some
+from flwr_causal.core.words import as_seen, some
 from flwr_causal.data.dictionary.entries import NUMERIC, STATED, VARIABLES, plain_number
 from flwr_causal.data.read.texts import MISSING, are_codes
 
@@ -43,6 +43,10 @@ CODES = frozenset(
 )
 #: Units differ where one party's usual value is so many times another's.
 UNIT_RATIO = 8.0
+# A date in the order of a country, such as 31.12.1960 or 12/31/60.
+_DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{2,4}", re.ASCII)
+# A number with marks between thousands, such as 1,234.50, 1.234 or 1'234.
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:[,.' \u00a0\u202f]\d{3})+(?:[.,]\d+)?", re.ASCII)
 # Names that are keys of a TOML file without quotation marks.
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 # Texts that are longer, or have more words, are no ids.
@@ -137,6 +141,11 @@ def _of_column(column: pd.Series) -> PartyColumn:
     counts = present[present != ""].value_counts()
     texts = [text for text in map(str, counts.index) if text not in MISSING]
     rows = int(counts.loc[texts].sum()) if texts else 0
+    if any(map(_THOUSANDS.fullmatch, texts)) and all(
+        plain_number(text) is not None or _THOUSANDS.fullmatch(text) for text in texts
+    ):
+        asked = 'some numbers have marks between thousands: a map at the party, {thousands = ","}?'
+        return PartyColumn("number", question=asked)
     numbers = [plain_number(text) for text in texts]
     known = [number for number in numbers if number is not None]
     # A few texts among numbers are errors, which the check at the party finds.
@@ -154,13 +163,19 @@ def _of_column(column: pd.Series) -> PartyColumn:
     dates = pd.to_datetime(pd.Series(states, dtype=str), format="ISO8601", errors="coerce")
     if dates.notna().all():
         return PartyColumn("date")
+    if all(map(_DATE.fullmatch, texts)):
+        return PartyColumn("date", question="its dates are not written as 2024-01-31 is")
     if len(states) > 1 and len(states) == rows and rows > MOST_CODES:
         words = max(len(text.split()) for text in states)
         named = words <= _MOST_WORDS and max(map(len, states)) <= _LONGEST_ID
         return PartyColumn("id" if named else "text")
-    if len(states) > MOST_STATES:
+    # What stands in one row may be a name, or a note, that was written into the wrong field.
+    single = sum(count == 1 for count in counts.tolist())
+    if len(states) > MOST_STATES or 2 * single > len(states):
         return PartyColumn("text", question=f"{len(states)} different texts: free text, or states?")
-    return PartyColumn("category", sorted_states(states))
+    asked = f"texts of one row are not listed ({single}): states, or errors?"
+    states = [text for text in states if counts[text] > 1]
+    return PartyColumn("category", sorted_states(states), question=asked if single else "")
 
 
 def _of_numbers(values: FloatArray, rows: int, clean: bool) -> PartyColumn:
@@ -175,6 +190,8 @@ def _of_numbers(values: FloatArray, rows: int, clean: bool) -> PartyColumn:
     question = "" if clean else "some values are no numbers; check shows the party which"
     if whole and len(values) == rows > MOST_CODES and most - least < 2 * rows:
         return PartyColumn("id", question="each row has another whole number: ids, or a count?")
+    if whole and not question and len(values) == rows > MOST_CODES:
+        question = "each row has another whole number: a count, or ids?"
     if whole and len(values) == 2 and most - least == 1:
         return PartyColumn("category", tuple(f"{one:g}" for one in np.sort(values)), texts)
     if whole and len(values) <= MOST_CODES and not question:
@@ -246,12 +263,15 @@ def _question_of_lacking(
 ) -> str:
     """Return the question about parties that lack a column, with what it may be called there."""
     numeric = kind in NUMERIC
-    alike = [
-        f"{other!r} at {party}"
-        for party, alone in lacking.items()
-        for other, one in alone.items()
-        if one.kind in VARIABLES and (one.kind in NUMERIC) == numeric
-    ]
+    alike = []
+    for party, alone in lacking.items():
+        alone = {
+            other: one
+            for other, one in alone.items()
+            if one.kind in VARIABLES and (one.kind in NUMERIC) == numeric
+        }
+        same = [other for other in alone if as_seen(other) == as_seen(name)]
+        alike += [f"{other!r} at {party}" for other in same or alone]
     perhaps = f" (perhaps {some(alike)})" if alike else ""
     return (
         f"missing at {some(lacking)}: has it another name there{perhaps}? Map it, {_key(name)} = "

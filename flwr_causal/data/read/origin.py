@@ -43,6 +43,8 @@ SUFFIXES = (*FORMATS, DESCRIPTION)
 #: UTF-8, with or without a mark of it at the beginning.
 UTF_8 = "utf-8-sig"
 _SEPARATORS = ",;\t|:^~ "
+# What a query may begin with: a database may keep the changes of other statements.
+_QUERY = re.compile(r"(?:--[^\n]*\n|/\*.*?\*/|[\s(])*(?:select|with|values|table)\b", re.I | re.S)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A database gives rows in any order without it, and other passes would see another table.
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
@@ -201,6 +203,12 @@ def is_description(path: Path) -> bool:
     return path.name.lower().endswith(DESCRIPTION)
 
 
+def table_name(path: Path) -> str:
+    """Return the name of a table: that of its file, or of its description, without suffix."""
+    suffixes = [suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)]
+    return path.name[: -max(map(len, suffixes))] if suffixes else path.name
+
+
 def format_of(path: Path) -> Format:
     """Return the format of a file of rows by its suffix.
 
@@ -319,6 +327,11 @@ def _check_query(content: dict[str, Any]) -> None:
         raise DataError(
             "'url-variable' is no name of an environment variable: write the name, such as "
             "OMOP_URL, and the URL into the variable, not into this file"
+        )
+    if not _QUERY.match(content["query"]):
+        raise DataError(
+            "the query begins neither with SELECT nor with WITH, VALUES or TABLE: write one that "
+            "reads rows, since nothing may be changed in the database"
         )
     if not _ORDER.search(content["query"]):
         raise DataError(

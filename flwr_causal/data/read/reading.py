@@ -169,7 +169,8 @@ def of_cells(cells: Sequence[Any]) -> pd.Series:
         exact = whole and (complete or any(abs(cell) > 2**53 for cell in present))
         if exact and present:
             values = [None if _is_absent(cell) else cell for cell in cells]
-            return pd.Series(np.array(values, dtype=object)).infer_objects()
+            column = pd.Series(np.array(values, dtype=object))
+            return column.infer_objects() if complete else column  # else float64
         return pd.Series([np.nan if _is_absent(c) else float(c) for c in cells], dtype=np.float64)
     if kinds == {"flag"} and complete:
         return pd.Series(np.array(present, dtype=np.bool_))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
@@ -483,6 +483,29 @@ def texts_of_missing(path: Path) -> dict[str, dict[str, int]]:
             return {}
         frame = read_delimited(text, Reading(categories=tuple(_header(text))))
     return {str(name): missing_texts(_pointed(column, text)) for name, column in frame.items()}
+
+
+def spelled_table(path: Path) -> pd.DataFrame:
+    """Return a table whose cells are texts, as they are spelled; numbers have a decimal point.
+
+    Raises
+    ------
+    DataError
+        If the table cannot be read, or two columns have one name.
+    """
+    origin = origin_of(path)
+    columns = read_table(path).columns
+    if not columns.is_unique:
+        name = columns[columns.duplicated()][0]
+        raise DataError(f"{path} has several columns {name!r}: rename or remove all but one")
+    frame = read_table(path, Reading(categories=tuple(columns)))
+    if (text := origin.delimited) is None or text.decimal == ".":
+        return frame
+    changed: dict[int, pd.Series] = {}
+    for place, (_, column) in enumerate(frame.items()):
+        with suppress(DataError):  # marks between thousands stay
+            changed[place] = with_points(column)
+    return with_columns(frame, changed)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from flwr_causal.core.description.grids import (
 )
 
 BINS = 256
+NOTHING = (np.zeros(0), np.zeros(0, dtype=np.int64))
 
 
 def gridded(values, bins=BINS, *, whole=False):
@@ -45,7 +46,7 @@ def test_quantiles_are_numpys_to_a_step(name, seed):
     values = COLUMNS[name](np.random.default_rng(seed))
     grid, below = gridded(values)
     for share in (0.1, 0.25, 0.5, 0.75, 0.9):
-        found = quantile(grid, below, len(values), share, whole=False)
+        found = quantile(grid, below, NOTHING, len(values), share, whole=False)
         near = np.quantile(values, [share - 1 / len(values), share + 1 / len(values)])
         assert near[0] - grid.width <= found <= near[1] + grid.width, (share, grid)
 
@@ -84,7 +85,7 @@ def test_whole_numbers_have_a_step_each_and_exact_quantiles():
     grid, below = gridded(values, whole=True)
     assert grid.width == 1.0
     for share in (0.05, 0.25, 0.5, 0.75, 0.95):
-        assert quantile(grid, below, 999, share, whole=True) == np.quantile(
+        assert quantile(grid, below, NOTHING, 999, share, whole=True) == np.quantile(
             values, share, method="inverted_cdf"
         )
 
@@ -92,10 +93,10 @@ def test_whole_numbers_have_a_step_each_and_exact_quantiles():
 def test_a_quantile_outside_the_grid_is_not_known():
     below = np.array([10, 60, 90])
     grid = StepGrid(0.0, 1.0)
-    assert quantile(grid, below, 100, 0.05, whole=False) is None
-    assert quantile(grid, below, 100, 0.95, whole=False) is None
-    assert quantile(grid, below, 100, 0.35, whole=False) == pytest.approx(0.5)
-    assert quantile(grid, np.array([0, 0, 0]), 0, 0.5, whole=False) is None
+    assert quantile(grid, below, NOTHING, 100, 0.05, whole=False) is None
+    assert quantile(grid, below, NOTHING, 100, 0.95, whole=False) is None
+    assert quantile(grid, below, NOTHING, 100, 0.35, whole=False) == pytest.approx(0.5)
+    assert quantile(grid, np.array([0, 0, 0]), NOTHING, 0, 0.5, whole=False) is None
 
 
 def test_patterns_of_blocks_of_pairs_and_of_single_columns_are_found_and_counted():
@@ -140,3 +141,25 @@ def test_differences_are_effects_and_not_chance():
     unlike = {one.party: one.effect for one in of_states("sex", counts)}
     assert unlike["a"] == pytest.approx(0.9 - 99 / 200)
     assert of_states("sex", {"a": np.array([5, 5]), "b": np.array([6, 4])}) == []
+
+
+def test_a_coarse_grid_tells_where_in_a_step_most_rows_are():
+    """Of a skewed column most rows are in the first step."""
+    values = np.random.default_rng(0).lognormal(8, 2.5, 20_000)
+    edges = place_edges(np.array([values.mean()]), np.array([values.std()]))[0]
+    places = rows_below(values, edges)
+    grid = grid_of(edges, places, 256, whole=False)
+    below = rows_below_steps(values, grid, 256)
+    for share in (0.05, 0.25, 0.5):
+        right = np.quantile(values, share)
+        assert right < grid.lowest + grid.width
+        found = quantile(grid, below, (edges, places), len(values), share, whole=False)
+        assert found == pytest.approx(right, rel=0.1)
+        # Counts that are rounded down, each on its own, need not rise.
+        rounded = places // 50 * 50
+        found = quantile(grid, below // 50 * 50, (edges, rounded), len(values), share, whole=False)
+        assert found == pytest.approx(right, rel=0.15)
+    # A quantile outside of the grid of steps stays unknown.
+    few = StepGrid(float(np.median(values)), grid.width)
+    below = rows_below_steps(values, few, 256)
+    assert quantile(few, below, (edges, places), len(values), 0.25, whole=False) is None

@@ -76,6 +76,7 @@ WRONG = {
     'colums = 1\n[columns.x]\nkind = "number"': "there is no key 'colums'; did you mean 'columns'?",
     "missing = 3": "'missing' is 3: write a list",
     "": "it uses no column",
+    "missing = ['-9', ' ']": "'missing' has an empty text: empty fields are missing in any case",
     column('kind = "text"'): "it uses no column",
     "columns.x = 3": "column 'x' is no table",
     column("unit = 'kg'"): "column 'x': 'kind' is missing; it is one of number, count",

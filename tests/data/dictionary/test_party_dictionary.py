@@ -17,6 +17,7 @@ from flwr_causal.data.read.pieces import open_table, pieces, whole
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import ConfigError
+from flwr_causal.simulations import simulate
 
 SHARED = {
     "missing": ["-999"],
@@ -261,3 +262,51 @@ def test_a_map_that_is_changed_is_read_anew(tmp_path):
         file.write_text(f"weight = {{factor = {factor}}}")
         os.utime(file, ns=(int(factor), int(factor)))
         assert LocalMap.read(file, dictionary()).of("weight").factor == factor
+
+
+def test_a_column_of_states_without_any_value_is_none_of_numbers(tmp_path):
+    """Also where no party's gaps are known, as with secure sums."""
+    file = tmp_path / "dictionary.toml"
+    file.write_text(
+        '[columns.x]\nkind = "number"\n[columns.s]\nkind = "category"\nstates = ["u", "v"]\n'
+    )
+    tables = [pd.DataFrame({"x": np.arange(30.0) + k, "s": ["u", "v", "v"] * 10}) for k in range(3)]
+    tables[1]["s"] = None
+    files = [tmp_path / f"{k}.csv" for k in range(3)]
+    for table, path in zip(tables, files, strict=True):
+        table.to_csv(path, index=False)
+    for parties in (tables, files):
+        run = simulate("describe", parties, dictionary=str(file), secure_aggregation=True)
+        assert run.model["s"].states == {"u": 20, "v": 40}
+        assert run.model["s"].missing == 30
+
+
+def test_marks_between_thousands_are_read_where_the_map_says_so(tmp_path):
+    dictionary = Dictionary.from_dict({"columns": {"x": {"kind": "number"}}})
+    cells = pd.DataFrame({"x": ["1,234.5", "-12,345,678", "999", "1,23", "12,34.5", "1,234e2", ""]})
+
+    def read_by(own):
+        local = LocalMap.from_dict({"x": own} if own else {}, dictionary)
+        return PartyDictionary(dictionary, local).applied(cells)
+
+    found, (fault,) = read_by({"thousands": ",", "factor": 2})
+    np.testing.assert_array_equal(found["x"][:3], [2469.0, -24691356.0, 1998.0])
+    assert found["x"][3:].isna().all()
+    assert [one.value for one in fault.values] == ["1,23", "12,34.5", "1,234e2"]
+    assert sum(one.count for one in read_by(None)[1][0].values) == 5
+    for mark in (" ", "'", "\u202f"):
+        cells["x"] = [f"1{mark}000", f"1{mark}000,5", f"1{mark}000.5", *["5"] * 4]
+        found, faults = read_by({"thousands": mark})
+        assert found["x"][:3].tolist() == [1000.0, 1000.5, 1000.5]
+        assert faults == []
+    for mark in (".", "", 3):
+        with pytest.raises(ConfigError, match=r"column 'x': 'thousands' is .*: write a comma"):
+            read_by({"thousands": mark})
+
+
+def test_truth_values_are_the_same_numbers_with_and_without_a_gap():
+    own = PartyDictionary(Dictionary.from_dict({"columns": {"x": {"kind": "number"}}}))
+    for cells, expected in (([True, False], [1, 0]), ([True, None, False], [1, np.nan, 0])):
+        found, faults = own.applied(pd.DataFrame({"x": cells}))
+        np.testing.assert_array_equal(found["x"], expected)
+        assert faults == []

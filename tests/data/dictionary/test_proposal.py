@@ -5,11 +5,14 @@ import tomllib
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from flwr_causal.command_line import app
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.proposal import labels, of_dictionary, of_table, proposed
 from flwr_causal.data.read.reading import Reading
-from flwr_causal.data.read.tables import read_table
+from flwr_causal.data.read.tables import read_table, spelled_table
+from flwr_causal.errors import DataError
 
 ROWS = 60
 RNG = np.random.default_rng(0)
@@ -152,3 +155,58 @@ def test_odd_names_are_quoted(tmp_path):
 def test_files_are_called_by_their_short_names_where_these_differ():
     assert labels(["/a/north.csv", "/b/south.csv.gz"]) == ["north", "south"]
     assert labels(["/a/own.csv", "/b/own.csv"]) == ["/a/own.csv", "/b/own.csv"]
+
+
+def spelled(tmp_path, text, description=""):
+    """What a file, or a description of it, tells."""
+    (tmp_path / "raw.csv").write_text(text, encoding="latin-1")
+    (tmp_path / "raw.table.toml").write_text(f'file = "raw.csv"\n{description}')
+    return of_table(spelled_table(tmp_path / "raw.table.toml"))
+
+
+def test_a_described_table_with_decimal_commas_has_numbers(tmp_path):
+    rows = [f"{k};{k + 0.25}".replace(".", ",") + f";m{'ä' * (k % 2)}" for k in range(40)]
+    text = "\n".join(["visit;crp;sex", *rows])
+    how = 'separator = ";"\ndecimal = ","\nencoding = "latin-1"\n'
+    found = spelled(tmp_path, text, how)
+    assert found["crp"].kind == "number"
+    assert found["crp"].most == 40
+    assert found["sex"].states == ("m", "mä")
+    # From the command, too, which takes other files that end in .toml for proposals.
+    result = CliRunner().invoke(app, ["dictionary", str(tmp_path / "raw.table.toml")])
+    assert result.exit_code == 0, result.output
+    assert '[columns.crp]\nkind = "number"' in result.output
+
+
+def test_two_columns_of_one_name_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"raw\.table\.toml has several columns 'a': rename"):
+        spelled(tmp_path, "a,b,a\n1,2,3\n")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "asked"),
+    [
+        ([f"{1000 + 37 * k:,}.5" for k in range(40)], "number", "marks between thousands"),
+        ([f"{k % 28 + 1}.12.19{k % 5 + 60}" for k in range(40)], "date", "2024-01-31"),
+        (["12/31/1960"] * 40, "date", "2024-01-31"),
+        ([*["m", "f"] * 20, "see Dr. Smith"], "category", "of one row are not listed (1)"),
+        ([*[""] * 30, *[f"fell on day {k}" for k in range(8)]], "text", "free text, or states?"),
+        (["Ann Smith", "Bob Jones", "Eve Stone"], "text", "free text, or states?"),
+        (["Ann Smith"], "text", "free text, or states?"),
+        ((np.arange(40) * 7919 % 99991 + 10000).tolist(), "count", "a count, or ids?"),
+    ],
+)
+def test_texts_of_single_rows_and_odd_spellings_are_asked_about(tmp_path, cells, kind, asked):
+    found = table(tmp_path, own=cells, other=[1] * len(cells))
+    assert found["own"].kind == kind
+    assert asked in found["own"].question
+    text, _ = proposed({"north": found})
+    for value in set(map(str, cells)) - {"m", "f"}:
+        assert not value or f'"{value}"' not in text
+
+
+def test_a_name_in_another_case_is_the_likely_one(tmp_path):
+    north = table(tmp_path, Age=[30, 40] * 9, weight=[70.5, 80.5] * 9)
+    south = table(tmp_path, age=[35, 45] * 9, weight=[70.5, 80.5] * 9, height=[1.5, 1.75] * 9)
+    text, _ = proposed({"north": north, "south": south})
+    assert "missing at south: has it another name there (perhaps 'age' at south)?" in text

@@ -1,10 +1,6 @@
 """The query of examples/omop on SQLite and on a PostgreSQL server of the test's own."""
 
 import os
-import shutil
-import subprocess
-import tempfile
-import time
 import tomllib
 from pathlib import Path
 
@@ -12,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sqlalchemy
+from postgresql import postgresql_server, url_of
 
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.data.read.pieces import LargeFile, open_table, pieces
@@ -20,7 +17,6 @@ from flwr_causal.errors import DataError
 from flwr_causal.simulations import simulate
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "omop" / "persons.table.toml"
-PASSWORD = "pa@ss/word"
 TABLES = {
     "person": "person_id integer, gender_concept_id integer, year_of_birth integer",
     "visit_occurrence": "visit_occurrence_id integer, person_id integer, visit_start_date date",
@@ -124,44 +120,16 @@ def test_the_example_holds_no_secret_and_no_id():
 
 # PostgreSQL.
 
-FOUND = [shutil.which("initdb"), *sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
-PROGRAMS = next((Path(path).resolve().parent for path in FOUND[::-1] if path), None)
-
 
 @pytest.fixture(scope="module")
 def server():
-    """The directory of the socket of a PostgreSQL server, which no network reaches."""
-    if PROGRAMS is None:
-        pytest.skip("PostgreSQL's programs are not installed (Debian: apt-get install postgresql)")
-    # Root may not run it, and a path of a socket has 107 bytes at most.
-    who = {"user": "postgres", "group": "postgres"} if os.getuid() == 0 else {}
-    place = Path(tempfile.mkdtemp(prefix="flwr-pg-", dir="/tmp"))
-    (place / "password").write_text(PASSWORD)
-    if who:
-        for path in (place, place / "password"):
-            shutil.chown(path, **who)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/", **who}
-    how = ["--auth=scram-sha-256", f"--pwfile={place}/password", "-U", "omop", "-E", "UTF8"]
-    data = f"{place}/data"
-    subprocess.run([PROGRAMS / "initdb", "-D", data, "--no-sync", *how], check=True, **quiet)
-    command = [PROGRAMS / "postgres", "-D", data, "-k", place, "-c", "listen_addresses="]
-    process = subprocess.Popen([*command, "-c", "fsync=off"], **quiet)
-    try:
-        ready = [PROGRAMS / "pg_isready", "-h", place, "-q"]
-        for _ in range(150):
-            if subprocess.run(ready, check=False, **quiet).returncode == 0:
-                break
-            time.sleep(0.2)
+    with postgresql_server() as place:
         yield place
-    finally:
-        process.terminate()
-        process.wait(30)
-        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture
 def url(server, monkeypatch):
-    url = f"postgresql+psycopg://omop:pa%40ss%2Fword@/postgres?host={server}"
+    url = url_of(server)
     monkeypatch.setenv("OMOP_URL", url)
     return url
 

@@ -74,6 +74,7 @@ def p_value(table: Any) -> float:
 class ChiSquarePCOptions(CausalOptions):
     """The level of the tests; columns of text are kept."""
 
+    max_rounds: int = 100
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     alpha: float = bounded(0.01, above=0, below=1)
 

@@ -12,6 +12,7 @@ federated causal discovery. AISTATS.
 Chickering, D. M. (2002). Optimal structure identification with greedy search. JMLR 3.
 """
 
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -25,7 +26,7 @@ from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
 from flwr_causal.solvers import ges
-from flwr_causal.strategies import Ask, CausalStrategy, Note, Result
+from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Note, Result
 
 REGRETS = Exchange(
     "regrets",
@@ -99,10 +100,19 @@ def deleted(marks: Any) -> Any:
                 yield consistent_extension(changed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PERIOptions(CausalOptions):
+    """An exchange for each edge that is inserted or deleted, and three more."""
+
+    max_rounds: int = 1000
+
+
 class PERI(CausalStrategy):
     """GES whose score is the largest regret of a party."""
 
     contract = CONTRACT
+    options_type = PERIOptions
+    options: PERIOptions
 
     def train(self, agreement: Any, replicate: int = 0) -> Any:
         names = agreement.names

@@ -12,6 +12,7 @@ learning. TMLR.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ class FedDAG(CausalStrategy):
             while penalty < LARGEST_PENALTY:
                 for _ in range(NUM_EXCHANGES):
                     sent = {"weights": weights, "penalty": penalty, "multiplier": multiplier}
-                    replies = yield Ask(STEPS, sent, so_far=lambda w=weights: self.result(names, w))
+                    replies = yield Ask(STEPS, sent, so_far=partial(self.result, names, weights))
                     weights = replies["weights"]
                     h, _ = h_exponential(weights)
                     yield Note({"h": float(h), "penalty": penalty})

@@ -13,6 +13,7 @@ Chickering, D. M. (2002). Optimal structure identification with greedy search. J
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -126,7 +127,7 @@ class PERI(CausalStrategy):
         for neighbours in (inserted, deleted):
             while candidates := list(neighbours(cpdag(best))):
                 graphs = {"graphs": np.array(candidates)}
-                replies = yield Ask(REGRETS, graphs, so_far=lambda best=best: result(best))
+                replies = yield Ask(REGRETS, graphs, so_far=partial(result, best))
                 largest = np.max(replies.list("regrets"), axis=0)
                 yield Note({"graphs": len(candidates), "regret": float(largest.min())})
                 if largest.min() >= least - 1e-7:

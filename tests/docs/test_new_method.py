@@ -1,5 +1,6 @@
 """The guide's blocks run as they stand, find what they should, and a wrong step is noticed."""
 
+import ast
 import re
 import sys
 import types
@@ -247,7 +248,7 @@ def finds_the_collider(text):
     guide = execute(text)
     edges = {edge[:2] for edge in guide.run.graph.edges()}
     assert edges == {("smoker", "ill"), ("dust", "ill"), ("ill", "cough")}
-    assert [one["tests"] for one in guide.run.history] == [6, 16, 3]
+    assert [one["tests"] for one in guide.run.history] == [6, 10, 3]
     whole = [pd.concat(guide.parties, ignore_index=True)]
     one = simulate(guide.ChiSquarePC(), whole, client=guide.ChiSquarePCClient)
     assert one.graph.equals(guide.run.graph)
@@ -271,19 +272,30 @@ def test_the_page_on_categories_runs_as_it_stands():
         ('reports=("states",)', 'reports=("sums",)'),
         ('"count", "sum"', '"count"'),
         ("if k not in fixed", "if k in fixed"),
-        ("> self.options.alpha", "< self.options.alpha"),
-        ("/ total", "/ table.sum()"),
+        ("if p > alpha", "if p < alpha"),
+        ("/ table.sum((0, 1))", "/ table.sum()"),
         ("self.codes()", "self.rows()"),
         ('values="index", below="d"', 'values="mark"'),
         ("minlength=int(np.prod(shape))", "minlength=1 + int(np.prod(shape))"),
         ('] = "keep"', '] = "drop"'),
-        ("size or i < j", "size"),
+        ("if j not in fixed", "if j in fixed"),
     ],
 )
 def test_a_wrong_step_on_categories_is_noticed(right, wrong):
     assert right in PC
     with pytest.raises((AssertionError, CausalError, ValueError)):
         finds_the_collider(PC.replace(right, wrong, 1))
+
+
+def test_the_page_is_a_module_of_the_package_of_the_fields_methods():
+    def definitions(text):
+        parts = ast.parse(text).body
+        found = [part for part in parts if isinstance(part, ast.ClassDef | ast.FunctionDef)]
+        return {part.name: ast.dump(part) for part in found}
+
+    package = DOCS.parent / "examples" / "field" / "flwr_causal_field"
+    modules = [(package / name).read_text("utf-8") for name in ("pc.py", "chi_square_pc.py")]
+    assert definitions(PC) == definitions("\n".join(modules))
 
 
 def test_codes_without_states_say_what_to_declare():

@@ -14,6 +14,7 @@ from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.greedy_search import prepared_search
+from flwr_causal.core.ges.min_cut import supported_by_cuts
 from flwr_causal.core.graphs.edge_lists import edges_of, matrix_of
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.protocol import records
@@ -68,6 +69,8 @@ def paper_loop(plain, start, share, limit=10):
         begins = [plain.union(fused, own[k]) if start == "fuse" else fused for k in parties]
         own = [plain.search(k, begins[k], limit) for k in parties]
         fusion = fuse(own, plain.d)
+        if share == "min-cut":
+            fusion = supported_by_cuts(fusion, own)
         fused = fusion.keep(share)
         yield matrix_of(fused, plain.d), fusion
         if all(own[k].tobytes() in before[k] for k in parties):
@@ -112,7 +115,9 @@ def is_class_of(graph, dag):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("start", ["fuse", "overwrite"])
-@pytest.mark.parametrize(("share", "limit"), [("c50", None), ("union", 2), (0.75, 3)])
+@pytest.mark.parametrize(
+    ("share", "limit"), [("c50", None), ("union", 2), (0.75, 3), ("min-cut", 4)]
+)
 def test_the_papers_loop(seed, start, share, limit):
     tables = FEDERATIONS[seed]
     options = {} if limit is None else {"max_edges": limit}

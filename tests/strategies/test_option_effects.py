@@ -35,7 +35,7 @@ VALUES = {
     "equivalent_sample_size": [50.0],
     "evidence_rows": [20],
     "fraction_train": [0.7],
-    "fusion": ["union", 1.0],
+    "fusion": ["union", 1.0, "min-cut"],
     "groups": ["auto"],
     "head": [False, True],
     "hidden": [3],

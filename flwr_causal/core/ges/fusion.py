@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     Edges = NDArray[np.integer[Any]]
     Bits = NDArray[np.uint64]
 
-PAPER_SHARES = {"union": 0.0, "c25": 0.25, "c50": 0.5}
+#: The shares that words stand for, rounded down. "min-cut" is a fusion of its own, see `min_cut`.
+NAMED_SHARES = {"union": 0.0, "c25": 0.25, "c50": 0.5, "min-cut": 0.5}
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +115,8 @@ def needed(share: str | float, num_dags: int) -> int:
 
     Parameters
     ----------
-    share : {"union", "c25", "c50"} or float
-        A fusion of the paper, or a number in (0, 1].
+    share : {"union", "c25", "c50", "min-cut"} or float
+        A fusion of the paper, "min-cut" as "c50", or a number in (0, 1].
     num_dags : int
         K, at least 1.
 
@@ -130,12 +131,12 @@ def needed(share: str | float, num_dags: int) -> int:
         If ``share`` is another word or outside (0, 1].
     """
     if isinstance(share, str):
-        if share not in PAPER_SHARES:
+        if share not in NAMED_SHARES:
             raise ConfigError(
-                f"fusion {share!r} is unknown: use one of {', '.join(PAPER_SHARES)} or a number "
+                f"fusion {share!r} is unknown: use one of {', '.join(NAMED_SHARES)} or a number "
                 "in (0, 1]"
             )
-        return max(1, math.floor(PAPER_SHARES[share] * num_dags))
+        return max(1, math.floor(NAMED_SHARES[share] * num_dags))
     if not 0 < share <= 1:
         raise ConfigError(f"the share of DAGs that an edge needs is {share}: it must be in (0, 1]")
     return max(1, math.ceil(share * num_dags - 1e-9))  # 0.1 * 30 is a little more than 3

@@ -35,6 +35,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.ges.fusion import fuse, needed
+from flwr_causal.core.ges.min_cut import supported_by_cuts
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import require
@@ -461,13 +462,13 @@ class FedGES(PaperVariant, JoiningStrategy):
         Returns
         -------
         Fusion
-            Edges along one order of the variables, and how many DAGs have each of them: those that
-            enough DAGs have, by the option ``fusion``, are kept.
+            Edges along one order of the variables, and how many DAGs have each of them, or by
+            ``fusion="min-cut"`` need it: those that enough DAGs have, by the option ``fusion``, are
+            kept.
         """
-        known = self.knowledge_or_none
-        return fuse(
-            list(graphs.values()), len(names), before=known.precedence(names) if known else None
-        )
+        known, dags = self.knowledge_or_none, list(graphs.values())
+        fusion = fuse(dags, len(names), before=known.precedence(names) if known else None)
+        return supported_by_cuts(fusion, dags) if self.options.fusion == "min-cut" else fusion
 
     def _joined(self, agreement: Agreement, cuts: Cuts, replicate: int) -> Training:
         """Search on the tables of the joined rows, where parties hold different columns."""

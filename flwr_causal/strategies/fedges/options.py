@@ -67,11 +67,13 @@ class FedGESOptions(VariantOptions, CausalOptions):
     max_rounds : int, default 100
         Largest number of exchanges after the schema exchange. A search that needs more returns the
         graph that it has reached with known scores.
-    fusion : {"union", "c25", "c50"} or float, optional
+    fusion : {"union", "c25", "c50", "min-cut"} or float, optional
         Mode "fusion": how many parties' graphs must have an edge of the fused graph. "union": one;
         "c25" and "c50": max(1, floor(K/4)) and max(1, floor(K/2)) of K; a number in
-        (0, 1]: that share of the parties, rounded up. Default: "c50"; for "driven" several shares,
-        among which the scores choose.
+        (0, 1]: that share of the parties, rounded up. "min-cut" (Torrijos et al. 2025): as many
+        edges as "c50" says must be lost in the parties' graphs if the edge is deleted, by the
+        smallest cuts. Default: "c50"; for "driven" several shares, among which the scores choose,
+        also with "min-cut".
     start : {"driven", "fuse", "overwrite"}, optional
         Mode "fusion": the graph from which parties
         search. "fuse": the fused graph fused with the party's own one; "overwrite":

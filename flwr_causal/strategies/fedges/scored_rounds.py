@@ -138,8 +138,8 @@ def driven_rounds(
     ----------
     fuser : Fuser
         ``begin`` is the graph from which the first round starts. Of the options, ``fusion`` is the
-        share of the parties that keeps an edge (default: several), ``patience`` the number of
-        rounds without a better graph after which the loop ends.
+        share of the parties that keeps an edge (default, and for "min-cut": several),
+        ``patience`` the number of rounds without a better graph after which the loop ends.
     most : int
         Largest number of exchanges; a round takes two.
     standing : callable
@@ -184,7 +184,7 @@ def _proposed(
 ) -> tuple[Candidate, ...]:
     """Fuse both sets of graphs at every share; return the graphs that differ."""
     given = fuser.options.fusion
-    shares = shares_for(fuser.num_parties) if given is None else (given,)
+    shares = (given,) if given not in (None, "min-cut") else shares_for(fuser.num_parties)
     starts = {"overwrite": replies.of("overwritten"), "fuse": replies.of("fused")}
     candidates: list[Candidate] = []
     for label, edges in starts.items():

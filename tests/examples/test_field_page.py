@@ -1,0 +1,55 @@
+"""The page on the field's methods: its blocks run, and its tables are what the methods declare."""
+
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import blocks
+import numpy as np
+import pandas as pd
+import pytest
+from entry_point_packages import forget
+
+from flwr_causal.app import entry_points
+from flwr_causal.app.methods import METHODS, OWN_METHODS, find
+from flwr_causal.protocol import tables
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "field_methods.md").read_text(encoding="utf-8")
+PACKAGE = tomllib.loads((ROOT / "examples" / "field" / "pyproject.toml").read_text("utf-8"))
+DECLARED = PACKAGE["project"]["entry-points"]["flwr_causal.methods"]
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch):
+    """The package as pip would have installed it."""
+    group = "flwr_causal.methods"
+    points = [EntryPoint(name, value, group) for name, value in DECLARED.items()]
+    monkeypatch.setattr(
+        entry_points, "entry_points", lambda *, group: points if group.endswith("methods") else []
+    )
+    forget()
+    yield
+    forget()
+
+
+def test_its_blocks_run(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b", "c"):
+        dose, age = rng.normal(size=(2, 80))
+        table = pd.DataFrame({"age": age, "dose": dose, "pressure": dose - age})
+        table["pressure"] += rng.normal(size=80)
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    text = PAGE.replace("pip install ./examples/field\n", "")
+    assert list(blocks.run(text, "docs/field_methods.md", tmp_path))
+
+
+def test_it_has_every_method():
+    assert set(METHODS) == {*OWN_METHODS, *DECLARED}
+    for method in DECLARED:
+        assert f"`{method}`" in PAGE
+
+
+@pytest.mark.parametrize("method", sorted(DECLARED))
+def test_its_tables_are_what_the_methods_declare(method):
+    assert tables.leaves(find(method).strategy.contract) in PAGE

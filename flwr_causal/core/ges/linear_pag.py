@@ -27,7 +27,7 @@ presence of confounders. UAI workshop on causation.
 from __future__ import annotations
 
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -68,10 +68,42 @@ MOST_GIVEN = 4
 MOST_SETS = 2000
 # Proposals for each pair, with different neighbours of both in the set.
 MOST_PROPOSALS = 9
+# The same of the check of a graph that was found without hidden causes, and the most proposals that
+# it tries; it ends once the score has improved by so many edges' costs.
+CHECK_Z = 2.0
+CHECK_PROPOSALS = 2
+MOST_TRIED = 150
+ENOUGH = 3.0
+# Gains, in units of the cost of an edge: from the first on the check goes on to the class of best
+# BIC, above the second it tells of hidden causes. See docs/how_to/hidden_causes.md.
+SUSPICIOUS, LEAST_EVIDENCE = 0.5, 0.9
+# Graphs of more variables are not checked: the check would take longer than the search.
+MOST_CHECKED = 60
 # Less is no improvement of a score: the likelihood is found by iteration.
 LEAST_GAIN = 1e-4
 
 _KINDS = ((ARROW, TAIL), (TAIL, ARROW), (ARROW, ARROW))
+
+
+class HiddenCauses(NamedTuple):
+    """What a graph with hidden common causes has in place of edges of one without.
+
+    Attributes
+    ----------
+    gain
+        By how much its BIC is better, in units of the cost of an edge; 0 where none is better.
+    common
+        Pairs that have a hidden common cause and no effect on each other, in all graphs of its
+        class.
+    """
+
+    gain: float
+    common: tuple[tuple[str, str], ...]
+
+    @property
+    def likely(self) -> bool:
+        """Whether the evidence is worth telling; see docs/how_to/hidden_causes.md."""
+        return self.gain > LEAST_EVIDENCE and len(self.common) > 0
 
 
 def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> CausalGraph:
@@ -122,11 +154,55 @@ def linear_pag(moments: Moments, knowledge: Knowledge | None) -> CausalGraph:
     )
 
 
+def hidden_causes(
+    moments: Moments, dag: BoolArray, knowledge: Knowledge | None = None
+) -> HiddenCauses:
+    """Return what speaks for hidden common causes against a graph that was found without them.
+
+    Edges are taken away whose variables a test finds independent given some of their neighbours,
+    as long as the BIC of the ancestral graph improves. If it improves, the same is done with the
+    equivalence class of best BIC, and the best graphs with and without hidden common causes are
+    compared. A gain of less than an edge is no evidence: an edge whose effect other paths nearly
+    cancel is lost in the same way.
+
+    Parameters
+    ----------
+    moments : Moments
+    dag : ndarray of bool, shape (d, d)
+        The graph, ``[i, j]`` is i -> j.
+    knowledge : Knowledge, optional
+
+    Returns
+    -------
+    HiddenCauses
+        Nothing for more than 60 variables.
+    """
+    if moments.d > MOST_CHECKED:
+        return HiddenCauses(0.0, ())
+    order = by_name(moments.names)  # by which ties are broken
+    search = _AncestralSearch(moments.subset(order), knowledge, CHECK_Z, CHECK_PROPOSALS)
+    start = marks_of_dag(dag[np.ix_(order, order)])
+    without = search.score(start)
+    mag, score = search.pruned(start, without)
+    if without - score > SUSPICIOUS * search.score.edge_cost:
+        start = search.without_hidden_causes()
+        other, lower = search.pruned(start, search.score(start))
+        without = min(without, search.score(start))
+        mag, score = (other, lower) if lower < score else (mag, score)
+    return search.in_favour(mag, without - score)
+
+
 class _AncestralSearch:
     """One search over maximal ancestral graphs."""
 
-    def __init__(self, moments: Moments, knowledge: Knowledge | None) -> None:
-        self.moments = moments
+    def __init__(
+        self,
+        moments: Moments,
+        knowledge: Knowledge | None,
+        most_z: float = MOST_Z,
+        most_proposals: int = MOST_PROPOSALS,
+    ) -> None:
+        self.moments, self.most_z, self.most_proposals = moments, most_z, most_proposals
         self.required = edge_masks(knowledge, moments.names).required
         self.known = Ancestry.of(knowledge, moments.names)
         cost = edge_cost(moments.n, moments.d, GAMMA)
@@ -134,7 +210,7 @@ class _AncestralSearch:
 
     def run(self) -> IntArray:
         """Return the graph of best score that the search reaches."""
-        mag = self._without_hidden_causes()
+        mag = self.without_hidden_causes()
         score = self.score(mag)
         while True:
             before = score
@@ -143,7 +219,7 @@ class _AncestralSearch:
             if score > before - LEAST_GAIN:
                 return mag
 
-    def _without_hidden_causes(self) -> IntArray:
+    def without_hidden_causes(self) -> IntArray:
         d = self.moments.d
         possible = ~self.known.no_causes & ~np.eye(d, dtype=np.bool_)
         found = linear_class(
@@ -175,18 +251,45 @@ class _AncestralSearch:
         against = ancestors(directed) & self.known.no_causes
         return is_ancestral(mag) and not against.any() and bool(directed[self.required].all())
 
+    def in_favour(self, mag: IntArray, gain: float) -> HiddenCauses:
+        """Return what a graph has in place of edges of one whose score is worse by so much."""
+        marks = oriented(mag != NONE, ancestral_separators(mag), self.known)
+        names = self.moments.names
+        both = np.argwhere(np.triu((marks == ARROW) & (marks.T == ARROW)))
+        pairs = tuple((names[i], names[j]) for i, j in both)
+        return HiddenCauses(float(gain / self.score.edge_cost), pairs)
+
+    def pruned(self, mag: IntArray, score: float) -> tuple[IntArray, float]:
+        """Take edges away by one proposal after the other, each once, until enough is known."""
+        enough = score - ENOUGH * self.score.edge_cost
+        for _, i, j, given in self._proposals(mag != NONE)[:MOST_TRIED]:
+            check_deadline()
+            found = self._without_edge(mag, i, j, given) if mag[i, j] != NONE else None
+            if found is not None and self._fits(found):
+                new = self.score(found)
+                if new < score - LEAST_GAIN:
+                    mag, score = found, new
+            if score < enough:
+                break
+        return mag, score
+
     def _separated(self, mag: IntArray) -> Iterator[IntArray]:
         """Yield graphs without one edge, whose variables a set of neighbours separates."""
-        separators, adjacent = ancestral_separators(mag), mag != NONE
-        for _, i, j, given in self._proposals(adjacent):
-            own, left = separators.copy(), adjacent.copy()
-            left[i, j] = left[j, i] = False
-            for pair in ((i, j), (j, i)):
-                own[pair] = False
-                own[pair][list(given)] = True
-            found = member(oriented(left, own, self.known))
+        for _, i, j, given in self._proposals(mag != NONE):
+            found = self._without_edge(mag, i, j, given)
             if found is not None:
                 yield found
+
+    def _without_edge(
+        self, mag: IntArray, i: int, j: int, given: tuple[int, ...]
+    ) -> IntArray | None:
+        """Return a graph without the edge of i and j, whom a set separates; None if none is."""
+        separators, left = ancestral_separators(mag), mag != NONE
+        left[i, j] = left[j, i] = False
+        for pair in ((i, j), (j, i)):
+            separators[pair] = False
+            separators[pair][list(given)] = True
+        return member(oriented(left, separators, self.known))
 
     def _proposals(self, adjacent: BoolArray) -> list[tuple[float, int, int, tuple[int, ...]]]:
         """Return z, the two variables and the set of each proposal, least z first."""
@@ -203,9 +306,9 @@ class _AncestralSearch:
                     break
                 for z, given in zip(self._z(i, j, sets), sets, strict=True):
                     key = tuple(k in given for k in common)
-                    if z < MOST_Z and (key not in best or z < best[key][0]):
+                    if z < self.most_z and (key not in best or z < best[key][0]):
                         best[key] = (float(z), int(i), int(j), given)
-            found += sorted(best.values())[:MOST_PROPOSALS]
+            found += sorted(best.values())[: self.most_proposals]
         return sorted(found)
 
     def _z(self, i: int, j: int, sets: list[tuple[int, ...]]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Hidden common causes: ``hidden_causes=True`` of Moments."""
+"""Hidden common causes: ``hidden_causes=True`` of Moments, and the check of graphs without."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.ges.linear_pag import linear_pag
-from flwr_causal.core.linear.moments import Moments
-from flwr_causal.doubts.graphs import combination_warning
+from flwr_causal.core.ges.linear_pag import hidden_causes, linear_pag
+from flwr_causal.core.linear.ancestral_model import AncestralModel
+from flwr_causal.core.linear.moments import Moments, distinct
+from flwr_causal.doubts.graphs import combination_warning, hidden_warning
+from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def solve_hidden(
-    agreement: Agreement, knowledge: Knowledge | None, products: FloatArray
+    agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, scale: FloatArray
 ) -> Outcome:
     """Find the partial ancestral graph of the columns.
 
@@ -29,9 +31,32 @@ def solve_hidden(
     knowledge : Knowledge, optional
     products : ndarray of shape (1, d, d)
         Products of the rows.
+    scale : ndarray of shape (d,)
+        Divisors of the columns.
     """
     names = agreement.names
     pooled = Moments(agreement.n, np.zeros(len(names)), products[0], names)
     graph = linear_pag(pooled, knowledge)
     warnings = combination_warning(pooled, agreement.rows.values())
-    return Outcome(pooled, graph, None, np.abs(graph.weights), tuple(warnings), {})
+    (moments,) = distinct(in_units(pooled, agreement.mean, scale))[0]
+    model = AncestralModel(graph, moments)
+    return Outcome(pooled, graph, model, np.abs(graph.weights), tuple(warnings), {})
+
+
+def with_doubts(outcome: Outcome, knowledge: Knowledge | None) -> Outcome:
+    """Return the outcome with what speaks for hidden common causes against its graph, if anything.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        Of a search by the BIC, over rows of one table without interventions.
+    knowledge : Knowledge, optional
+    """
+    assert isinstance(outcome.moments, Moments)
+    graph = outcome.graph if outcome.graph.kind == "dag" else outcome.graph.to_dag()
+    found = hidden_causes(outcome.moments, graph.adjacency, knowledge)
+    warnings = hidden_warning(found)
+    if not warnings:
+        return outcome
+    info = {**outcome.info, "common_causes": [list(pair) for pair in found.common]}
+    return outcome._replace(warnings=(*warnings, *outcome.warnings), info=info)

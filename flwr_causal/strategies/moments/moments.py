@@ -38,7 +38,7 @@ from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
-from flwr_causal.strategies.moments.hidden import solve_hidden
+from flwr_causal.strategies.moments.hidden import solve_hidden, with_doubts
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
@@ -139,6 +139,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         pooled = yield from self._pooled(agreement, masks, replicate)
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
+        if self.options.tells_hidden and not (replicate or agreement.targets):
+            outcome = with_doubts(outcome, self.knowledge_or_none)
         yield Note({**outcome.info, **pooled.info})
         result = pooled.result(outcome, agreement.warnings)
         if self.options.parameters == "likelihood" and not replicate:
@@ -247,9 +249,9 @@ class Moments(JoiningStrategy, LinearStrategy):
                 order=options.order,
                 search=search,
             )
-        if options.hidden_causes:
-            return solve_hidden(agreement, self.knowledge_or_none, products)
         scale = self.scale(agreement)
+        if options.hidden_causes:
+            return solve_hidden(agreement, self.knowledge_or_none, products, scale)
         if options.finds_class:
             by_orders = options.solver == "class"
             least = least if by_orders else 0.0

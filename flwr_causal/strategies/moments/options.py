@@ -119,7 +119,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
         of others, which are not, and what stays open (``core.ges.linear_pag``). For linear effects
-        among rows without time. There is no ``run.model``: most effects are not identified.
+        among rows without time. ``run.total_effect`` gives the effects that are identified, and
+        says of the others what leaves them open.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.
@@ -200,6 +201,14 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     def finds_class(self) -> bool:
         """Whether the result is an equivalence class."""
         return self.solver in ("class", "ges") or self.takes_blocks
+
+    @property
+    def tells_hidden(self) -> bool:
+        """Whether the graph is checked for hidden common causes: one of best BIC, of exact sums."""
+        searched = self.solver in ("auto", "order", "class", "ges") and not self.takes_dagma
+        linear = self.model == "linear" and self.order == 0 and not self.takes_blocks
+        exact = not (self.private or self.incomplete or self.hidden_causes)
+        return searched and linear and exact
 
     @property
     def incomplete(self) -> bool:

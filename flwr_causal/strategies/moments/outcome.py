@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.model import BlockModel
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.ancestral_model import AncestralModel
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.linear.order_search import OrderSolution
@@ -112,9 +113,9 @@ class Outcome(NamedTuple):
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
-    model : LinearModel or LaggedModel or BlockModel or None
-        The fitted system in the units of the data; the moments of blocks of columns. None with
-        hidden causes, which leave most effects open.
+    model : LinearModel or LaggedModel or BlockModel or AncestralModel or None
+        The fitted system in the units of the data; the moments of blocks of columns, or those
+        of columns with hidden causes.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str
@@ -125,7 +126,7 @@ class Outcome(NamedTuple):
 
     moments: Moments | Sequence[Moments]
     graph: CausalGraph
-    model: LinearModel | LaggedModel | BlockModel | None
+    model: LinearModel | LaggedModel | BlockModel | AncestralModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]

@@ -75,6 +75,7 @@ MODES = {
     "moments order": ("moments", SERIES, {"order": 1}),
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),
     "moments hidden": ("moments", NUMBERS, {"hidden_causes": True}),
+    "moments hidden mixed": ("moments", MIXED, {"hidden_causes": True, "text_columns": "keep"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
     "moments regressions": (

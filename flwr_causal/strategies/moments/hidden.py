@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.blocks.design import column_names
+from flwr_causal.core.blocks.pag import block_pag
 from flwr_causal.core.ges.linear_pag import hidden_causes, linear_pag
-from flwr_causal.core.linear.ancestral_model import AncestralModel
+from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.linear.moments import Moments, distinct
-from flwr_causal.doubts.graphs import combination_warning, hidden_warning
+from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning
 from flwr_causal.strategies.linear import in_units
+from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -41,6 +44,28 @@ def solve_hidden(
     (moments,) = distinct(in_units(pooled, agreement.mean, scale))[0]
     model = AncestralModel(graph, moments)
     return Outcome(pooled, graph, model, np.abs(graph.weights), tuple(warnings), {})
+
+
+def solve_hidden_blocks(
+    agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, model: str
+) -> Outcome:
+    """Find the partial ancestral graph of numbers and categories; there is no fitted system.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Columns, rows, means, variances and states.
+    knowledge : Knowledge, optional
+    products : ndarray of shape (1, 1 + s, 1 + s)
+        Mean products of the rows [1, columns of the variables].
+    model : {"linear", "curved"}
+        Whether a number is one column or three functions of it.
+    """
+    blocks = blocks_of(agreement, model, 0)
+    pooled = Moments.from_products(agreement.n, products.sum(axis=0), column_names(blocks))
+    graph = block_pag(pooled, [block.width for block in blocks], agreement.names, knowledge)
+    warnings = determined_warning(blocks, pooled, agreement.rows.values())
+    return Outcome(pooled, graph, None, graph.weights, tuple(warnings), {})
 
 
 def with_doubts(outcome: Outcome, knowledge: Knowledge | None) -> Outcome:

@@ -38,7 +38,7 @@ from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
-from flwr_causal.strategies.moments.hidden import solve_hidden, with_doubts
+from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
@@ -239,6 +239,10 @@ class Moments(JoiningStrategy, LinearStrategy):
         """
         options = self.options
         least, most = options.least_effect, options.max_parents
+        if options.takes_blocks and options.hidden_causes:
+            return solve_hidden_blocks(
+                agreement, self.knowledge_or_none, products, model=options.model
+            )
         if options.takes_blocks:
             search = partial(block_class, least_effect=least, max_parents=most)
             return solve_blocks(

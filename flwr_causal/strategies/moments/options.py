@@ -118,9 +118,9 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
-        of others, which are not, and what stays open (``core.ges.linear_pag``). For linear effects
-        among rows without time. ``run.total_effect`` gives the effects that are identified, and
-        says of the others what leaves them open.
+        of others, which are not, and what stays open (``core.ges.ancestral_search``). For rows
+        without time. ``run.total_effect`` gives the linear effects that are identified, and says of
+        the others what leaves them open; not with categories or curved effects.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.
@@ -326,11 +326,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     @property
     def with_hidden_causes(self) -> Needs:
-        """For hidden common causes: rows without time, with linear effects."""
+        """For hidden common causes: rows without time."""
         return {
             "solver": (self.solver == "auto", "'auto'"),
-            "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "parameters": (self.parameters == "moments", "'moments'"),
             # Covariances of columns that no party holds together follow from a graph without them.
             "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0, "0"),

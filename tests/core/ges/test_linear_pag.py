@@ -160,10 +160,10 @@ def test_what_speaks_for_hidden_causes_of_a_graph_without_them():
     assert {frozenset(pair) for pair in doubts(turned).common} == {frozenset("bc"), frozenset("gm")}
 
 
-def test_one_pair_alone_and_what_knowledge_explains_are_not_told():
-    one = two_hidden_causes()[list("abce")]
-    assert not doubts(one).likely
-    assert not doubts(two_hidden_causes(), knowledge=Knowledge(required=[("b", "c")])).likely
+def test_little_gain_and_what_knowledge_explains_are_not_told():
+    known = Knowledge(required=[("b", "c"), ("g", "m")])
+    assert not doubts(two_hidden_causes(), knowledge=known).likely
+    assert not HiddenCauses(0.6, (("b", "c"),)).likely
     assert not HiddenCauses(5.0, ()).likely
 
 

@@ -63,7 +63,7 @@ MOST_SETS = 2000
 # Proposals for each pair, with different neighbours of both in the set.
 MOST_PROPOSALS = 9
 # Proposals that `AncestralSearch.pruned` tries at most.
-MOST_TRIED = 150
+MOST_TRIED = 300
 # Less is no improvement of a score: the likelihood is found by iteration.
 LEAST_GAIN = 1e-4
 

@@ -32,7 +32,7 @@ CHECK_PROPOSALS = 2
 ENOUGH = 3.0
 # Gains, in units of the cost of an edge: from the first on the check goes on to the class of best
 # BIC, above the second it tells of hidden causes. See docs/how_to/hidden_causes.md.
-SUSPICIOUS, LEAST_EVIDENCE = 0.5, 0.9
+SUSPICIOUS, LEAST_EVIDENCE = 0.3, 1.0
 # Graphs of more variables are not checked: the check would take longer than the search.
 MOST_CHECKED = 60
 
@@ -129,6 +129,7 @@ def hidden_causes(
     enough = ENOUGH * source.edge_cost
     mag, score = search.pruned(start, without, without - enough)
     if without - score > SUSPICIOUS * source.edge_cost:
+        search = AncestralSearch(source, knowledge)
         start = search.without_hidden_causes()
         begin = search.score(start)
         other, lower = search.pruned(start, begin, begin - enough)

@@ -85,7 +85,7 @@ _DAGITTY_MARKS = {
     "@-@": (CIRCLE, CIRCLE),
 }
 # A name in quotes, an edge, a bracket or separator, or a name without quotes.
-_DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]+|\S')
+_DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->@]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]+|\S')
 
 
 def to_dagitty(graph: CausalGraph) -> str:
@@ -137,7 +137,8 @@ def from_dagitty(text: str) -> CausalGraph:
     opened = re.match(form, text, re.DOTALL)
     if opened is None:
         raise DataError(
-            "the text is no dagitty graph: expected 'dag { ... }', 'pdag', 'digraph', 'mag' or 'pag'"
+            "the text is no dagitty graph: expected 'dag { ... }', 'pdag', 'digraph', 'mag' or "
+            "'pag'"
         )
     kinds: dict[str, Kind] = {"dag": "dag", "pdag": "cpdag", "digraph": "summary"}
     kinds |= {"mag": "pag", "pag": "pag"}

@@ -8,8 +8,8 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import block_pag
-from flwr_causal.core.ges.linear_pag import hidden_causes, linear_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
+from flwr_causal.core.ges.linear_pag import hidden_causes, linear_pag
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning
 from flwr_causal.strategies.linear import in_units

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.model import BlockModel
+    from flwr_causal.core.ges.ancestral_model import AncestralModel
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.core.ges.ancestral_model import AncestralModel
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.linear.order_search import OrderSolution

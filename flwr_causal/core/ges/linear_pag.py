@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 CHECK_Z = 2.0
 CHECK_PROPOSALS = 2
 ENOUGH = 3.0
-# Gains, in units of the cost of an edge: from the first on the check goes on to the class of best
-# BIC, above the second it tells of hidden causes. See docs/how_to/hidden_causes.md.
+# Gains, in units of the cost of an edge: above the first the check goes on to the class of best BIC,
+# of more variables than so many only above the second, from which on it tells of hidden causes. Of
+# 430 systems without hidden causes (10 to 50 variables, up to four edges each, 500 to 20,000 rows)
+# none had more than the second, and 2 to 5 % more than 0.9.
 SUSPICIOUS, LEAST_EVIDENCE = 0.3, 1.0
+SUSPECTED = 30
 # Graphs of more variables are not checked: the check would take longer than the search.
 MOST_CHECKED = 60
 
@@ -128,7 +131,8 @@ def hidden_causes(
     without = search.score(start)
     enough = ENOUGH * source.edge_cost
     mag, score = search.pruned(start, without, without - enough)
-    if without - score > SUSPICIOUS * source.edge_cost:
+    least = SUSPICIOUS if moments.d <= SUSPECTED else LEAST_EVIDENCE
+    if without - score > least * source.edge_cost:
         search = AncestralSearch(source, knowledge)
         start = search.without_hidden_causes()
         begin = search.score(start)

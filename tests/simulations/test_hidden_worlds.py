@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError
-from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.core.graphs.metrics import compare, structural_hamming_distance
 from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, TAIL
 from flwr_causal.simulations.scenarios.hidden import hidden_causes
 from flwr_causal.simulations.scenarios.scenario import find, names
@@ -53,8 +53,6 @@ def test_graphs_without_hidden_causes_are_compared_by_their_edges():
     assert found["mark_agreement"] == 0.5
     assert compare(truth, dag.reordered("cab")) == compare(truth, dag)
     with pytest.raises(DataError, match="no such distance"):
-        from flwr_causal.core.graphs.metrics import structural_hamming_distance
-
         structural_hamming_distance(truth, dag)
 
 

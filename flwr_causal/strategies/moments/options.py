@@ -200,7 +200,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     @property
     def finds_class(self) -> bool:
         """Whether the result is an equivalence class."""
-        return self.solver in ("class", "ges") or self.takes_blocks
+        return not self.hidden_causes and (self.solver in ("class", "ges") or self.takes_blocks)
 
     @property
     def tells_hidden(self) -> bool:

@@ -74,16 +74,25 @@ HIDDEN = "a CausalGraph has no hidden variables and no edges of unknown marks"
 
 # dagitty.
 
-_DAGITTY_KINDS = {"dag": "dag", "cpdag": "pdag", "summary": "digraph", "pag": "mag"}
+_DAGITTY_KINDS = {"dag": "dag", "cpdag": "pdag", "summary": "digraph", "pag": "pag"}
+# The marks at the start and at the end of dagitty's edges of a PAG.
+_DAGITTY_MARKS = {
+    "->": (TAIL, ARROW),
+    "<-": (ARROW, TAIL),
+    "<->": (ARROW, ARROW),
+    "@->": (CIRCLE, ARROW),
+    "<-@": (ARROW, CIRCLE),
+    "@-@": (CIRCLE, CIRCLE),
+}
 # A name in quotes, an edge, a bracket or separator, or a name without quotes.
-_DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]+|\S')
+_DAGITTY = re.compile(r'"[^"]*"|@?-[->@]|<-[->@]?|[{}\[\];,=]|[^\s{}\[\];,="<>@-]+|\S')
 
 
 def to_dagitty(graph: CausalGraph) -> str:
     """Return the text of a graph for dagitty; weights are the attribute ``beta``.
 
-    A DAG is a ``dag``, a CPDAG a ``pdag`` without weights, a summary graph a ``digraph``, and a PAG
-    without circles a ``mag``.
+    A DAG is a ``dag``, a CPDAG a ``pdag`` and a PAG a ``pag`` without weights, a summary graph a
+    ``digraph``. A circle is ``@``.
 
     Parameters
     ----------
@@ -93,14 +102,14 @@ def to_dagitty(graph: CausalGraph) -> str:
     Raises
     ------
     DataError
-        If the graph has lags or circles, or a name has a quotation mark.
+        If the graph has lags, or a name has a quotation mark.
     """
     _without_lags(graph, "dagitty")
-    _without_circles(graph, "dagitty, which has MAGs only,")
     _refuse_names(graph.names, '"', "dagitty")
     weighted = graph.kind not in ("cpdag", "pag")
     edges = [
-        f'"{cause}" {mark} "{effect}"' + (f' [beta="{weight!r}"]' if weighted else "")
+        f'"{cause}" {mark.replace("o", "@")} "{effect}"'
+        + (f' [beta="{weight!r}"]' if weighted else "")
         for cause, mark, effect, weight in graph.marked_edges()
     ]
     nodes = [f'"{name}"' for name in graph.names]
@@ -113,19 +122,26 @@ def from_dagitty(text: str) -> CausalGraph:
     Parameters
     ----------
     text : str
-        A ``dag``, ``pdag`` or ``digraph``. Edges ``->``, ``<-``, ``--``, also in chains and with
-        groups such as ``x -> {y z}``; the attribute ``beta`` is the weight, 1 if it is missing.
-        Other attributes are ignored.
+        A ``dag``, ``pdag``, ``digraph``, ``mag`` or ``pag``. Edges ``->``, ``<-``, ``--``, of a
+        ``mag`` or ``pag`` also ``<->``, ``@->``, ``<-@`` and ``@-@`` but not ``--``, in chains and
+        with groups such as ``x -> {y z}``; the attribute ``beta`` is the weight, 1 if it is
+        missing. Other attributes are ignored.
 
     Raises
     ------
     DataError
-        If the text is of another kind or form, or has hidden variables or bidirected edges.
+        If the text is of another kind or form, has hidden variables, or an edge of a kind that the
+        graph cannot have.
     """
-    opened = re.match(r'\s*(dag|pdag|digraph)\s*(?:"[^"]*"|\w+)?\s*\{(.*)\}\s*$', text, re.DOTALL)
+    form = r'\s*(dag|pdag|digraph|mag|pag)\s*(?:"[^"]*"|\w+)?\s*\{(.*)\}\s*$'
+    opened = re.match(form, text, re.DOTALL)
     if opened is None:
-        raise DataError("the text is no dagitty graph: expected 'dag { ... }', 'pdag' or 'digraph'")
+        raise DataError(
+            "the text is no dagitty graph: expected 'dag { ... }', 'pdag', 'digraph', 'mag' or "
+            "'pag'"
+        )
     kinds: dict[str, Kind] = {"dag": "dag", "pdag": "cpdag", "digraph": "summary"}
+    kinds |= {"mag": "pag", "pag": "pag"}
     found: nx.DiGraph[str] = nx.DiGraph(kind=kinds[opened[1]])
     tokens = _Tokens(_DAGITTY.findall(opened[2]))
     while tokens.next is not None:
@@ -203,8 +219,14 @@ def _add(
     """Add the edges between two groups of nodes."""
     for one in left:
         for other in right:
-            if mark not in ("->", "<-", "--"):
+            possible = _DAGITTY_MARKS if graph.graph["kind"] == "pag" else ("->", "<-", "--")
+            if mark not in possible:
                 raise DataError(f"the edge {one} {mark} {other} cannot be kept: {HIDDEN}")
+            if graph.graph["kind"] == "pag":
+                at_start, at_end = _DAGITTY_MARKS[mark]
+                graph.add_edge(one, other, weight=weight, mark=at_end)
+                graph.add_edge(other, one, weight=weight, mark=at_start)
+                continue
             if mark in ("->", "--"):
                 graph.add_edge(one, other, weight=weight)
             if mark in ("<-", "--"):
@@ -280,11 +302,6 @@ def from_gml(text: str) -> CausalGraph:
     except nx.NetworkXError as error:
         raise DataError(f"the text is not GML: {error}") from None
     return CausalGraph.from_networkx(graph)
-
-
-def _without_circles(graph: CausalGraph, form: str) -> None:
-    if graph.marks is not None and (graph.marks == CIRCLE).any():
-        raise DataError(f"a PAG with circles cannot be given to {form} and would lose them")
 
 
 # causal-learn.

@@ -330,25 +330,30 @@ def test_a_pag_in_causal_learn_keeps_its_marks():
     np.testing.assert_array_equal(back.marks, hidden_pag().marks)
 
 
-def test_dagitty_has_a_pag_without_circles_only():
-    with pytest.raises(DataError, match="circles"):
-        to_dagitty(hidden_pag())
-    marks = np.array([[0, 2, 0], [1, 0, 2], [0, 2, 0]])
-    text = to_dagitty(CausalGraph.from_marks(marks, ("a", "b", "c")))
-    assert text.split() == [
-        "mag",
-        "{",
-        '"a"',
-        '"b"',
-        '"c"',
-        '"a"',
-        "->",
-        '"b"',
-        '"b"',
-        "<->",
-        '"c"',
-        "}",
-    ]
+def test_a_pag_in_dagitty_keeps_its_marks():
+    text = to_dagitty(hidden_pag())
+    assert text.startswith("pag {")
+    a, b, c, d, e, f = (f'"{name}"' for name in NAMES)
+    assert {f"{a} @-> {b}", f"{b} <-> {c}", f"{d} -> {c}", f"{e} @-@ {f}"} <= {*text.splitlines()}
+    back = from_dagitty(text)
+    assert back.kind == "pag"
+    assert back.equals(hidden_pag())
+
+
+def test_a_mag_of_dagitty_and_edges_that_a_pag_has_not():
+    found = from_dagitty("mag { a <- b <-> {c d} ; c <-@ e }")
+    edges = {edge[:3] for edge in found.marked_edges()}
+    assert edges == {
+        ("b", "->", "a"),
+        ("b", "<->", "c"),
+        ("b", "<->", "d"),
+        ("e", "o->", "c"),
+    }
+    for edge in ("--", "@--"):
+        with pytest.raises(DataError, match="cannot be kept"):
+            from_dagitty(f"pag {{ a {edge} b }}")
+    with pytest.raises(DataError, match="cannot be kept"):
+        from_dagitty("dag { a <-> b }")
 
 
 @pytest.mark.parametrize("convert", [to_bnlearn, to_tigramite])

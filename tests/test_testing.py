@@ -26,6 +26,7 @@ POOLING = (
     "moments",
     "moments ges",
     "moments hidden",
+    "moments hidden mixed",
     "moments additive",
     "moments mixed",
     "moments regressions",

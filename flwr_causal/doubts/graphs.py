@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.ges.linear_pag import HiddenCauses
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
@@ -227,6 +228,20 @@ def gaussian_noise_warning(
 def _unequal(size: FloatArray, most: float) -> bool:
     """Whether standard deviations of noise terms differ by more than chance and wrong edges do."""
     return float(np.exp(2 * np.nanstd(np.log(size)))) > most
+
+
+def hidden_warning(found: HiddenCauses) -> list[str]:
+    """Say where hidden common causes explain the rows better than the graph without them."""
+    if not found.likely:
+        return []
+    pairs = [f"{one} <-> {other}" for one, other in found.common]
+    return [
+        "Hidden common causes are likely: a graph with them explains the rows better (its BIC by "
+        f"{found.gain:.1f} times the cost of an edge). {some(pairs)} would have a hidden common "
+        "cause, and edges and directions of this graph about them may be wrong. Compare with "
+        "hidden_causes=True, which needs no other exchange; effects that are not linear can look "
+        "alike."
+    ]
 
 
 def tier_warning(graph: CausalGraph | None) -> list[str]:

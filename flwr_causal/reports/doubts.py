@@ -51,11 +51,12 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
     ConfigError
         If the run has no model with such a method; it says which options give one.
     """
-    if run.graph is not None and run.graph.marks is not None:
+    marked = run.graph is not None and run.graph.marks is not None
+    if marked and not hasattr(run.model, wanted):
         raise ConfigError(
-            f"{wanted} needs effects that are identified, and with hidden common causes most are "
-            "not: the run with hidden_causes=True has no model. run.graph.marked_edges() says what "
-            "causes what; run without hidden_causes if nothing that matters is unmeasured."
+            f"{wanted} needs a graph without hidden common causes: the run with hidden_causes=True "
+            "has none. run.total_effect gives the effects that are identified for numbers, and "
+            "run.graph.marked_edges() says what causes what."
         )
     if not hasattr(run.model, wanted):
         raise ConfigError(

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.words import some
 from flwr_causal.runtime.influence import Deferred
 
 if TYPE_CHECKING:
@@ -181,8 +182,9 @@ class RunRecord:
 
     @property
     def headline(self) -> str:
-        """The status, and which parties the result lacks, in one phrase."""
-        return f"{self.status} {lost_in_words(self)}".strip()
+        """The status, which parties the result lacks, and signs of hidden causes, in one phrase."""
+        status = f"{self.status} {lost_in_words(self)}".strip()
+        return "; ".join([status, *hidden_in_words(self)])
 
     @property
     def unsigned(self) -> bool:
@@ -197,6 +199,15 @@ class RunRecord:
     def total_rows(self) -> int:
         """Rows of all parties together, or different ids where parties hold different columns."""
         return sum(self.parties.values()) if self.num_rows is None else self.num_rows
+
+
+def hidden_in_words(run: RunRecord) -> list[str]:
+    """Return that hidden common causes are likely, and of which pairs; nothing where none are."""
+    pairs = [pair for one in run.history for pair in one.get("common_causes", ())]
+    if not pairs:
+        return []
+    listed = some(f"{one} <-> {other}" for one, other in pairs)
+    return [f"hidden common causes are likely ({listed})"]
 
 
 def lost_in_words(run: RunRecord) -> str:

@@ -51,6 +51,8 @@ class ExchangeRecord(NumberedRecord, total=False):
         There where the training started again after the exchange.
     without_groups : list of str
         Groups of parties that are missing.
+    common_causes : list of [str, str]
+        Pairs of variables that are likely to have a hidden common cause, where any are.
     """
 
     exchange: str
@@ -63,6 +65,7 @@ class ExchangeRecord(NumberedRecord, total=False):
     party_seconds: dict[str, float]
     started_again: Any
     without_groups: list[str]
+    common_causes: list[list[str]]
 
 
 class GuaranteeRecord(TypedDict):

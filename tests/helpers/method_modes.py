@@ -77,6 +77,7 @@ MODES = {
     "moments hidden": ("moments", NUMBERS, {"hidden_causes": True}),
     "moments targets": ("moments", NUMBERS, {"unknown_targets": True}),
     "moments local": ("moments", NUMBERS, {"local_graphs": True}),
+    "moments hidden mixed": ("moments", MIXED, {"hidden_causes": True, "text_columns": "keep"}),
     "moments additive": ("moments", NUMBERS, {"model": "additive"}),
     "moments mixed": ("moments", MIXED, {"text_columns": "keep"}),
     "moments regressions": (

@@ -43,6 +43,16 @@ def test_directions_of_numbers(name):
     assert (graph.adjacency == COLLIDER.adjacency).all()
 
 
+def test_fci_finds_a_hidden_common_cause():
+    rng = np.random.default_rng(0)
+    hidden, a, e = rng.normal(size=(3, 4000))
+    b, c = a + hidden + rng.normal(size=4000), e + hidden + rng.normal(size=4000)
+    table = pd.DataFrame({"a": a, "b": b, "c": c, "e": e})
+    (graph,) = found("causal-learn-fci", World([table[:1500], table[1500:]])).graphs
+    edges = {edge[:3] for edge in graph.marked_edges()}
+    assert edges == {("a", "o->", "b"), ("b", "<->", "c"), ("e", "o->", "c")}
+
+
 @pytest.mark.parametrize("name", ["causal-learn-boss", "causal-learn-grasp"])
 def test_random_orders_follow_the_seed_and_leave_the_generator(name):
     rows = np.random.default_rng(0).normal(size=(200, 3))

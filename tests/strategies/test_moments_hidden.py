@@ -47,6 +47,39 @@ def test_without_the_option_the_same_rows_give_edges_that_nothing_stands_for():
     assert simulate("moments", PARTIES).graph.num_edges > len(EDGES)
 
 
+def two_hidden(n=4000):
+    """Rows of a -> b <- h -> c <- e and f -> g <- k -> m <- p; h and k are hidden."""
+    rng = np.random.default_rng(7)
+    columns = {}
+    for cause, one, other, last in ("abce", "fgmp"):
+        hidden, columns[cause], columns[last] = rng.normal(size=(3, n))
+        columns[one] = columns[cause] + hidden + rng.normal(size=n)
+        columns[other] = columns[last] + hidden + rng.normal(size=n)
+    table = pd.DataFrame(columns)
+    return [table[:1000], table[1000:2500], table[2500:]]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"solver": "class"}, {"secure_aggregation": True}, {"replicates": 2}]
+)
+def test_a_run_without_the_option_tells_of_likely_hidden_causes(options, tmp_path):
+    run = simulate("moments", two_hidden(), **options)
+    assert run.warnings[0].startswith("Hidden common causes are likely")
+    assert "b <-> c, g <-> m" in run.warnings[0]
+    assert run.headline == "completed; hidden common causes are likely (b <-> c, g <-> m)"
+    assert run.headline in str(run)
+    assert "idden common causes are likely (b <-> c" in payload_of(run)["verdict"]
+    run.save(tmp_path)
+    assert Run.load(tmp_path).headline == run.headline
+
+
+@pytest.mark.parametrize("options", [{"hidden_causes": True}, {"solver": "dagma"}])
+def test_a_run_that_allows_for_them_or_has_another_solver_does_not(options):
+    run = simulate("moments", two_hidden(), **options)
+    assert run.headline == "completed"
+    assert not any("Hidden common causes" in one for one in run.warnings)
+
+
 def test_replicates_give_the_confidence_of_edges_and_marks():
     run = simulate("moments", PARTIES, hidden_causes=True, replicates=5)
     np.testing.assert_array_equal(run.graph.confidence > 0.5, run.graph.marks != 0)
@@ -80,13 +113,69 @@ def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tm
     assert "matrices" not in shown
 
 
-def test_effects_are_said_not_to_be_identified():
+def test_effects_are_given_where_they_are_identified_and_else_the_edge_that_leaves_them_open():
     run = simulate("moments", PARTIES, hidden_causes=True)
-    assert run.model is None
-    with pytest.raises(ConfigError, match="identified"):
-        run.total_effect("a", "b")
+    effect = run.total_effect("b", "g")
+    slope, error = np.polyfit(TABLE["b"], TABLE["g"], 1, cov="unscaled")
+    assert effect.value == pytest.approx(slope[0])
+    assert effect.adjustment_set == run.graph.adjustment_set("b", "g") == ()
+    residual = TABLE["g"] - np.polyval(slope, TABLE["b"])
+    spread = np.sqrt((residual**2).sum() / (len(TABLE) - 2) * error[0, 0])
+    assert effect.standard_error == pytest.approx(spread)
+    assert run.total_effect("b", "g", by_party=True).value == effect.value
+    assert run.total_effect("g", "b").value == run.total_effect("b", "c").value == 0
+    for cause in ("a", "e"):
+        with pytest.raises(DataError, match=f"not identified.*{cause} o-> "):
+            run.total_effect(cause, "g" if cause == "a" else "c")
     with pytest.raises(DataError, match="not identified"):
         run.graph.adjustment_set("a", "b")
+    with pytest.raises(ConfigError, match="smallest"):
+        run.graph.adjustment_set("b", "g", kind="optimal")
+    with pytest.raises(ConfigError, match="hidden_causes"):
+        run.fit_check()
+
+
+def test_a_model_is_saved_with_its_effects(tmp_path):
+    run = simulate("moments", PARTIES, hidden_causes=True)
+    run.save(tmp_path)
+    loaded = Run.load(tmp_path)
+    assert loaded.total_effect("b", "g") == run.total_effect("b", "g")
+    with pytest.raises(ConfigError, match="parties"):
+        loaded.total_effect("b", "g", by_party=True)
+
+
+def with_categories(n=6000):
+    """a -> b <- h -> c <- e, b -> g; h is hidden, c has three states and e two."""
+    rng = np.random.default_rng(4)
+    hidden, a, e = rng.normal(size=(3, n))
+    b, yes = a + hidden + rng.normal(size=n), e > 0
+    c = 2.0 * yes + 1.5 * hidden + rng.normal(size=n)
+    states = np.where(c > 2, "high", np.where(c > 0, "mid", "low"))
+    return pd.DataFrame({"a": a, "b": b, "c": states, "e": np.where(yes, "yes", "no"), "g": b})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"secure_aggregation": True}, {"missing_values": "em"}, {"model": "curved"}],
+)
+def test_categories_and_curved_effects_take_part(options):
+    table = with_categories()
+    table["g"] += np.random.default_rng(5).normal(size=len(table))
+    parties = [table[:2000], table[2000:3500], table[3500:]]
+    run = simulate("moments", parties, hidden_causes=True, text_columns="keep", **options)
+    assert set(edges_of(run)) == set(EDGES)
+    assert run.model is None
+    assert run.graph.weights.min() >= 0
+    with pytest.raises(ConfigError, match="numbers"):
+        run.total_effect("b", "g")
+
+
+def test_different_columns_of_numbers_and_categories_take_part():
+    table = with_categories(3000).assign(key=[f"k{k}" for k in range(3000)])
+    table["g"] += np.random.default_rng(5).normal(size=len(table))
+    parties = [table[["key", "a", "b", "c"]], table[["key", "e", "g"]]]
+    run = simulate("moments", parties, hidden_causes=True, text_columns="keep", row_id="key")
+    assert set(edges_of(run)) == set(EDGES)
 
 
 def test_rows_with_missing_cells_take_part():
@@ -102,8 +191,7 @@ def test_rows_with_missing_cells_take_part():
         ({"solver": "class"}, "solver"),
         ({"order": 1}, "order"),
         ({"epsilon": 1.0}, "epsilon"),
-        ({"text_columns": "keep"}, "text_columns"),
-        ({"model": "curved"}, "model"),
+        ({"text_columns": "keep", "parameters": "likelihood"}, "parameters"),
         ({"model": "additive"}, "model"),
         ({"aggregation": "median"}, "aggregation"),
         ({"interventions": {"a": ["a"]}}, "interventions"),

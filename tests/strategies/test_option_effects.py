@@ -158,6 +158,7 @@ UNCHANGED = {
         "lagged_threshold": "the rows have no lagged effects",
     },
     "moments order": {"lagged_threshold": "the rows have no lagged effects"},
+    "moments hidden mixed": {"knowledge": "effects through the fourth column remain possible"},
     "fedpc sums": NUMBERS,
     "fedpc central": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},
     "fedpc one pass": ONE_PASS | {"weights": "they are 'counts' where columns are the same"},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-class _Blocks:
+class BlockTests:
     """The moments of the rows that inform about each variable, and the columns by variable."""
 
     def __init__(self, moments: Moments | Sequence[Moments], widths: Sequence[int]) -> None:
@@ -79,7 +79,7 @@ def check(
     """
     from scipy.special import chdtrc
 
-    blocks = _Blocks(moments, widths)
+    blocks = BlockTests(moments, widths)
 
     def test(i: int, j: int, given: IntArray) -> Tested | None:
         statistic, degrees, rows = blocks.likelihood_ratio(i, j, given)
@@ -99,7 +99,7 @@ def edge_tests(
     dag: BoolArray,
 ) -> list[EdgeTest]:
     """Test each edge given the other parents of its effect; parameters as in :func:`check`."""
-    blocks, found = _Blocks(moments, widths), []
+    blocks, found = BlockTests(moments, widths), []
     for i, j in np.argwhere(dag).tolist():
         others = np.flatnonzero(dag[:, j])
         statistic, degrees, rows = blocks.likelihood_ratio(i, j, others[others != i])

@@ -185,7 +185,7 @@ def block_class(
     # In the order of names, by which ties are broken.
     first = np.array(by_name(names), dtype=np.intp)
     places = np.concatenate([first + d * lag for lag in range(1 + order)])
-    own = _arranged(found, first, places)
+    own = arranged(found, first, places)
     both = np.ix_(places, places)
     rows = float(np.mean([part.n for part in own.moments]))
     solution = search_orders(
@@ -269,7 +269,7 @@ def _free_columns(moments: Moments, columns: Sequence[IntArray]) -> BoolArray:
     return free
 
 
-def _arranged(found: Independent, variables: IntArray, places: IntArray) -> Independent:
+def arranged(found: Independent, variables: IntArray, places: IntArray) -> Independent:
     """Return the same with the d variables, and the m blocks, in another order."""
     columns = columns_of(found.widths)
     order = np.concatenate([columns[k] for k in places]).tolist()

@@ -89,7 +89,7 @@ def smallest_set(marks: BoolArray, cause: int, effect: int) -> list[int] | None:
     ends = _only(marks, cause) | _only(marks, effect)
     relevant = descendants(dag.T, ends)
     moral = equivalence.moralize(dag & np.outer(relevant, relevant))
-    return _vertex_cut(moral, cause, effect, relevant & ~ends & ~_forbidden(marks, cause, effect))
+    return vertex_cut(moral, cause, effect, relevant & ~ends & ~forbidden(marks, cause, effect))
 
 
 def optimal_set(marks: BoolArray, cause: int, effect: int) -> list[int] | None:
@@ -106,7 +106,7 @@ def optimal_set(marks: BoolArray, cause: int, effect: int) -> list[int] | None:
     dag = _member(marks)
     if not is_possible_cause(dag, cause, effect):
         return smallest_set(marks, cause, effect)
-    on_path = _between(dag, cause, effect)
+    on_path = between(dag, cause, effect)
     parents = dag[:, on_path].any(axis=1)
     parents &= ~descendants(dag, on_path)
     parents[cause] = False
@@ -222,14 +222,15 @@ def _without(marks: BoolArray, variable: int) -> BoolArray:
     return result
 
 
-def _between(marks: BoolArray, cause: int, effect: int) -> BoolArray:
+def between(marks: BoolArray, cause: int, effect: int) -> BoolArray:
     """Return the variables but the cause on possibly directed paths to the effect, shape (d,)."""
     onward = _without(marks, cause)
     return descendants(onward, marks[cause]) & descendants(onward.T, _only(marks, effect))
 
 
-def _forbidden(marks: BoolArray, cause: int, effect: int) -> BoolArray:
-    return descendants(marks, _between(marks, cause, effect))
+def forbidden(marks: BoolArray, cause: int, effect: int) -> BoolArray:
+    """Return the variables that no adjustment set contains, shape (d,)."""
+    return descendants(marks, between(marks, cause, effect))
 
 
 def _member(marks: BoolArray) -> BoolArray:
@@ -240,7 +241,7 @@ def _member(marks: BoolArray) -> BoolArray:
     return dag
 
 
-def _vertex_cut(linked: BoolArray, source: int, sink: int, allowed: BoolArray) -> list[int] | None:
+def vertex_cut(linked: BoolArray, source: int, sink: int, allowed: BoolArray) -> list[int] | None:
     """Return the fewest allowed nodes whose removal separates two nodes; None if there are none.
 
     Parameters

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from flwr_causal.core.graphs import acyclicity, adjustment, equivalence, notebook, shares
+from flwr_causal.core.graphs.pag import adjustment as adjustment_in_pags
 from flwr_causal.core.graphs.pag.marks import (
     NONE,
     checked_marks,
@@ -19,8 +20,9 @@ from flwr_causal.core.graphs.pag.marks import (
     forward,
     mag,
 )
-from flwr_causal.core.graphs.pag.rules import pag_of_mag
+from flwr_causal.core.graphs.pag.rules import pag_of_mag, possibly_directed
 from flwr_causal.core.saved import DAMAGE, read_json, writing
+from flwr_causal.core.words import some
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -811,8 +813,9 @@ class CausalGraph:
             Two different variables.
         kind : {"smallest", "optimal"}, default "smallest"
             The fewest variables, or those with which the estimate of a linear effect has the least
-            asymptotic variance (Henckel, Perković & Maathuis, 2022). Where the graph has no
-            directed path from the cause to the effect, both are the fewest variables.
+            asymptotic variance (Henckel, Perković & Maathuis, 2022); of a PAG only the fewest.
+            Where the graph has no directed path from the cause to the effect, both are the fewest
+            variables.
 
         Returns
         -------
@@ -825,18 +828,16 @@ class CausalGraph:
         ------
         DataError
             If a variable is unknown, or the graph is a summary, has cycles or is not the CPDAG of
-            any DAG; if it is a PAG, which leaves effects open.
+            any DAG, or the PAG of any graph; if a PAG does not identify the effect: the message
+            names the edges that leave it open.
         ConfigError
-            If the two variables are the same, or the kind is unknown.
+            If the two variables are the same, or the kind is unknown, or "optimal" of a PAG.
         """
         finders = {"smallest": adjustment.smallest_set, "optimal": adjustment.optimal_set}
         if kind not in finders:
             raise ConfigError(f"kind is {kind!r}: expected {' or '.join(map(repr, finders))}")
-        self._refuse_marks(
-            f"no adjustment set here: the effect of {cause} on {effect} is not identified where "
-            "hidden common causes are possible. Measure what may act on both, or run without "
-            "hidden_causes if there is nothing of the kind"
-        )
+        if self.marks is not None:
+            return self._adjusted_in_pag(cause, effect, kind)
         if self.kind == "summary" or not self.is_acyclic():
             raise DataError("adjustment needs a DAG or a CPDAG: this graph may have cycles")
         ends = pair_of(self.names, cause, effect)
@@ -850,6 +851,49 @@ class CausalGraph:
         except ValueError as error:
             raise DataError(f"{error}: the graph is not a CPDAG") from None
         return None if found is None else tuple(names[k] for k in found)
+
+    def _adjusted_in_pag(
+        self, cause: str, effect: str, kind: AdjustmentKind
+    ) -> tuple[str, ...] | None:
+        """Return an adjustment set of a PAG, see `adjustment_set`."""
+        assert self.marks is not None
+        if kind != "smallest":
+            raise ConfigError(f"kind is {kind!r}: of a PAG only the 'smallest' set is known")
+        i, j = pair_of(self.names, cause, effect)
+        opened = adjustment_in_pags.invisible_starts(self.marks, i, j)
+        if opened:
+            edges = some([f"{cause} {self.symbol(i, k)} {self.names[k]}" for k in opened])
+            raise DataError(
+                f"the effect of {cause} on {effect} is not identified: a hidden common cause may "
+                f"act on both ends of {edges}. Measure what may act on both, or state what you "
+                "know of their causes (option 'knowledge')"
+            )
+        try:
+            found = adjustment_in_pags.smallest_set(self.marks, i, j)
+        except ValueError as error:
+            raise DataError(f"{error}: the graph is not a PAG") from None
+        return None if found is None else tuple(self.names[k] for k in found)
+
+    def may_cause(self, cause: str, effect: str) -> bool:
+        """Whether the graph leaves it possible that a variable causes another, or says so.
+
+        With lags within a step. A variable that may not has the total effect 0.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Two different variables.
+
+        Raises
+        ------
+        DataError
+            If a variable is unknown.
+        ConfigError
+            If the two are the same.
+        """
+        ends = pair_of(self.names, cause, effect)
+        ways = self.adjacency if self.marks is None else possibly_directed(self.marks)
+        return adjustment.is_possible_cause(ways, *ends)
 
     def _refuse_marks(self, what: str) -> None:
         """Raise a DataError of what a PAG does not have."""

@@ -44,6 +44,7 @@ import numpy as np
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.comparison import compare_marks
+from flwr_causal.core.graphs.pag.marks import marks_of_class
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -189,19 +190,16 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
         ``mark_agreement``, the share of the marks of edges of both that are the same,
         ``num_causes``, the number of edges ``->``, and ``wrong_causes``, those of them whose cause
         has an arrowhead in the true PAG or that it does not have. A true DAG may have further
-        variables, the hidden ones.
+        variables, the hidden ones. A DAG or CPDAG is compared with a true PAG in the same way: its
+        directed edges are causes, its undirected edges have circles at both ends.
 
     Raises
     ------
     DataError
         If the graphs have different variables, or the truth of a PAG is neither a DAG nor a PAG.
     """
-    if isinstance(estimate, CausalGraph) and estimate.marks is not None:
-        if not isinstance(truth, CausalGraph):
-            truth = _named(truth, estimate.names)
-        marks = truth.to_pag(estimate.names).marks
-        assert marks is not None
-        return compare_marks(marks, estimate.marks)
+    if any(isinstance(one, CausalGraph) and one.marks is not None for one in (truth, estimate)):
+        return _compare_marked(truth, estimate)
     true, found = aligned(truth, estimate)
     true_directed, true_undirected = _edge_kinds(true)
     found_directed, found_undirected = _edge_kinds(found)
@@ -236,6 +234,19 @@ def compare(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bo
     if true.lagged is not None and found.lagged is not None:
         result |= _compare_lagged(true.lagged != 0, found.lagged != 0)
     return result
+
+
+def _compare_marked(truth: GraphLike, estimate: GraphLike) -> dict[str, float | int | bool]:
+    """Compare the marks of two graphs one of which is a PAG."""
+    if not isinstance(estimate, CausalGraph):
+        assert isinstance(truth, CausalGraph)
+        estimate = _named(estimate, truth.names)
+    if not isinstance(truth, CausalGraph):
+        truth = _named(truth, estimate.names)
+    true = truth.to_pag(estimate.names).marks
+    found = marks_of_class(estimate.adjacency) if estimate.marks is None else estimate.marks
+    assert true is not None
+    return compare_marks(true, found)
 
 
 def _edge_kinds(graph: CausalGraph) -> tuple[BoolArray, BoolArray]:

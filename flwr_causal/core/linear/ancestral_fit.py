@@ -23,6 +23,8 @@ from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, directed_edges
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
 
 # The fit of a district ends when its log likelihood for one row changes by less, or after so many
@@ -39,14 +41,29 @@ class AncestralScore:
 
     Parameters
     ----------
-    correlations : ndarray of shape (d, d)
+    correlations : ndarray of shape (m, m)
+        Of all columns.
     n : int
         Number of rows.
-    edge_cost : float
+    edge_cost : float, or ndarray of shape (d, d)
+        Symmetric where it is an array.
+    widths : sequence of int, optional
+        Number of columns of each of the d variables, side by side; an edge then joins all columns
+        of both. Default: one each.
     """
 
-    def __init__(self, correlations: FloatArray, n: int, edge_cost: float) -> None:
+    def __init__(
+        self,
+        correlations: FloatArray,
+        n: int,
+        edge_cost: float | FloatArray,
+        widths: Sequence[int] | None = None,
+    ) -> None:
         self.correlations, self.n, self.edge_cost = correlations, n, edge_cost
+        each = np.ones(len(correlations), dtype=np.intp) if widths is None else np.asarray(widths)
+        self._owner = np.repeat(np.arange(len(each)), each)
+        self._alike = self._owner[:, None] == self._owner
+        np.fill_diagonal(self._alike, False)
         self._known: dict[tuple[bytes, ...], float] = {}
 
     def __call__(self, marks: IntArray) -> float:
@@ -56,9 +73,16 @@ class AncestralScore:
         for district in _districts(both):
             key = (district.tobytes(), directed[:, district].tobytes(), both[district].tobytes())
             if key not in self._known:
-                self._known[key] = _deviance(self.correlations, directed, both, district)
+                self._known[key] = self._of_district(directed, both, district)
             total += self._known[key]
-        return 0.5 * self.n * total + 0.5 * self.edge_cost * int((marks != NONE).sum())
+        costs = np.broadcast_to(self.edge_cost, marks.shape)[marks != NONE]
+        return 0.5 * self.n * total + 0.5 * float(costs.sum())
+
+    def _of_district(self, directed: BoolArray, both: BoolArray, district: IndexArray) -> float:
+        """Return the deviance of the columns of a district's variables."""
+        places = np.ix_(self._owner, self._owner)
+        columns = np.flatnonzero(np.isin(self._owner, district))
+        return _deviance(self.correlations, directed[places], both[places] | self._alike, columns)
 
 
 def _districts(both: BoolArray) -> list[IndexArray]:
@@ -89,7 +113,12 @@ def _deviance(
             noise[own[k], k] = 1
             noise[parents, k] = -_solved(second, parents, own[k])
             covariance[k, k] = noise[:, k] @ second @ noise[:, k]
-        for _ in range(MOST_SWEEPS if len(district) > 1 else 0):
+        # Where all have the same causes and no covariance is 0, regression is the maximum.
+        alike = all(np.array_equal(parents, causes[0]) for parents in causes)
+        saturated = alike and int(partners.sum()) == len(district) * (len(district) - 1)
+        if saturated:
+            covariance = noise.T @ second @ noise
+        for _ in range(0 if saturated else MOST_SWEEPS):
             for k, parents in enumerate(causes):
                 _refit(second, noise, covariance, (k, own[k]), parents, partners[k])
             now = _value(second, noise, covariance)

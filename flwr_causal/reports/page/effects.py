@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.graphs.effect import Effect
+from flwr_causal.core.graphs.pag.marks import directed_edges
 from flwr_causal.errors import CausalError
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def effect_rows(model: Any, graph: CausalGraph | None) -> list[list[Any]]:
     edges: list[tuple[float, str, str, int]] = []
     for lag, strengths in enumerate(graph.strengths()):
         present = strengths > 0 if lag else graph.adjacency
+        if graph.marks is not None:
+            present = directed_edges(graph.marks)
         edges += [
             (float(strengths[i, j]), graph.names[i], graph.names[j], lag)
             for i, j in np.argwhere(present)

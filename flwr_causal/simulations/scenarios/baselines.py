@@ -236,7 +236,9 @@ def _described(
     values: FloatArray,
 ) -> LineResult:
     """Add to a sort what its order says of the data: a share of the causes and effects."""
-    value = np.nan if world.truth is None else measure(world.truth, values)
+    # The effects among hidden variables are part of what is measured.
+    known = world.truth is not None and world.truth.marks is None
+    value = measure(world.truth, values) if known else np.nan  # type: ignore[arg-type]
     return found if np.isnan(value) else replace(found, counts={name: value})
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from flwr_causal.app.entry_points import with_declared
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.interoperability import from_causal_learn
 from flwr_causal.simulations.scenarios.baselines import SERIES_THRESHOLD, voted
 from flwr_causal.simulations.scenarios.world import LineResult, World
 
@@ -81,6 +82,18 @@ def _pc(frame: pd.DataFrame, alpha: float) -> LineResult:
     test = "gsq" if categories else "fisherz"
     found = pc(coded.to_numpy(np.float64, copy=True), alpha, test, show_progress=False)
     return _of_causal_learn(frame, found.G)
+
+
+def causal_learn_fci(world: World, alpha: float = 0.01) -> LineResult:
+    """FCI with Fisher's z: a partial ancestral graph."""
+    from causallearn.search.ConstraintBased.FCI import fci
+
+    frame = _frame(world)
+    found, _ = fci(
+        frame.to_numpy(np.float64, copy=True), "fisherz", alpha, show_progress=False, verbose=False
+    )
+    graph = from_causal_learn(found, kind="pag")
+    return LineResult((CausalGraph.from_marks(graph.marks, list(frame.columns)),))  # type: ignore[arg-type]
 
 
 def causal_learn_ges(world: World) -> LineResult:
@@ -371,6 +384,7 @@ def sklearn_classifier(world: World, kind: str = "boosting") -> LineResult:
 
 _OWN = {
     "causal-learn-pc": Peer("causallearn", "causal-learn", causal_learn_pc),
+    "causal-learn-fci": Peer("causallearn", "causal-learn", causal_learn_fci),
     "causal-learn-ges": Peer("causallearn", "causal-learn", causal_learn_ges),
     "causal-learn-boss": Peer("causallearn", "causal-learn", causal_learn_boss),
     "causal-learn-grasp": Peer("causallearn", "causal-learn", causal_learn_grasp),

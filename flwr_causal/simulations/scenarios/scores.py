@@ -35,6 +35,7 @@ COMPARED = (
     "adjacency_precision", "adjacency_recall", "adjacency_f1",
     "arrowhead_precision", "arrowhead_recall", "arrowhead_f1",
     "lagged_shd", "lagged_tpr", "lagged_fdr", "num_edges",
+    "mark_agreement", "num_causes", "wrong_causes",
 )  # fmt: skip
 RANKED = ("auroc", "auprc", "binary_auroc")
 OTHER = ("h", "shd_reversed_twice", "sid", "sid_lower", "sid_upper", "effect_error")

@@ -48,7 +48,7 @@ from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
-from flwr_causal.strategies.moments.hidden import solve_hidden
+from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
@@ -154,6 +154,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         pooled = yield from self._pooled(agreement, masks, replicate)
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
+        if self.options.tells_hidden and not (replicate or agreement.targets):
+            outcome = with_doubts(outcome, self.knowledge_or_none)
         yield Note({**outcome.info, **pooled.info})
         result = pooled.result(outcome, agreement.warnings)
         if self.options.local_graphs and not replicate:
@@ -296,6 +298,10 @@ class Moments(JoiningStrategy, LinearStrategy):
         """
         options = self.options
         least, most = options.least_effect, options.max_parents
+        if options.takes_blocks and options.hidden_causes:
+            return solve_hidden_blocks(
+                agreement, self.knowledge_or_none, products, model=options.model
+            )
         if options.takes_blocks:
             search = partial(block_class, least_effect=least, max_parents=most)
             return solve_blocks(
@@ -307,9 +313,9 @@ class Moments(JoiningStrategy, LinearStrategy):
                 search=search,
                 fitted=not options.private,
             )
-        if options.hidden_causes:
-            return solve_hidden(agreement, self.knowledge_or_none, products)
         scale = self.scale(agreement)
+        if options.hidden_causes:
+            return solve_hidden(agreement, self.knowledge_or_none, products, scale)
         if options.finds_class:
             by_orders = options.solver == "class"
             least = least if by_orders else 0.0

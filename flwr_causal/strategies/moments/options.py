@@ -131,8 +131,9 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
-        of others, which are not, and what stays open (``core.ges.linear_pag``). For linear effects
-        among rows without time. There is no ``run.model``: most effects are not identified.
+        of others, which are not, and what stays open (``core.ges.ancestral_search``). For rows
+        without time. ``run.total_effect`` gives the linear effects that are identified, and says of
+        the others what leaves them open; not with categories or curved effects.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.
@@ -214,7 +215,15 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     @property
     def finds_class(self) -> bool:
         """Whether the result is an equivalence class."""
-        return self.solver in ("class", "ges") or self.takes_blocks
+        return not self.hidden_causes and (self.solver in ("class", "ges") or self.takes_blocks)
+
+    @property
+    def tells_hidden(self) -> bool:
+        """Whether the graph is checked for hidden common causes: one of best BIC, of exact sums."""
+        searched = self.solver in ("auto", "order", "class", "ges") and not self.takes_dagma
+        linear = self.model == "linear" and self.order == 0 and not self.takes_blocks
+        exact = not (self.private or self.incomplete or self.hidden_causes)
+        return searched and linear and exact
 
     @property
     def incomplete(self) -> bool:
@@ -336,11 +345,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     @property
     def with_hidden_causes(self) -> Needs:
-        """For hidden common causes: rows without time, with linear effects."""
+        """For hidden common causes: rows without time."""
         return {
             "solver": (self.solver == "auto", "'auto'"),
-            "model": (self.model == "linear", "'linear'"),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
+            "model": (self.model != "additive", "'linear' or 'curved'"),
+            "parameters": (self.parameters == "moments", "'moments'"),
             # Covariances of columns that no party holds together follow from a graph without them.
             "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
             "order": (self.order == 0, "0"),

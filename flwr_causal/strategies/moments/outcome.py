@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
     from flwr_causal.core.blocks.model import BlockModel
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
+    from flwr_causal.core.ges.ancestral_model import AncestralModel
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
@@ -121,9 +122,9 @@ class Outcome(NamedTuple):
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
-    model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel or None
-        The fitted system in the units of the data; the moments of blocks of columns. None with
-        hidden causes, which leave most effects open.
+    model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel, AncestralModel or None
+        The fitted system in the units of the data; the moments of blocks of columns, or those
+        of columns with hidden causes.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str
@@ -134,7 +135,7 @@ class Outcome(NamedTuple):
 
     moments: Moments | Sequence[Moments]
     graph: CausalGraph
-    model: LinearModel | LaggedModel | BlockModel | LaggedBlockModel | None
+    model: LinearModel | LaggedModel | BlockModel | LaggedBlockModel | AncestralModel | None
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]

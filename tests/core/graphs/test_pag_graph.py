@@ -104,7 +104,6 @@ def test_other_orders_and_parts_keep_the_marks():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda graph: graph.adjustment_set("a", "b"),
         lambda graph: graph.to_dag(),
         lambda graph: graph.to_cpdag(),
         lambda graph: graph.moral(),

@@ -92,6 +92,11 @@ def marks_of_dag(adjacency: BoolArray) -> IntArray:
     return np.where(adjacency, ARROW, np.where(adjacency.T, TAIL, NONE))
 
 
+def marks_of_class(adjacency: BoolArray) -> IntArray:
+    """Return the marks of a DAG or CPDAG, whose edges both ways have circles at their ends."""
+    return np.where(adjacency & adjacency.T, CIRCLE, marks_of_dag(adjacency))
+
+
 def is_ancestral(marks: IntArray) -> bool:
     """Whether no directed edges form a cycle, and none lead from one end of i <-> j to the other.
 

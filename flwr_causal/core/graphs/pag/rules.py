@@ -246,7 +246,7 @@ def _around(marks: IntArray, a: int, c: int) -> bool:
     """R9: an uncovered potentially directed path a, b, ..., c, with b and c not adjacent."""
     return any(
         marks[b, c] == NONE and _leads(marks, a, int(b))[c]
-        for b in np.flatnonzero(_possible(marks)[a])
+        for b in np.flatnonzero(possibly_directed(marks)[a])
         if b != c
     )
 
@@ -260,7 +260,7 @@ def _by_two_paths(marks: IntArray, a: int, c: int) -> bool:
     parents[a] = False
     if parents.sum() < 2:
         return False
-    first = [int(v) for v in np.flatnonzero(_possible(marks)[a]) if v != c]
+    first = [int(v) for v in np.flatnonzero(possibly_directed(marks)[a]) if v != c]
     reached = {v: _leads(marks, a, v) & parents for v in first}
     return any(
         marks[v, w] == NONE
@@ -271,7 +271,7 @@ def _by_two_paths(marks: IntArray, a: int, c: int) -> bool:
     )
 
 
-def _possible(marks: IntArray) -> BoolArray:
+def possibly_directed(marks: IntArray) -> BoolArray:
     """Return the edges on which a potentially directed path may go from i to j."""
     return np.asarray((marks != NONE) & (marks != TAIL) & (marks.T != ARROW))
 
@@ -281,7 +281,7 @@ def _leads(marks: IntArray, a: int, b: int) -> BoolArray:
 
     Uncovered: no vertex of the path is adjacent to the one after the next.
     """
-    possible, reached = _possible(marks), np.zeros(len(marks), dtype=np.bool_)
+    possible, reached = possibly_directed(marks), np.zeros(len(marks), dtype=np.bool_)
     waiting = [[a, b]]
     while waiting:
         check_deadline()

@@ -7,7 +7,7 @@ from registry import Table, benchmark, cpu, linear_parties, with_error
 from flwr_causal import Knowledge
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.simulations import simulate
-from flwr_causal.simulations.scenarios.real_tables import mixed
+from flwr_causal.simulations.scenarios.real_tables import mixed, states
 
 # Rows of all parties, and how many edges of 50 variables.
 SIZES = ((10_000, 100), (100_000, 100), (100_000, 200))
@@ -26,6 +26,30 @@ EDGES = (
     ("b", "c"),
     ("c", "e"),
     ("site", "e"),
+)
+
+
+# What the graph by likelihood is compared on: words, the world of a seed, and further options.
+CURVED = {"model": "curved"}
+BY_LIKELIHOOD = (
+    ("10 variables, 20 edges, two states cut from numbers, 1,000 rows", states, (10, 1000, 2), {}),
+    ("the same", states, (10, 1000, 2), CURVED),
+    ("20 variables, 37 edges, half of them categories, 2,000 rows", mixed, (20, 37, 2000), {}),
+    ("the same", mixed, (20, 37, 2000), CURVED),
+    ("10 variables, 15 edges, half of them categories, 500 rows", mixed, (10, 15, 500), {}),
+    ("20 variables, 60 edges, half of them categories, 2,000 rows", mixed, (20, 60, 2000), {}),
+    (
+        "10 variables, 20 edges, three states in no order, 1,000 rows",
+        states,
+        (10, 1000, 3, True),
+        CURVED,
+    ),
+    (
+        "10 variables, 20 edges, four states, curved effects, 2,000 rows",
+        states,
+        (10, 2000, 4, True, True),
+        CURVED,
+    ),
 )
 
 
@@ -55,6 +79,44 @@ def seconds(setup):
         "parties in one process. The goal is 20 seconds for 100,000 rows."
     )
     return Table(("rows", "edges", "CPU s", "CPDAG SHD", "exchanges"), rows, (note,))
+
+
+@benchmark("tables-likelihood", "Numbers and categories: the graph by likelihood", "60000-60039")
+def likelihood(setup):
+    rows = []
+    for words, make, sizes, options in BY_LIKELIHOOD[:1] if setup.quick else BY_LIKELIHOOD:
+        found, exchanges = [], []
+        for seed in setup.seeds:
+            world = make(seed, *sizes)
+            tables, own = dealt(world.pooled, PARTIES), []
+            for parameters in ("moments", "likelihood"):
+                run = simulate(
+                    "moments",
+                    tables,
+                    text_columns="keep",
+                    parameters=parameters,
+                    truth=world.truth,
+                    progress=False,
+                    **options,
+                )
+                own.append(run.metrics["cpdag_shd"])
+            found.append((*own, own[1] - own[0]))
+            exchanges.append(run.rounds)
+        errors = [with_error(column, 1) for column in np.transpose(found)]
+        rows.append((words, options.get("model", "linear"), *errors, with_error(exchanges, 1)))
+    note = (
+        'Errors of the class (SHD of CPDAGs). `parameters="likelihood"` chooses among graphs near '
+        "the best Gaussian score by the likelihood of regressions. Equal seeds, ten parties."
+    )
+    columns = (
+        "world",
+        "model",
+        '`"moments"`',
+        '`"likelihood"`',
+        "difference",
+        "exchanges",
+    )
+    return Table(columns, rows, (note,))
 
 
 @benchmark("tables-plain", "Numbers alone: as blocks of one column, and as a class", "7800-7809")

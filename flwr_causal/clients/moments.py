@@ -239,7 +239,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
                 "The server asked for regressions of categories, which parameters='moments' has "
                 "not."
             )
-        families, weights = regressed(asked["dag"], self.setup), asked["weights"]
+        families, weights = regressed(asked.values, self.setup), asked["weights"]
         if len(weights) != sum(family.num_weights for family in families):
             raise FederationError("The coefficients that the server sent are of other causes.")
         parts = [sums_of_rows(families, rows, weights) for rows in self._block_pieces()]

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import (
@@ -39,7 +41,7 @@ from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.blocks.logistic import Family
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
@@ -215,20 +217,38 @@ EXPECTED = Exchange(
 )
 
 
-def regressed(dag: IntArray, setup: Setup) -> list[Family]:
-    """Return the categories whose regressions are asked for, with their causes."""
-    return families(blocks_of(setup), dag != 0)
+def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
+    """Return the categories whose regressions are asked for, with their causes.
+
+    Raises
+    ------
+    FederationError
+        If one is no category, has no causes, or is among them.
+    """
+    blocks, ends = blocks_of(setup), np.cumsum(sent["sizes"], dtype=np.int64)
+    causes = np.split(np.asarray(sent["causes"]), ends[:-1])
+    members = [
+        (int(child), tuple(own.tolist()))
+        for child, own in zip(sent["categories"], causes, strict=True)
+    ]
+    for child, own in members:
+        if not isinstance(blocks[child], Category) or not own or child in own:
+            raise FederationError(
+                "The server asked for a regression that there is not: of a number, of a category "
+                "without causes, or on itself."
+            )
+    return families(blocks, members)
 
 
 def _sizes_of_regressions(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
-    return logistic_sizes(regressed(np.asarray(sent["dag"]), setup))
+    return logistic_sizes(regressed(sent, setup))
 
 
 def _impossible_regressions(arrays: Arrays, known: ReplyContext) -> str:
     """Return whether means of log-likelihoods or their curvatures cannot be, in words."""
     if (arrays["log-likelihoods"] > 0).any():
         return "a log-likelihood of states is above 0"
-    asked = regressed(np.asarray(known.sent["dag"]), known.setup)
+    asked = regressed(known.sent, known.setup)
     if (diagonals(asked, arrays["information"]) < 0).any():
         return "the information of a regression is negative"
     return ""
@@ -236,20 +256,31 @@ def _impossible_regressions(arrays: Arrays, known: ReplyContext) -> str:
 
 REGRESSIONS = Exchange(
     "regressions",
-    "one Newton step of the logistic regressions of categories on their causes",
+    "one Newton step of the logistic regressions of categories on their causes, in all graphs near "
+    "the best Gaussian score, among which the likelihood chooses",
     sends=(
         Sent(
-            "dag",
-            "the causes of the categories whose regressions have not converged",
-            ("d", "d"),
-            values="dag",
+            "categories",
+            "the category of each regression that has not converged",
+            ("c",),
+            values="index",
+            below="d",
         ),
-        Sent("weights", "their coefficients, category after category", ("w",), exact=True),
+        Sent("sizes", "how many causes it has", ("c",), values="index"),
+        Sent(
+            "causes",
+            "its causes, regression after regression",
+            ("*",),
+            values="index",
+            below="d",
+            parts="sizes",
+        ),
+        Sent("weights", "its coefficients, regression after regression", ("w",), exact=True),
     ),
     returns=(
         Disclosure(
             "log-likelihoods",
-            "sum_i log p(y_i | x_i) / n_k of each category",
+            "sum_i log p(y_i | x_i) / n_k of each regression",
             ("c",),
             combine="mean",
         ),
@@ -263,14 +294,14 @@ REGRESSIONS = Exchange(
         ),
         Disclosure(
             "information",
-            "minus its second derivatives, for each category the upper triangle: "
+            "minus its second derivatives, for each regression the upper triangle: "
             "sum_i x_i x_i^T p_a(x_i) (1{a = b} - p_b(x_i)) / n_k",
             ("v",),
             combine="mean",
             bound=lambda setup: 1.0,
         ),
     ),
-    when="1 to 4 times, at most 12, parameters='likelihood' with categories that have causes",
+    when="2 to 8 times, at most 16, parameters='likelihood' with categories that may have causes",
     same_parties=True,
     contradiction=_impossible_regressions,
     derived=_sizes_of_regressions,

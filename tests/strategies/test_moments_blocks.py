@@ -17,6 +17,8 @@ from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search
+from flwr_causal.strategies.moments import moments as module
+from flwr_causal.strategies.moments import regressions
 
 TABLE = mixed_table(8, 1200, seed=3)[0]
 TABLE["flag"] = (TABLE["v1"] == TABLE["v1"].iloc[0]) & (np.arange(1200) % 7 > 0)
@@ -270,9 +272,8 @@ def alike(one, other):
         np.testing.assert_allclose(own, other.model.parameters[name], rtol=1e-7, atol=1e-8)
 
 
-def test_regressions_take_few_exchanges_and_leave_the_graph(fitted_run):
+def test_regressions_take_few_exchanges(fitted_run):
     plain = found(dealt(TABLE))
-    same(fitted_run.graph, plain.graph)
     names = [record["exchange"] for record in fitted_run.history]
     assert names[0] == "sums"
     assert set(names[1:]) == {"regressions"}
@@ -303,11 +304,22 @@ def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
     alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
 
 
-def test_replicates_send_no_regressions(fitted_run):
+def test_replicates_choose_by_likelihood_and_fit_no_model(fitted_run, monkeypatch):
+    kept = []
+    chosen = regressions.by_likelihood
+
+    def watched(*args, fits_model):
+        result = yield from chosen(*args, fits_model=fits_model)
+        kept.append((fits_model, result))
+        return result
+
+    monkeypatch.setattr(module, "by_likelihood", watched)
     run = found(dealt(TABLE), **FITTED, replicates=3)
     alike(run, fitted_run)
-    assert run.rounds == fitted_run.rounds
-    assert run.history[-1]["party_bytes_received"] < run.history[0]["party_bytes_received"]
+    assert sorted(fits for fits, _ in kept) == [False, False, False, True]
+    for fits, result in kept:
+        assert bool(result.model.parameters) == fits
+        assert fits or "likelihood" in result.reason
 
 
 def test_without_categories_that_have_causes_nothing_is_asked():
@@ -345,8 +357,12 @@ def forged(**arrays):
         variance=np.ones(2),
         options=SimpleNamespace(model="linear"),
     )
-    known = SimpleNamespace(setup=setup, sent={"dag": np.array([[0, 1], [0, 0]])})
+    known = SimpleNamespace(setup=setup, sent=ASKED)
     return REGRESSIONS.contradiction(arrays, known)
+
+
+#: The regression of the second of two variables on the first.
+ASKED = {"categories": np.array([1]), "sizes": np.array([1]), "causes": np.array([0])}
 
 
 def test_regressions_that_cannot_be_are_named():
@@ -359,17 +375,25 @@ def test_regressions_that_cannot_be_are_named():
 def test_a_party_answers_regressions_in_runs_that_have_them_only():
     client = MomentsClient.__new__(MomentsClient)
     client._setup = SimpleNamespace(options=SimpleNamespace(parameters="moments"))
-    asked = Asked(REGRESSIONS, 2, {"dag": np.zeros((2, 2)), "weights": np.zeros(2)})
+    asked = Asked(REGRESSIONS, 2, ASKED | {"weights": np.zeros(3)})
     with pytest.raises(FederationError, match="parameters='moments'"):
         client.regression_sums(asked)
     setup = client._setup
     setup.names, setup.states = ("dose", "high"), ((), ("no", "yes"))
     setup.mean, setup.variance = np.zeros(2), np.ones(2)
     setup.options = SimpleNamespace(parameters="likelihood", model="linear")
-    asked.values["dag"][0, 1] = 1
     asked.values["weights"] = np.zeros(3)
     with pytest.raises(FederationError, match="of other causes"):
         client.regression_sums(asked)
+    none = np.zeros(0, dtype=np.int64)
+    for other in (
+        {"categories": np.array([0]), "causes": np.array([1])},
+        {"causes": np.array([1])},
+        {"sizes": np.array([0]), "causes": none},
+    ):
+        asked = Asked(REGRESSIONS, 2, ASKED | {"weights": np.zeros(2)} | other)
+        with pytest.raises(FederationError, match="regression that there is not"):
+            client.regression_sums(asked)
 
 
 def test_contrasts_are_on_the_page():

@@ -27,11 +27,12 @@ from scipy.special import log_softmax
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.blocks.conditionals import PRIOR_ROWS, BlockConditional, conditional
 from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.graphs.edge_lists import families_of
 from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.linear.regression import solved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
@@ -45,6 +46,9 @@ NEAR = 0.3
 MOST_STEPS = 12
 #: A step after which the likelihood is smaller is shortened to this share.
 SHORTER = 0.25
+
+#: The place of a category, and those of its causes, ascending.
+Members = tuple[int, tuple[int, ...]]
 
 
 class Family(NamedTuple):
@@ -92,13 +96,21 @@ class LogisticSums(NamedTuple):
     information: FloatArray
 
 
-def families(variables: Sequence[Variable], dag: BoolArray) -> list[Family]:
-    """Return the categories that have causes in a DAG, shape (d, d)."""
+def regressed(variables: Sequence[Variable], dag: BoolArray) -> list[Members]:
+    """Return the categories that have causes in a DAG, shape (d, d), with these."""
+    return [
+        (child, causes)
+        for child, causes in families_of(dag)
+        if causes and isinstance(variables[child], Category)
+    ]
+
+
+def families(variables: Sequence[Variable], members: Iterable[Members]) -> list[Family]:
+    """Return the columns of categories and their causes."""
     columns = columns_of([one.width for one in variables])
     return [
-        Family(j, columns[j], np.concatenate([columns[k] for k in np.flatnonzero(dag[:, j])]))
-        for j, variable in enumerate(variables)
-        if isinstance(variable, Category) and dag[:, j].any()
+        Family(child, columns[child], np.concatenate([columns[k] for k in causes]))
+        for child, causes in members
     ]
 
 
@@ -164,6 +176,9 @@ class Ascent:
         Mean log-likelihood at the best weights, with the prior.
     finished : bool, default False
         Whether the last step is so short that its sums are not needed.
+    log_likelihood : float, default minus infinity
+        Mean log-likelihood at the best weights, without the prior; of a finished fit after the last
+        step, to the second order.
     """
 
     family: Family
@@ -173,6 +188,7 @@ class Ascent:
     best: FloatArray
     value: float = -np.inf
     finished: bool = False
+    log_likelihood: float = -np.inf
 
     @property
     def weights(self) -> FloatArray:
@@ -180,11 +196,13 @@ class Ascent:
         return np.asarray(self.best + self.step)
 
 
-def init(variables: Sequence[Variable], moments: Moments, dag: BoolArray) -> list[Ascent]:
-    """Return where the fits of all categories with causes begin, from second moments."""
+def init(
+    variables: Sequence[Variable], moments: Moments, members: Sequence[Members]
+) -> list[Ascent]:
+    """Return where the fits of categories with causes begin, from second moments."""
     found = []
-    for family in families(variables, dag):
-        own = conditional(variables, moments, np.flatnonzero(dag[:, family.child]), family.child)
+    for family, (child, causes) in zip(families(variables, members), members, strict=True):
+        own = conditional(variables, moments, causes, child)
         start = np.vstack([own.offset, own.weights])
         start = start[:, :-1] - start[:, -1:]
         mean = np.concatenate([[1.0], moments.mean[family.others]])
@@ -231,6 +249,7 @@ def _advanced(
     if not value >= ascent.value:
         return replace(ascent, step=SHORTER * ascent.step)
     information = symmetric(triangle, here.size)
+    without_prior = information.copy()
     information += np.diag(np.repeat(prior, here.shape[1]))
     right = (gradient - prior * (here - ascent.start)).ravel()
     step = solved(information, right).reshape(here.shape)
@@ -238,7 +257,10 @@ def _advanced(
     change = float(np.sqrt(np.einsum("ia,ij,ja->a", step, ascent.products, step).max()))
     near = change <= NEAR
     damped = step if near else step * np.log1p(change) / change
-    return replace(ascent, step=damped, best=here, value=value, finished=near)
+    if near:
+        flat = step.ravel()
+        log += float(gradient.ravel() @ flat - 0.5 * flat @ without_prior @ flat)
+    return replace(ascent, step=damped, best=here, value=value, finished=near, log_likelihood=log)
 
 
 def fitted(weights: FloatArray) -> BlockConditional:

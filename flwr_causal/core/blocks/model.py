@@ -113,7 +113,9 @@ class BlockModel:
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
         if self.parameters:
-            asked = logistic.families(self.variables, self.member)
+            asked = logistic.families(
+                self.variables, logistic.regressed(self.variables, self.member)
+            )
             expected = {self.names[one.child]: one.shape for one in asked}
             if {name: own.shape for name, own in self.parameters.items()} != expected:
                 raise DataError("the parameters are not those of the categories with causes")

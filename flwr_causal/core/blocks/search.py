@@ -11,12 +11,13 @@ score of Andrews, Ramsey & Cooper 2019; the basis function BIC for curved effect
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.blocks.design import column_names, design
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -27,7 +28,7 @@ from flwr_causal.core.linear.moments import (
     moments_of_variables,
 )
 from flwr_causal.core.linear.order_kernels import DEPENDENT
-from flwr_causal.core.linear.order_search import log_pivots, search_orders
+from flwr_causal.core.linear.order_search import MomentOrders, log_pivots, search_orders
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.series.design import lagged_names, split_blocks, to_square
 from flwr_causal.core.ties import as_ranked
@@ -35,7 +36,7 @@ from flwr_causal.core.words import by_name
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.graphs.knowledge import Knowledge
@@ -53,6 +54,9 @@ NUM_SHUFFLED = 6
 # categories (seeds 300-319), 16 reach the best score known in 95 %, without them 90 %; of dense
 # classes of 20 numbers 100 and 65 %.
 NUM_MOVES = 16
+# Nats within which graphs are near the best one, and how many orders are tried to find them.
+WITHIN = 20.0
+STEPS_PER_VARIABLE = 100
 
 
 class BlockClass(NamedTuple):
@@ -157,66 +161,185 @@ def block_class(
 ) -> BlockClass:
     """Find the equivalence class of blocks of columns, from their second moments.
 
+    Parameters are those of :meth:`BlockProblem.of`.
+    """
+    problem = BlockProblem.of(
+        moments,
+        widths,
+        names,
+        masks,
+        distinguished=distinguished,
+        least_effect=least_effect,
+        max_parents=max_parents,
+    )
+    return problem.best()
+
+
+@dataclass(frozen=True, eq=False)
+class BlockProblem:
+    """A search for the class of blocks of columns.
+
     Parameters
     ----------
-    moments : Moments or sequence of Moments
-        Of all columns, those of a variable side by side. Or one for each of the d variables, of the
-        rows that inform about what causes it (:mod:`core.interventions.moments`).
-    widths : sequence of int
-        Number of columns of each of m = d (1 + p) blocks: of the d variables, then of their lags.
     names : tuple of str
         Of the d variables.
     masks : EdgeMasks
-        Background knowledge over the m blocks; with lags no edge leads into one.
-    distinguished : ndarray of bool, shape (d, d), optional
-        Pairs whose edge has a direction in every class, symmetric. Default: none.
-    least_effect, max_parents
-        See :func:`block_search`.
-
-    Raises
-    ------
-    DataError
-        If a variable has one value.
+        Background knowledge over the m blocks.
+    turned : ndarray of bool, shape (m, m)
+        Edges whose direction may be open in a class.
+    first, places : ndarray of int, shape (d,) and (m,)
+        The variables, and the blocks, in the order of names, by which ties are broken. Moments and
+        costs are in this order.
+    own : Independent
+    costs : ndarray of shape (m, d)
+        Of the edges.
+    limits : mapping
+        ``least_effect`` and ``max_parents``.
     """
-    d, order = len(names), len(widths) // len(names) - 1
-    found = independent(
-        moments_of_variables(moments, d), widths, lagged_names(names, order) if order else names
-    )
-    # In the order of names, by which ties are broken.
-    first = np.array(by_name(names), dtype=np.intp)
-    places = np.concatenate([first + d * lag for lag in range(1 + order)])
-    own = arranged(found, first, places)
-    both = np.ix_(places, places)
-    rows = float(np.mean([part.n for part in own.moments]))
-    solution = search_orders(
-        own.moments,
-        EdgeMasks(masks.allowed[both], masks.required[both]),
-        least_effect=least_effect,
-        starts=_starts(max(own.moments, key=lambda part: part.n), own.widths, d),
-        max_parents=max_parents,
-        edge_cost=edge_costs(rows, own.sizes),
-        widths=own.widths,
-        moves=NUM_MOVES,
-    )
-    back = np.ix_(np.argsort(places), np.argsort(first))
-    dag, strengths = to_square(solution.best.adjacency[back]), np.abs(solution.strengths[back])
-    turned = np.asarray(masks.allowed, dtype=bool).copy()
-    if distinguished is not None:
-        turned[:d, :d] &= ~distinguished
-    marks = informed_class(dag, turned | dag)
-    either = to_square(strengths)
-    either = np.maximum(either, either.T)
-    weights = np.where(marks, np.where(either > 0, either, 1.0), 0.0)
-    now, lagged = split_blocks(weights[:, :d])
-    required = masks.required[:d, :d]
-    graph = CausalGraph(
-        names,
-        now,
-        kind="cpdag",
-        lagged=lagged if order else None,
-        required=required if np.asarray(masks.required).any() else None,
-    )
-    return BlockClass(graph, strengths.reshape(-1, d, d).sum(axis=0), dag)
+
+    names: tuple[str, ...]
+    masks: EdgeMasks
+    turned: BoolArray
+    first: IntArray
+    places: IntArray
+    own: Independent
+    costs: FloatArray
+    limits: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        moments: Moments | Sequence[Moments],
+        widths: Sequence[int],
+        names: tuple[str, ...],
+        masks: EdgeMasks,
+        *,
+        distinguished: BoolArray | None = None,
+        least_effect: float = 0.0,
+        max_parents: int | None = None,
+    ) -> BlockProblem:
+        """Return the problem of blocks of columns.
+
+        Parameters
+        ----------
+        moments : Moments or sequence of Moments
+            Of all columns, those of a variable side by side. Or one for each of the d variables, of
+            the rows that inform about what causes it (:mod:`core.interventions.moments`).
+        widths : sequence of int
+            Number of columns of each of m = d (1 + p) blocks: of the d variables, then of their
+            lags.
+        names : tuple of str
+            Of the d variables.
+        masks : EdgeMasks
+            Background knowledge over the m blocks; with lags no edge leads into one.
+        distinguished : ndarray of bool, shape (d, d), optional
+            Pairs whose edge has a direction in every class, symmetric. Default: none.
+        least_effect, max_parents
+            See :func:`block_search`.
+
+        Raises
+        ------
+        DataError
+            If a variable has one value.
+        """
+        d, order = len(names), len(widths) // len(names) - 1
+        found = independent(
+            moments_of_variables(moments, d), widths, lagged_names(names, order) if order else names
+        )
+        first = np.array(by_name(names), dtype=np.intp)
+        places = np.concatenate([first + d * lag for lag in range(1 + order)])
+        own = arranged(found, first, places)
+        rows = float(np.mean([part.n for part in own.moments]))
+        turned = np.asarray(masks.allowed, dtype=bool).copy()
+        if distinguished is not None:
+            turned[:d, :d] &= ~distinguished
+        limits = {"least_effect": least_effect, "max_parents": max_parents}
+        costs = edge_costs(rows, own.sizes)
+        return cls(names, masks, turned, first, places, own, costs, limits)
+
+    @property
+    def _order(self) -> int:
+        return len(self.places) // len(self.first) - 1
+
+    @property
+    def _arranged_masks(self) -> EdgeMasks:
+        both = np.ix_(self.places, self.places)
+        return EdgeMasks(self.masks.allowed[both], self.masks.required[both])
+
+    def best(self) -> BlockClass:
+        """Return the class that a search over orders finds."""
+        own, d = self.own, len(self.first)
+        solution = search_orders(
+            own.moments,
+            self._arranged_masks,
+            starts=_starts(max(own.moments, key=lambda part: part.n), own.widths, d),
+            edge_cost=self.costs,
+            widths=own.widths,
+            moves=NUM_MOVES,
+            **self.limits,
+        )
+        return self._class(solution.best.adjacency, solution.strengths)
+
+    def class_of(self, dag: BoolArray) -> BlockClass:
+        """Return the class of a DAG, shape (d, d), of variables without lags."""
+        arranged = dag[np.ix_(self.first, self.first)]
+        order = np.array(topological_order(arranged), dtype=np.int64)
+        return self._class(arranged, self._orders.strengths(arranged, order))
+
+    def near_families(self, dag: BoolArray) -> list[list[tuple[int, ...]]]:
+        """Return the parents of each variable in graphs of nearly the score of the best one.
+
+        Parameters
+        ----------
+        dag : ndarray of bool, shape (d, d)
+            The best one, of variables without lags.
+
+        Returns
+        -------
+        list of list of tuple of int
+            Of each variable the different sets, ascending, those of the DAG first.
+        """
+        order = topological_order(dag[np.ix_(self.first, self.first)])
+        found = self._orders.near_families(order, WITHIN, STEPS_PER_VARIABLE * len(order))
+        result: list[list[tuple[int, ...]]] = [[] for _ in self.first]
+        for j, sets in zip(self.first, found, strict=True):
+            own = [tuple(sorted(self.first[list(parents)].tolist())) for parents in sets]
+            given = tuple(np.flatnonzero(dag[:, j]).tolist())
+            result[j] = list(dict.fromkeys([given, *own]))
+        return result
+
+    @property
+    def least_costs(self) -> FloatArray:
+        """What each edge must gain to be in a graph, shape (d, d), of variables without lags."""
+        back = np.argsort(self.first)
+        costs = np.maximum(self.costs, self._orders.least_cost)
+        return np.asarray(costs[np.ix_(back, back)])
+
+    @property
+    def _orders(self) -> MomentOrders:
+        least, most = self.limits["least_effect"], self.limits["max_parents"]
+        own = self.own
+        masks = self._arranged_masks
+        return MomentOrders(own.moments, masks, least, None, most, self.costs, own.widths)
+
+    def _class(self, adjacency: BoolArray, strengths: FloatArray) -> BlockClass:
+        """Return the class of a graph, (m, d), in the order of names."""
+        d, back = len(self.first), np.ix_(np.argsort(self.places), np.argsort(self.first))
+        dag, strengths = to_square(adjacency[back]), np.abs(strengths[back])
+        marks = informed_class(dag, self.turned | dag)
+        either = to_square(strengths)
+        either = np.maximum(either, either.T)
+        weights = np.where(marks, np.where(either > 0, either, 1.0), 0.0)
+        now, lagged = split_blocks(weights[:, :d])
+        required = self.masks.required[:d, :d]
+        graph = CausalGraph(
+            self.names,
+            now,
+            kind="cpdag",
+            lagged=lagged if self._order else None,
+            required=required if np.asarray(self.masks.required).any() else None,
+        )
+        return BlockClass(graph, strengths.reshape(-1, d, d).sum(axis=0), dag)
 
 
 def independent(

@@ -497,13 +497,37 @@ def _list_candidates(
 
 
 @compiled_in_place
-def select_all(
-    task: SearchTask, room: OrderRoom, order: IntArray, limits: IntArray, parents: BoolArray
+def select_parents(
+    task: SearchTask,
+    room: OrderRoom,
+    children: IntArray,
+    order: IntArray,
+    limits: IntArray,
+    parents: BoolArray,
+    scores: FloatArray,
 ) -> None:
-    """Mark the parents of every variable among those before its position of ``limits``."""
-    for child in range(len(order)):
+    """Choose the parents of some variables among those before their positions of ``limits``.
+
+    Parameters
+    ----------
+    task, room
+    children
+        The variables.
+    order
+        ``(d,)`` the order, causes first.
+    limits
+        ``(d,)`` of every variable.
+    parents
+        ``(m, d)``; the columns of the children are changed in place.
+    scores
+        ``(d,)``: what their residual covariance and edges add to the score; changed in place.
+    """
+    for child in children:
         count = _list_candidates(task, room, child, order, limits[child], child)
-        size, _, _ = _select(task, room, child, count)
+        size, left, cost = _select(task, room, child, count)
+        scores[child] = 0.5 * task.rows[child] * left + cost
+        for variable in range(len(parents)):
+            parents[variable, child] = False
         for row in range(size):
             parents[room.candidates[room.parents[row]], child] = True
 

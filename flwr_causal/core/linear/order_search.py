@@ -37,7 +37,7 @@ from flwr_causal.core.linear.order_kernels import (
     DEPENDENT,
     OrderRoom,
     SearchTask,
-    select_all,
+    select_parents,
     sweep,
 )
 from flwr_causal.core.linear.regression import (
@@ -90,6 +90,9 @@ RESOLUTION = 2.0**-40
 # of 20 variables, 80 edges and 1,000 rows (seeds 300-319), with 16 moves from the best order: the
 # mean SHD of the class is 7.5 with a share of 1, 3.1 with .25, 2.6 with .1 and 3.2 with 0.
 GROWTH = 0.1
+# Of the walk over orders, in nats; and its steps between two looks at the deadline.
+TEMPERATURE = 3.0
+STEPS_BETWEEN_CHECKS = 100
 # Variables that a move from the best order takes to other places.
 NUM_MOVED = 3
 
@@ -257,7 +260,7 @@ def search_orders(
         moments = [moments] * d
     if widths is None:
         require_varying(moments)
-    problem = _Problem(moments, masks, least_effect, pairs, max_parents, edge_cost, widths)
+    problem = MomentOrders(moments, masks, least_effect, pairs, max_parents, edge_cost, widths)
     if starts is None:
         most = max(moments, key=lambda own: own.n)
         starts = sorted_orders(most, len(moments))
@@ -266,18 +269,18 @@ def search_orders(
     by_score = sorted(found, key=_rank)
     best, rng = by_score[0], np.random.default_rng(0)
     for k in range(moves if len(moments) > 2 else 0):
-        candidate = problem.candidate(f"moved {k}", _moved(best.order.tolist(), rng))
+        candidate = problem.candidate(f"moved {k}", moved(best.order.tolist(), rng))
         found.append(candidate)
         best = min(best, candidate, key=_rank)
     ranked = tuple(sorted(found, key=_rank))
-    return OrderSolution(ranked, problem.strengths(ranked[0]))
+    return OrderSolution(ranked, problem.strengths(ranked[0].adjacency, ranked[0].order))
 
 
 def _rank(candidate: OrderCandidate) -> float:
     return float(as_ranked(candidate.score))
 
 
-def _moved(order: list[int], rng: np.random.Generator) -> list[int]:
+def moved(order: list[int], rng: np.random.Generator) -> list[int]:
     """Return the order with some variables at random places."""
     for _ in range(NUM_MOVED):
         moved = order.pop(rng.integers(len(order)))
@@ -436,7 +439,7 @@ def log_pivots(correlations: FloatArray, columns: IntArray) -> FloatArray:
     return result
 
 
-class _Problem:
+class MomentOrders:
     """One search: its moments, the possible and the required edges, and the kernels' arrays.
 
     Attributes
@@ -508,13 +511,13 @@ class _Problem:
                 break
         return OrderCandidate(name, self._score(parents), parents, order, sorted_score)
 
-    def strengths(self, candidate: OrderCandidate) -> FloatArray:
+    def strengths(self, adjacency: BoolArray, order: IntArray) -> FloatArray:
         """Return absolute partial correlations given the other parents, see `OrderSolution`."""
-        result = np.zeros(candidate.adjacency.shape)
+        result = np.zeros(adjacency.shape)
         place = np.full(len(result), -1)
-        place[candidate.order] = np.arange(self.d)
+        place[order] = np.arange(self.d)
         for j in range(self.d):
-            strengths = self._strengths_of(candidate.adjacency[:, j], j)
+            strengths = self._strengths_of(adjacency[:, j], j)
             possible = self.allowed[:, j] & (place < place[j])
             result[possible, j] = np.nan_to_num(strengths[possible])
         return result
@@ -581,8 +584,82 @@ class _Problem:
         place = np.empty_like(order)
         place[order] = np.arange(self.d)
         parents = np.zeros((self.m, self.d), dtype=bool)
-        select_all(self._task(possible, costs), self.room, order, place, parents)
+        self._select(self._task(possible, costs), np.arange(self.d), order, place, parents)
         return np.asarray(parents | self.required)
+
+    def near_families(
+        self, start: Sequence[int], within: float, steps: int
+    ) -> list[list[tuple[int, ...]]]:
+        """Return the parents that each variable has in graphs of nearly the best score.
+
+        A walk over orders begins with the start. In each step a variable is moved; the order is
+        kept with the probability of the Metropolis rule at the temperature ``TEMPERATURE``, unless
+        the score of its graph is above the best one by more than ``within``. For problems without
+        lags whose edges have costs of their own.
+
+        Parameters
+        ----------
+        start
+            The order of the best graph, causes first.
+        within
+            In nats.
+        steps
+            How many orders are tried.
+
+        Returns
+        -------
+        list of list of tuple of int
+            Of each variable the different sets, those of the first order first.
+        """
+        order = np.array(start, dtype=np.int64)
+        costs = self._costs(float(self.d), float(self.d))
+        task, every = self._task(self.possible, costs), np.arange(self.d)
+        place = np.empty_like(order)
+        place[order] = every
+        parents, scores = np.zeros((self.m, self.d), dtype=bool), np.zeros(self.d)
+        self._select(task, every, order, place, parents, scores)
+        found: list[dict[tuple[int, ...], None]] = [{} for _ in every]
+        rng, best = np.random.default_rng(0), scores.sum()
+
+        def note(children: IntArray) -> None:
+            for j in children.tolist():
+                chosen = parents[:, j] | self.required[:, j]
+                found[j].setdefault(tuple(np.flatnonzero(chosen).tolist()))
+
+        note(every)
+        for step in range(steps if self.d > 1 else 0):
+            if step % STEPS_BETWEEN_CHECKS == 0:
+                check_deadline()
+            at, to = rng.choice(self.d, 2, replace=False)
+            low, high = min(at, to), max(at, to)
+            passed, x = order[low : high + 1].copy(), order[at]
+            if self.required[passed, x].any() if to < at else self.required[x, passed].any():
+                continue
+            before = parents[:, passed].copy(), scores[passed].copy()
+            total = scores.sum()
+            order[low : high + 1] = np.roll(passed, 1 if to < at else -1)
+            place[order[low : high + 1]] = np.arange(low, high + 1)
+            self._select(task, passed, order, place, parents, scores)
+            now = scores.sum()
+            if now <= best + within and log(rng.random()) <= (total - now) / TEMPERATURE:
+                best = min(best, now)
+                note(passed)
+                continue
+            order[low : high + 1], (parents[:, passed], scores[passed]) = passed, before
+            place[passed] = np.arange(low, high + 1)
+        return [list(sets) for sets in found]
+
+    def _select(
+        self,
+        task: SearchTask,
+        children: IntArray,
+        order: IntArray,
+        limits: IntArray,
+        parents: BoolArray,
+        scores: FloatArray | None = None,
+    ) -> None:
+        scores = np.zeros(self.d) if scores is None else scores
+        select_parents(task, self.room, children, order, limits, parents, scores)
 
     def _promising(self) -> BoolArray:
         """Return the allowed edges between a variable and the columns that best predict it."""
@@ -594,7 +671,7 @@ class _Problem:
         task = task._replace(
             required=np.zeros_like(self.required), most=min(self.most, MOST_CANDIDATES)
         )
-        select_all(task, self.room, np.arange(d), np.full(d, d), near)
+        self._select(task, np.arange(d), np.arange(d), np.full(d, d), near)
         near[:d] |= near[:d].T
         return np.asarray(near & self.allowed | self.required)
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.blocks.design import column_names, functions_of
-from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.blocks.search import block_class
+from flwr_causal.core.blocks.search import BlockProblem, block_class
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.moments import Moments as SecondMoments
@@ -58,7 +57,7 @@ from flwr_causal.strategies.moments.outcome import (
     moments_of_targets,
 )
 from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
-from flwr_causal.strategies.moments.regressions import with_regressions
+from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import solve_series
 from flwr_causal.strategies.moments.targets import (
@@ -157,13 +156,26 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.tells_hidden and not (replicate or agreement.targets):
             outcome = with_doubts(outcome, self.knowledge_or_none)
         yield Note({**outcome.info, **pooled.info})
-        result = pooled.result(outcome, agreement.warnings)
+        result_of = partial(pooled.result, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
-            return replace(result, heterogeneity=local_graphs(pooled, outcome.graph))
-        if self.options.parameters == "likelihood" and not replicate:
-            assert isinstance(result.model, BlockModel)
-            return (yield from with_regressions(result, result.model))
-        return result
+            return replace(result_of(outcome), heterogeneity=local_graphs(pooled, outcome.graph))
+        if self.options.parameters != "likelihood":
+            return result_of(outcome)
+        # Categories have likelihoods of their own, which choose among graphs near the best.
+        problem = self._block_problem(pooled, outcome)
+        return (yield from by_likelihood(problem, outcome, result_of, fits_model=not replicate))
+
+    def _block_problem(self, pooled: PooledMoments, outcome: Outcome) -> BlockProblem:
+        """Return the search for the class of blocks of columns that found an outcome."""
+        agreement, options = pooled.agreement, self.options
+        return BlockProblem.of(
+            outcome.moments,
+            [one.width for one in blocks_of(agreement, options.model, 0)],
+            agreement.names,
+            pooled.masks,
+            least_effect=options.least_effect,
+            max_parents=options.max_parents,
+        )
 
     def _pooled(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int

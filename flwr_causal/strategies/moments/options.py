@@ -94,10 +94,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         sign. "curved" lets every effect be curved: a number is a block of three functions of it,
         and the result is an equivalence class, see above.
     parameters : {"moments", "likelihood"}, default "moments"
-        How ``run.model`` describes a category given its causes: by linear discriminant analysis,
-        which follows from the second moments and is right where the causes are normal in each
-        state, or by logistic regression, which takes 1 to 4 exchanges more (at most 12) of sums
-        over the rows (``core.blocks.logistic``). The graph is the same.
+        How a category given its causes is described: by linear discriminant analysis, which follows
+        from the second moments and is right where the causes are normal in each state, or by
+        logistic regression, which takes 2 to 8 exchanges more (at most 16) of sums over the rows
+        (``core.blocks.logistic``). With "likelihood" the regressions also choose the graph, among
+        those near the best Gaussian score (``core.blocks.near_ties``).
     solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
         "order" searches over the orders of the variables for the graph of the best score
         (``core.linear.order_search``); it allows for noise terms of different variances, and takes

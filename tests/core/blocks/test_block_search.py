@@ -68,7 +68,7 @@ def test_parents_are_those_of_grow_shrink(seed, widths, with_required):
     required[0, 1] = with_required
     masks = EdgeMasks(~np.eye(d, dtype=bool), required)
     costs = edge_costs(moments.n, widths)
-    problem = module._Problem([moments] * d, masks, 0.0, None, None, costs, widths)
+    problem = module.MomentOrders([moments] * d, masks, 0.0, None, None, costs, widths)
     order = np.arange(d)
     found = problem._along(order, problem.allowed, np.ascontiguousarray(costs.T))
     columns = columns_of(widths)

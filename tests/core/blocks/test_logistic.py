@@ -20,6 +20,7 @@ from flwr_causal.errors import DataError
 NAMES = ("dose", "group", "grade", "pain")
 DAG = np.zeros((4, 4), dtype=bool)
 DAG[[0, 1, 2], [2, 2, 3]] = True
+MEMBERS = [(2, (0, 1)), (3, (2,))]
 
 
 def table(n, seed=0, strength=1.0):
@@ -42,7 +43,7 @@ def model(frame):
 def converged(own, rows, near=logistic.NEAR, parts=1, monkeypatch=None):
     if monkeypatch is not None:
         monkeypatch.setattr(logistic, "NEAR", near)
-    fits, steps = logistic.init(own.variables, own.moments, own.member), 0
+    fits, steps = logistic.init(own.variables, own.moments, MEMBERS), 0
     while any(not fit.finished for fit in fits):
         left = [fit for fit in fits if not fit.finished]
         asked, weights = [fit.family for fit in left], logistic.asked_weights(left)
@@ -63,7 +64,7 @@ def log_likelihood(asked, rows, weights):
 
 def test_sums_are_derivatives_of_the_log_likelihood():
     own, rows = model(table(60))
-    asked = logistic.families(own.variables, DAG)
+    asked = logistic.families(own.variables, MEMBERS)
     assert [one.shape for one in asked] == [(4, 2), (3, 1)]
     assert logistic.sizes(asked) == {"c": 2, "w": 11, "v": 36 + 6}
     weights = np.random.default_rng(1).normal(size=11)
@@ -82,7 +83,7 @@ def test_sums_are_derivatives_of_the_log_likelihood():
 @settings(max_examples=15, deadline=None)
 def test_sums_do_not_depend_on_who_has_which_rows(cut, seed):
     own, rows = model(table(200, seed=7))
-    asked = logistic.families(own.variables, DAG)
+    asked = logistic.families(own.variables, MEMBERS)
     weights = np.random.default_rng(seed).normal(size=11)
     order = np.random.default_rng(seed).permutation(200)
     whole = logistic.sums_of_rows(asked, rows, weights)
@@ -112,6 +113,28 @@ def test_the_fit_is_the_one_of_maximum_likelihood(monkeypatch):
     shares = pd.crosstab(frame["grade"], frame["pain"], normalize="index")
     constant = exact.coefficients("pain")["no"]["constant"]
     assert constant == pytest.approx(np.log(shares["no"] / shares["yes"])["mid"], abs=1e-6)
+
+
+def test_categories_with_causes_are_regressed():
+    own, _ = model(table(60))
+    assert logistic.regressed(own.variables, DAG) == MEMBERS
+    assert logistic.regressed(own.variables, DAG.T) == [(1, (2,)), (2, (3,))]
+
+
+@pytest.mark.parametrize("strength", [0.5, 3.0])
+def test_the_likelihood_where_a_fit_stands_needs_no_further_sums(strength):
+    """The last step is short: the second-order gain is the log-likelihood after it."""
+    own, rows = model(table(2000, strength=strength))
+    fits = logistic.init(own.variables, own.moments, MEMBERS)
+    while left := [fit for fit in fits if not fit.finished]:
+        asked = [fit.family for fit in left]
+        sums = logistic.sums_of_rows(asked, rows, logistic.asked_weights(left))
+        means = logistic.LogisticSums(*(one / len(rows) for one in sums))
+        stepped = iter(logistic.server_step(left, means, len(rows)))
+        fits = [fit if fit.finished else next(stepped) for fit in fits]
+    asked = [fit.family for fit in fits]
+    exact = logistic.sums_of_rows(asked, rows, logistic.asked_weights(fits)).log_likelihoods
+    np.testing.assert_allclose([2000 * fit.log_likelihood for fit in fits], exact, atol=0.3)
 
 
 def test_few_exchanges_are_nearly_the_whole_way(monkeypatch):
@@ -145,7 +168,7 @@ def test_a_cause_that_tells_the_states_apart_gives_finite_weights():
 
 def test_a_step_that_goes_too_far_is_shortened():
     own, rows = model(table(300))
-    first = logistic.init(own.variables, own.moments, DAG)
+    first = logistic.init(own.variables, own.moments, MEMBERS)
     asked = [one.family for one in first]
     means = logistic.LogisticSums(
         *(one / 300 for one in logistic.sums_of_rows(asked, rows, logistic.asked_weights(first)))

@@ -108,7 +108,7 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
     required = np.zeros((7, 7), dtype=bool)
     required[0, 1] = required[1, 2] = with_required
     masks = EdgeMasks(everything(moments).allowed, required)
-    problem = module._Problem([moments] * 7, masks, 0.0, None)
+    problem = module.MomentOrders([moments] * 7, masks, 0.0, None)
     start = np.random.default_rng(seed).permutation(7)
     order = start[topological_order(required[np.ix_(start, start)])]
     costs = np.full((7, 7), 3.0)
@@ -121,7 +121,7 @@ def test_parents_are_those_of_grow_shrink(seed, with_required):
 
 def test_no_move_of_one_variable_is_better():
     moments, _ = sampled(5, d=7, edges=12, n=300, spread=3.0)
-    problem = module._Problem([moments] * 7, everything(moments), 0.0, None)
+    problem = module.MomentOrders([moments] * 7, everything(moments), 0.0, None)
     costs, order = np.full((7, 7), 3.5), np.random.default_rng(1).permutation(7)
     problem._search(order, problem.allowed, costs)
 
@@ -242,7 +242,7 @@ def test_required_edges_come_in_causal_order():
     required = np.zeros((6, 6), dtype=bool)
     required[4, 1] = required[1, 5] = True
     masks = EdgeMasks(everything(moments).allowed & required, required)
-    problem = module._Problem([moments] * 6, masks, 0.0, None)
+    problem = module.MomentOrders([moments] * 6, masks, 0.0, None)
     assert problem.candidate("given", [3, 5, 1, 0, 4, 2]).order.tolist() == [3, 0, 4, 1, 5, 2]
 
 
@@ -289,7 +289,7 @@ def test_every_kernel_is_compiled_once():
     masks = everything(moments)
     search_orders(moments, masks)
     search_orders(moments, EdgeMasks(*map(np.asfortranarray, masks)), num_targets=4)
-    assert len(module.sweep.signatures) == len(module.select_all.signatures) == 1
+    assert len(module.sweep.signatures) == len(module.select_parents.signatures) == 1
 
 
 def test_moments_of_other_pairs_are_not_read():

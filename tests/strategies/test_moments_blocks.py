@@ -310,6 +310,15 @@ def test_replicates_send_no_regressions(fitted_run):
     assert run.history[-1]["party_bytes_received"] < run.history[0]["party_bytes_received"]
 
 
+def test_trainings_without_a_party_send_no_regressions(fitted_run):
+    run = found(dealt(TABLE), **FITTED, leave_one_out=True)
+    alike(run, fitted_run)
+    plain = found(dealt(TABLE), leave_one_out=True)
+    assert run.influence == plain.influence
+    for one, other in zip(run.history[1:], fitted_run.history[1:], strict=True):
+        assert one["party_bytes_received"] == pytest.approx(other["party_bytes_received"], abs=200)
+
+
 def test_without_categories_that_have_causes_nothing_is_asked():
     numbers = TABLE.select_dtypes("number")
     run = found(dealt(numbers), **FITTED)

@@ -141,7 +141,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         outcome = yield from self._solved(pooled)
         yield Note({**outcome.info, **pooled.info})
         result = pooled.result(outcome, agreement.warnings)
-        if self.options.parameters == "likelihood" and not replicate:
+        if self.options.parameters == "likelihood":
             assert isinstance(result.model, BlockModel)
             return (yield from with_regressions(result, result.model))
         return result

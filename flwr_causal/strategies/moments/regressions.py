@@ -37,7 +37,12 @@ def with_regressions(result: Result, model: BlockModel) -> Training:
         dag = np.zeros(model.member.shape, dtype=np.int64)
         dag[:, children] = model.member[:, children]
         weights = logistic.asked_weights(left)
-        replies = yield Ask(REGRESSIONS, {"dag": dag, "weights": weights}, so_far=lambda: result)
+        replies = yield Ask(
+            REGRESSIONS,
+            {"dag": dag, "weights": weights},
+            graph_stands=True,
+            so_far=lambda: result,
+        )
         means = logistic.LogisticSums(
             replies["log-likelihoods"], replies["gradient"], replies["information"]
         )

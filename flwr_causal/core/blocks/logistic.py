@@ -5,6 +5,15 @@ begins with linear discriminant analysis (:mod:`core.blocks.conditionals`), whic
 second moments and is right where the causes are normal in each state. Log-likelihood, gradient and
 information are sums over rows, so that the fit is that of the pooled rows.
 
+Where cells are missing (:func:`expected_sums_of_rows`) the sums are over the rows in which the
+category is seen; a row of which causes are missing counts as points with the mean and the
+covariance that these have given all seen cells of the row, the category's too, by the second
+moments of all columns. Measured on worlds of 8 numbers and categories with 12 edges and 2,000 rows,
+26 families (errors of probabilities, in units of those of complete rows; 15 % and 30 % of the cells
+missing at random, and 15 % of those of causes by what the category is): 1.13, 1.41, 1.13; with
+means alone in the place of points 1.42, 2.45, 1.32; rows of which a cause is missing left out 1.26,
+1.75, 1.92; by discriminant analysis 1.79, 1.82, 1.81.
+
 Far from the maximum a Newton step is too long, as discriminant analysis is too sure of itself where
 causes have heavy tails. Steps are therefore damped by what they change (Bach 2010, proposition 2),
 and a family is finished with the first step that changes no log-odds by more than ``NEAR``.
@@ -27,14 +36,16 @@ from scipy.special import log_softmax
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.blocks.conditionals import PRIOR_ROWS, BlockConditional, conditional
 from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.missing import completions
 from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.linear.regression import solved
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.blocks.missing import Completed, MomentEstimate
     from flwr_causal.core.linear.moments import Moments
 
 #: Root mean square change of log-odds up to which a Newton step is the last one. Of 0.001 to 1
@@ -81,7 +92,7 @@ class LogisticSums(NamedTuple):
     Parameters
     ----------
     log_likelihoods : ndarray of shape (c,)
-    gradient : ndarray of shape (w,)
+    gradient : ndarray of shape (b,)
         By the weights, m x (k - 1) of each family.
     information : ndarray of shape (v,)
         Minus the second derivatives, of each family on and above the diagonal, row after row.
@@ -103,14 +114,14 @@ def families(variables: Sequence[Variable], dag: BoolArray) -> list[Family]:
 
 
 def sizes(asked: Sequence[Family]) -> dict[str, int]:
-    """Return the sizes c, w and v of :class:`LogisticSums`."""
+    """Return the sizes c, b and v of :class:`LogisticSums`."""
     counts = [family.num_weights for family in asked]
     triangles = sum(count * (count + 1) // 2 for count in counts)
-    return {"c": len(counts), "w": sum(counts), "v": triangles}
+    return {"c": len(counts), "b": sum(counts), "v": triangles}
 
 
 def diagonals(asked: Sequence[Family], information: FloatArray) -> FloatArray:
-    """Return the diagonals of the information, shape (w,)."""
+    """Return the diagonals of the information, shape (b,)."""
     kept = [upper_triangles(np.eye(family.num_weights)) for family in asked]
     return np.asarray(information[np.concatenate(kept) > 0])
 
@@ -123,7 +134,7 @@ def sums_of_rows(asked: Sequence[Family], rows: FloatArray, weights: FloatArray)
     asked : sequence of Family
     rows : ndarray of shape (n, s)
         The columns of all variables, see :mod:`core.blocks.design`.
-    weights : ndarray of shape (w,)
+    weights : ndarray of shape (b,)
         As :attr:`LogisticSums.gradient`.
     """
     logs, gradients, triangles = [], [], []
@@ -144,6 +155,67 @@ def sums_of_rows(asked: Sequence[Family], rows: FloatArray, weights: FloatArray)
                 information[:, b, :, a] = information[:, a, :, b]
         triangles.append(upper_triangles(information.reshape(m * k, m * k)))
     return LogisticSums(np.array(logs), np.concatenate(gradients), np.concatenate(triangles))
+
+
+def expected_sums_of_rows(
+    asked: Sequence[Family], rows: FloatArray, weights: FloatArray, estimate: MomentEstimate
+) -> LogisticSums:
+    """Return the sums over the rows in which the category is seen, causes as expected.
+
+    Parameters
+    ----------
+    asked, weights
+        As of :func:`sums_of_rows`.
+    rows : ndarray of shape (n, s)
+        Missing cells are NaN.
+    estimate : MomentEstimate
+        Of all columns.
+    """
+    own = _by_family(asked, weights)
+    found = [
+        np.zeros(size)
+        for one in asked
+        for size in (1, one.num_weights, one.num_weights * (one.num_weights + 1) // 2)
+    ]
+    for part in completions(rows, estimate):
+        for k, family in enumerate(asked):
+            for points, share in _points(part, family):
+                for total, added in zip(
+                    found[3 * k : 3 * k + 3], sums_of_rows([family], points, own[k]), strict=True
+                ):
+                    total += share * added
+    return LogisticSums(*(np.concatenate(found[k::3]) for k in range(3)))
+
+
+def _points(part: Completed, family: Family) -> Iterator[tuple[FloatArray, float]]:
+    """Yield rows in which the category is seen, as points for the missing cells of its causes.
+
+    Of m missing cells these are 2 m points, at the distance sqrt(m) from the mean along the columns
+    of a root of their covariance: they have its mean and covariance.
+
+    Yields
+    ------
+    points : ndarray of shape (rows, s)
+    share : float
+        Of a row, for which each of them counts.
+    """
+    lacking = np.zeros(part.rows.shape, dtype=np.bool_)
+    np.put_along_axis(lacking, part.places, values=True, axis=1)
+    seen = np.flatnonzero(~lacking[:, family.own].any(axis=1))
+    patterns, of_row = np.unique(lacking[np.ix_(seen, family.others)], axis=0, return_inverse=True)
+    for k, pattern in enumerate(patterns):
+        own = seen[of_row.ravel() == k]
+        rows, missing = part.rows[own], family.others[pattern]
+        if not len(missing):
+            yield rows, 1.0
+            continue
+        # Where the missing cells are among those of the row.
+        at = (part.places[own][:, None] == missing[:, None]).argmax(axis=2)
+        among = part.covariances[own[:, None, None], at[:, :, None], at[:, None, :]]
+        roots = np.sqrt(len(missing)) * np.linalg.cholesky(among)
+        points = np.repeat(rows[None], 2 * len(missing), axis=0)
+        points[:, :, missing] += np.concatenate([roots, -roots], axis=2).transpose(2, 0, 1)
+        yield points.reshape(-1, rows.shape[1]), 1 / (2 * len(missing))
 
 
 @dataclass(frozen=True, eq=False)

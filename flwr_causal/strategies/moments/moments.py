@@ -143,7 +143,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         result = pooled.result(outcome, agreement.warnings)
         if self.options.parameters == "likelihood":
             assert isinstance(result.model, BlockModel)
-            return (yield from with_regressions(result, result.model))
+            incomplete = self.options.incomplete
+            return (yield from with_regressions(result, result.model, incomplete=incomplete))
         return result
 
     def _pooled(
@@ -392,11 +393,12 @@ class Moments(JoiningStrategy, LinearStrategy):
         """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
         if self.columns_differ:
             return (ALIGN, MASKED_TABLES, PRODUCTS)
-        if self.options.incomplete:
-            return (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
         if self.options.private:
             return (OCTAVES, RELEASE)
-        return (SUMS, REGRESSIONS) if self.options.parameters == "likelihood" else (SUMS,)
+        sums: tuple[Exchange, ...] = (SUMS,)
+        if self.options.incomplete:
+            sums = (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
+        return (*sums, REGRESSIONS) if self.options.parameters == "likelihood" else sums
 
     @property
     def pools_rows(self) -> bool:

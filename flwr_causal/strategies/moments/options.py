@@ -297,7 +297,6 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         """For rows with missing cells."""
         by_ridge = self.regression == "ridge" and self.ridge != "held-out"
         return {
-            **self._without_interventions,
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
             "select_order": (not self.select_order, "False"),
@@ -308,7 +307,6 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             ),
             "ranking": (self.ranking == "weights", "'weights'"),
             "epsilon": (not self.private, "left out"),
-            "parameters": (self.parameters == "moments", "'moments', or missing_values='drop'"),
             "center": (self.center == "global", "'global'"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.blocks import logistic
+from flwr_causal.core.blocks.missing import MomentEstimate
 from flwr_causal.core.words import some
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 NAMED = 3
 
 
-def with_regressions(result: Result, model: BlockModel) -> Training:
+def with_regressions(result: Result, model: BlockModel, *, incomplete: bool) -> Training:
     """Fit the categories of a model that have causes, an exchange a Newton step.
 
     Parameters
@@ -29,7 +30,11 @@ def with_regressions(result: Result, model: BlockModel) -> Training:
         With the model of the moments.
     model : BlockModel
         The same.
+    incomplete : bool
+        Whether cells are missing; parties then need the moments of all columns.
     """
+    moments = model.moments
+    estimate = MomentEstimate(moments.mean, moments.second).for_sets(1) if incomplete else None
     fits = logistic.init(model.variables, model.moments, model.member)
     steps = 0
     while (left := [fit for fit in fits if not fit.finished]) and steps < logistic.MOST_STEPS:
@@ -39,7 +44,7 @@ def with_regressions(result: Result, model: BlockModel) -> Training:
         weights = logistic.asked_weights(left)
         replies = yield Ask(
             REGRESSIONS,
-            {"dag": dag, "weights": weights},
+            {"dag": dag, "weights": weights, **(estimate._asdict() if estimate else {})},
             graph_stands=True,
             so_far=lambda: result,
         )

@@ -326,11 +326,47 @@ def test_without_categories_that_have_causes_nothing_is_asked():
     assert run.model.parameters == {}
 
 
-def test_regressions_with_missing_cells_and_without_blocks_are_refused():
-    with pytest.raises(ConfigError, match=r"'parameters' is 'likelihood'.*missing_values='drop'"):
-        found(dealt(TABLE), **FITTED, missing_values="em")
+def test_regressions_without_blocks_are_refused():
     with pytest.raises(ConfigError, match=r"'parameters'.*text_columns='keep'"):
         found(dealt(TABLE.select_dtypes("number")), **FITTED, text_columns="fail")
+
+
+COMPLETED = {**FITTED, "missing_values": "em"}
+GAPS = TABLE.mask(np.random.default_rng(5).random(TABLE.shape) < 0.15)
+
+
+@pytest.fixture(scope="module")
+def completed_run():
+    return found(dealt(GAPS), **COMPLETED)
+
+
+def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
+    fitted_run, completed_run
+):
+    names = [record["exchange"] for record in completed_run.history]
+    assert names[0] == "seen"
+    assert names[-1] == "regressions"
+    alike(found(dealt(TABLE), **COMPLETED), fitted_run)
+    plain = found(dealt(GAPS), missing_values="em").model.log_likelihood(TABLE).mean()
+    full, own = (run.model.log_likelihood(TABLE).mean() for run in (fitted_run, completed_run))
+    assert plain < own
+    assert full - own < 0.06
+
+
+@pytest.mark.parametrize(
+    ("parties", "options"),
+    [
+        (dealt(GAPS, 1), {}),
+        (dealt(GAPS)[::-1], {}),
+        (dealt(GAPS), {"secure_aggregation": True}),
+        (dealt(GAPS), {"replicates": 2, "leave_one_out": True}),
+    ],
+    ids=["one party", "another order", "secure sums", "further trainings"],
+)
+def test_regressions_with_missing_cells_are_those_of_the_pooled_rows(
+    completed_run, parties, options
+):
+    alike(found(parties, **COMPLETED, **options), completed_run)
 
 
 def test_causes_that_tell_the_states_apart_are_named():

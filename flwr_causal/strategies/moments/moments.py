@@ -424,7 +424,7 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
-        return not (self.options.private or self.options.incomplete)
+        return not self.options.private
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:

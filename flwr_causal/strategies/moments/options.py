@@ -73,8 +73,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     ----------
     missing_values : {"fail", "drop", "em"}, default "fail"
         "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
-        over the sums of all parties (``core.blocks.missing``), an exchange a step. With an order
-        the rows are steps with their lags, any of whose cells may be missing.
+        over the sums of all parties (``core.blocks.missing``), an exchange a step; under known
+        interventions those of each set of targets (``core.blocks.missing_interventions``). With an
+        order the rows are steps with their lags, any of whose cells may be missing. Not where
+        parties hold different columns of the same rows.
     unshared_columns : {"fail", "drop", "keep"}, default "fail"
         With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
     text_columns : {"fail", "drop", "keep"}, default "fail"
@@ -377,6 +379,9 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "parameters": (self.parameters == "moments", "'moments'"),
+            # What is expected of a cell follows from cells of the row at all parties, and no sum
+            # over rows tells it.
+            "missing_values": (not self.incomplete, "'drop'"),
             **self._without_interventions,
         }
         if self.order:

@@ -239,7 +239,7 @@ REGRESSIONS = Exchange(
             "gradient",
             "its derivatives by the coefficients: sum_i x_i (1{y_i = a} - p_a(x_i)) / n_k, where "
             "x_i is 1 and the columns of the causes; with missing_values='em' of rows in which the "
-            "category is seen, with missing causes as points of their mean and covariance",
+            "category is seen, with missing causes as weighted points",
             ("b",),
             combine="mean",
             bound=_largest_regressions,

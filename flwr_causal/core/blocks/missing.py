@@ -189,6 +189,8 @@ class Completed(NamedTuple):
 
     Parameters
     ----------
+    numbers : ndarray of int64, shape (n,)
+        Which of the given rows they are.
     rows : ndarray of shape (n, d)
         Missing cells are their conditional means.
     places : ndarray of int64, shape (n, count)
@@ -197,6 +199,7 @@ class Completed(NamedTuple):
         Of the missing cells given the seen ones.
     """
 
+    numbers: IntArray
     rows: FloatArray
     places: IntArray
     covariances: FloatArray
@@ -215,18 +218,20 @@ def completions(rows: FloatArray, estimate: MomentEstimate) -> Iterator[Complete
     estimate : MomentEstimate
     """
     precision: FloatArray = np.asarray(np.linalg.inv(estimate.second), dtype=np.float64)
-    rows = rows[~np.isnan(rows).all(axis=1)]
     missing = np.isnan(rows).sum(axis=1)
-    for count in np.unique(missing):
-        of_count = rows[missing == count]
+    for count in np.unique(missing[missing < rows.shape[1]]):
+        of_count = np.flatnonzero(missing == count)
         size = max(CHUNK // max(count, 1) ** 2, 1)
         for start in range(0, len(of_count), size):
             part = of_count[start : start + size]
-            yield _completion(part, int(count), estimate.mean, precision)
+            found = _completion(rows[part], int(count), estimate.mean, precision)
+            yield Completed(part, *found)
 
 
-def _completion(rows: FloatArray, count: int, mean: FloatArray, precision: FloatArray) -> Completed:
-    """Return what is expected of rows that lack ``count`` cells each."""
+def _completion(
+    rows: FloatArray, count: int, mean: FloatArray, precision: FloatArray
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return what is expected of rows that lack ``count`` cells each, see :class:`Completed`."""
     n, lacking = len(rows), np.isnan(rows)
     places, own = np.nonzero(lacking)[1].reshape(n, count), np.arange(n)[:, None]
     deviations = np.where(lacking, 0.0, rows - mean)
@@ -234,7 +239,7 @@ def _completion(rows: FloatArray, count: int, mean: FloatArray, precision: Float
     if count:
         pull = (deviations @ precision)[own, places]
         deviations[own, places] = -np.einsum("nab,nb->na", covariances, pull)
-    return Completed(mean + deviations, places, np.asarray(covariances, dtype=np.float64))
+    return mean + deviations, places, np.asarray(covariances, dtype=np.float64)
 
 
 def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:

@@ -125,6 +125,9 @@ def test_points_have_the_mean_and_covariance_of_missing_causes():
     start = 0
     for family in asked:
         seen = gaps[~np.isnan(gaps[:, family.own]).any(axis=1)]
+        # The category itself tells nothing at these weights.
+        lacking = np.isnan(seen[:, family.others]).any(axis=1)
+        seen[np.ix_(lacking, family.own)] = np.nan
         expected = expected_sums(seen, estimate)
         places = np.append(0, 1 + family.others)
         k = len(family.own)
@@ -136,6 +139,20 @@ def test_points_have_the_mean_and_covariance_of_missing_causes():
             atol=1e-8,
         )
         start += size
+
+
+def test_sums_of_rows_with_gaps_are_derivatives_of_the_log_likelihood():
+    own, rows = model(table(80))
+    gaps, estimate = with_gaps(rows, own, 0.3), estimate_of(own)
+    asked = logistic.families(own.variables, own.member)
+    weights = np.random.default_rng(1).normal(size=logistic.sizes(asked)["b"])
+
+    def value(at):
+        sums = logistic.expected_sums_of_rows(asked, gaps, at, estimate)
+        return sums.log_likelihoods.sum()
+
+    found = logistic.expected_sums_of_rows(asked, gaps, weights, estimate)
+    np.testing.assert_allclose(found.gradient, approx_fprime(weights, value, 1e-6), atol=1e-3)
 
 
 @given(st.integers(0, 120), st.integers(0, 20))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from flwr_causal.clients.privacy import (
     numbers,
 )
 from flwr_causal.core.blocks.design import Category, column_names, with_lags
-from flwr_causal.core.blocks.logistic import sums_of_rows
+from flwr_causal.core.blocks.logistic import expected_sums_of_rows, sums_of_rows
 from flwr_causal.core.blocks.missing import (
     MomentEstimate,
     SeenSums,
@@ -194,11 +194,22 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             ]
         )
 
+    def _by_targets(self) -> Iterator[list[FloatArray]]:
+        """Yield the rows of each set of targets, in pieces; without interventions all rows."""
+        sets, start = self.strata(), 0
+        for rows in self._block_pieces():
+            if sets is None:
+                yield [rows]
+                continue
+            own = sets[start : start + len(rows)]
+            start += len(rows)
+            yield [rows[own == k] for k in range(len(self.setup.targets))]
+
     @answers(SEEN)
     def sums_of_seen(self, asked: Asked) -> Arrays:
         """Return sums over the rows in which two cells are seen."""
-        sums = np.sum([seen_sums(rows) for rows in self._block_pieces()], axis=0)
-        return SeenSums(*(sums / self.num_rows))._asdict()
+        sums = np.sum([[seen_sums(one) for one in rows] for rows in self._by_targets()], axis=0)
+        return SeenSums(*np.swapaxes(sums / self.num_rows, 0, 1))._asdict()
 
     @answers(OWN)
     def own_moments(self, asked: Asked) -> Arrays:
@@ -210,7 +221,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             As of :meth:`expected_moments`.
         """
         rows = np.concatenate(list(self._block_pieces()))
-        return {"expected": own_sums(rows, _estimate(asked)) / self.num_rows}
+        return {"expected": own_sums(rows, _estimate(asked).of_set(0)) / self.num_rows}
 
     @answers(EXPECTED)
     def expected_moments(self, asked: Asked) -> Arrays:
@@ -222,7 +233,10 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             If the estimate is none: its second moments are not positive definite.
         """
         estimate = _estimate(asked)
-        parts = (expected_sums(rows, estimate) for rows in self._block_pieces())
+        parts = (
+            np.array([expected_sums(own, estimate.of_set(k)) for k, own in enumerate(rows)])
+            for rows in self._by_targets()
+        )
         return {"expected": reduce(np.add, parts) / self.num_rows}
 
     @answers(REGRESSIONS)
@@ -242,7 +256,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         families, weights = regressed(asked.values, self.setup), asked["weights"]
         if len(weights) != sum(family.num_weights for family in families):
             raise FederationError("The coefficients that the server sent are of other causes.")
-        parts = [sums_of_rows(families, rows, weights) for rows in self._block_pieces()]
+        if self.setup.policy.missing_values == "em":
+            estimate = _estimate(asked).of_set(0)
+            sums = partial(expected_sums_of_rows, estimate=estimate)
+        else:
+            sums = partial(sums_of_rows)
+        parts = [sums(families, rows, weights) for rows in self._block_pieces()]
         logs, gradient, information = (
             reduce(np.add, part) / self.num_rows for part in zip(*parts, strict=True)
         )
@@ -278,7 +297,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
 def _estimate(asked: Asked) -> MomentEstimate:
     """Return the estimate that the server sent."""
     estimate = MomentEstimate(asked["mean"], asked["second"])
-    least = np.linalg.eigvalsh(estimate.second)[0]
-    if not (least > 0 and np.array_equal(estimate.second, estimate.second.T)):
+    second = estimate.second
+    if not (np.linalg.eigvalsh(second) > 0).all() or (second != second.swapaxes(1, 2)).any():
         raise FederationError("The second moments that the server sent are none of any rows.")
     return estimate

@@ -151,8 +151,9 @@ SEEN = Exchange(
     returns=(
         Disclosure(
             "counts",
-            "at [i, j] the rows in which the columns i and j are seen, over n_k",
-            ("w", "w"),
+            "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
+            "interventions those of each set of targets",
+            ("folds", "w", "w"),
             "probability",
             "mean",
         ),
@@ -160,14 +161,14 @@ SEEN = Exchange(
             "sums",
             "at [i, j] the sum of the column i over these rows, over n_k; numbers are centred and "
             "scaled, and a category has a column for each state but one",
-            ("w", "w"),
+            ("folds", "w", "w"),
             "finite",
             "mean",
         ),
         Disclosure(
             "products",
             "at [i, j] the sum of products of the columns i and j over these rows, over n_k",
-            ("w", "w"),
+            ("folds", "w", "w"),
             "finite",
             "mean",
         ),
@@ -178,8 +179,18 @@ SEEN = Exchange(
 )
 
 _ESTIMATE = (
-    Sent("mean", "estimated means of the columns", ("w",), exact=True),
-    Sent("second", "estimated central second moments of the columns", ("w", "w"), exact=True),
+    Sent(
+        "mean",
+        "estimated means of the columns; under known interventions of each set of targets",
+        ("folds", "w"),
+        exact=True,
+    ),
+    Sent(
+        "second",
+        "estimated central second moments of the columns, likewise",
+        ("folds", "w", "w"),
+        exact=True,
+    ),
 )
 OWN = Exchange(
     "own",
@@ -194,7 +205,8 @@ OWN = Exchange(
             "second-moments",
         ),
     ),
-    when="once, missing_values='em' with unshared_columns='keep', without secure sums",
+    when="once, missing_values='em' with unshared_columns='keep', without secure sums and known "
+    "interventions",
     same_parties=True,
 )
 
@@ -205,9 +217,9 @@ EXPECTED = Exchange(
     returns=(
         Disclosure(
             "expected",
-            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by the estimate; rows without a "
-            "seen cell are left out",
-            ("s", "s"),
+            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by the estimate; under known "
+            "interventions of each set of targets; rows without a seen cell are left out",
+            ("folds", "s", "s"),
             "second-moments",
             "mean",
         ),
@@ -254,6 +266,11 @@ def _impossible_regressions(arrays: Arrays, known: ReplyContext) -> str:
     return ""
 
 
+def _largest_regressions(setup: Setup) -> float | None:
+    """Return the bound of means of the regressions; of missing causes none is known."""
+    return None if setup.policy.missing_values == "em" else 1.0
+
+
 REGRESSIONS = Exchange(
     "regressions",
     "one Newton step of the logistic regressions of categories on their causes, in all graphs near "
@@ -275,7 +292,8 @@ REGRESSIONS = Exchange(
             below="d",
             parts="sizes",
         ),
-        Sent("weights", "its coefficients, regression after regression", ("w",), exact=True),
+        Sent("weights", "its coefficients, regression after regression", ("b",), exact=True),
+        *(replace(one, optional=True) for one in _ESTIMATE),
     ),
     returns=(
         Disclosure(
@@ -287,10 +305,11 @@ REGRESSIONS = Exchange(
         Disclosure(
             "gradient",
             "its derivatives by the coefficients: sum_i x_i (1{y_i = a} - p_a(x_i)) / n_k, where "
-            "x_i is 1 and the columns of the causes",
-            ("w",),
+            "x_i is 1 and the columns of the causes; with missing_values='em' of rows in which the "
+            "category is seen, with missing causes as weighted points",
+            ("b",),
             combine="mean",
-            bound=lambda setup: 1.0,
+            bound=_largest_regressions,
         ),
         Disclosure(
             "information",
@@ -298,7 +317,7 @@ REGRESSIONS = Exchange(
             "sum_i x_i x_i^T p_a(x_i) (1{a = b} - p_b(x_i)) / n_k",
             ("v",),
             combine="mean",
-            bound=lambda setup: 1.0,
+            bound=_largest_regressions,
         ),
     ),
     when="2 to 8 times, at most 16, parameters='likelihood' with categories that may have causes",
@@ -335,7 +354,7 @@ def _columns_of_sums(setup: Setup, m: int) -> dict[str, int]:
     d, order = len(setup.names), options.order
     if setup.policy.missing_values == "em":
         w = num_block_columns(setup)
-        return {"m": m, "w": w, "s": 1 + w}
+        return {"m": m, "w": w, "s": 1 + w, "folds": max(len(setup.targets), 1)}
     if options.additive:
         return {"m": m, "s": 1 + SIZE * d, "folds": 1}
     if setup.states:

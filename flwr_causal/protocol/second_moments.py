@@ -231,7 +231,7 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
     Parameters
     ----------
     arrays : dict
-        ``counts`` and ``products`` of shape (s, s), in units of n.
+        ``counts`` and ``products`` of shape (folds, s, s), in units of n.
     known : ReplyContext
         Of resampled rows nothing is compared.
 
@@ -245,15 +245,16 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         return ""
     columns = {column.name: column for column in report.columns}
     share = min(known.sizes["n"] / report.rows, 1.0)
+    counts, products = arrays["counts"].sum(axis=0), arrays["products"].sum(axis=0)
     squares: dict[str, float] = {}
     for block, places in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
         if not isinstance(block, Number):
             continue
         name, first = block.name, places[0]
         held = report.rows_with(columns[name]) / report.rows if name in columns else 0.0
-        excess = share * float(arrays["counts"][first, first]) - held
+        excess = share * float(counts[first, first]) - held
         if (excess if share < 1 else abs(excess)) > RELATIVE * held:
             return f"the column '{name}' has values in other rows than the party reported"
         if name in columns:
-            squares[name] = float(arrays["products"][first, first])
+            squares[name] = float(products[first, first])
     return wrong_squares(np.array([*squares.values()]), [*squares], known, standardized=True)

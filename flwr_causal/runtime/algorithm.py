@@ -67,7 +67,7 @@ class Ask(Request):
 
     Parameters
     ----------
-    exchange, values, own, parties
+    exchange, values, own, parties, graph_stands
         As of :class:`~flwr_causal.runtime.method.Request`.
     so_far : callable, optional
         Returns the result that stands if the run ends here. Default: that of the request before.

@@ -59,6 +59,9 @@ class Request:
         added to ``values``, or replaces them. A party is not sent what is None here.
     parties : collection of str, optional
         The names of the parties or groups that are asked. Default: all of them.
+    graph_stands : bool, default False
+        Whether the replies do not change the graph any more. Replicates and trainings without a
+        party end here: their graphs alone count.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class Request:
     values: Mapping[str, Any] = field(default_factory=dict)
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     parties: Collection[str] | None = None
+    graph_stands: bool = False
 
     def __post_init__(self) -> None:
         declared = {item.name for item in self.exchange.sends}

@@ -188,7 +188,9 @@ class Trainings(Generic[StateT]):
         return {
             training: own
             for training, own in state.states.items()
-            if training not in state.failed and self.inner.finished(own) is None
+            if training not in state.failed
+            and self.inner.finished(own) is None
+            and (training == MAIN or not self.inner.request(own).graph_stands)
         }
 
     def close(

@@ -38,10 +38,19 @@ _NOISE = np.random.default_rng(3).normal(size=105)
 REGRESSED = _parts(
     ROWS[["a", "b"]].assign(c=_NOISE, d=np.where(ROWS["b"] + 2 * _NOISE > 0.1, "high", "low"))
 )
+#: Every thirteenth cell is missing.
+REGRESSED_GAPS = [
+    table.mask((np.arange(len(table))[:, None] + 3 * np.arange(4)) % 13 == 0) for table in REGRESSED
+]
 CLASSES = _parts(ROWS.assign(target=np.where(ROWS["a"] + 0.3 * ROWS["c"] > 0, "yes", "no")))
 TARGETED = _parts(ROWS.assign(on=np.array(["", "a", "", "b; c"])[np.arange(105) % 4]))
 MIXED_TARGETS = [
     mixed.assign(on=targeted["on"]) for mixed, targeted in zip(MIXED, TARGETED, strict=True)
+]
+#: Every eleventh cell of the variables is missing.
+MIXED_TARGET_GAPS = [
+    mixed.mask((np.arange(len(mixed))[:, None] + 3 * np.arange(4)) % 11 == 0).assign(on=own["on"])
+    for mixed, own in zip(MIXED, TARGETED, strict=True)
 ]
 STEPS = _numbers(150, 2)
 SERIES = [table.to_numpy() for table in _parts(STEPS, (50, 50, 50))]
@@ -86,11 +95,21 @@ MODES = {
         {"text_columns": "keep", "parameters": "likelihood"},
     ),
     "moments missing": ("moments", GAPS, {"missing_values": "em", "unshared_columns": "keep"}),
+    "moments missing regressions": (
+        "moments",
+        REGRESSED_GAPS,
+        {"text_columns": "keep", "parameters": "likelihood", "missing_values": "em"},
+    ),
     "moments curved": ("moments", NUMBERS, {"model": "curved"}),
     "moments mixed interventions": (
         "moments",
         MIXED_TARGETS,
         {"text_columns": "keep", "intervention_column": "on"},
+    ),
+    "moments missing interventions": (
+        "moments",
+        MIXED_TARGET_GAPS,
+        {"text_columns": "keep", "intervention_column": "on", "missing_values": "em"},
     ),
     "moments mixed order": ("moments", MIXED_SERIES, {"text_columns": "keep", "order": 1}),
     "moments missing order": ("moments", SERIES_GAPS, {"missing_values": "em", "order": 1}),

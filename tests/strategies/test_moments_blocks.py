@@ -322,6 +322,15 @@ def test_replicates_choose_by_likelihood_and_fit_no_model(fitted_run, monkeypatc
         assert fits or "likelihood" in result.reason
 
 
+def test_trainings_without_a_party_send_no_regressions(fitted_run):
+    run = found(dealt(TABLE), **FITTED, leave_one_out=True)
+    alike(run, fitted_run)
+    plain = found(dealt(TABLE), leave_one_out=True)
+    assert run.influence == plain.influence
+    for one, other in zip(run.history[1:], fitted_run.history[1:], strict=True):
+        assert one["party_bytes_received"] == pytest.approx(other["party_bytes_received"], abs=200)
+
+
 def test_without_categories_that_have_causes_nothing_is_asked():
     numbers = TABLE.select_dtypes("number")
     run = found(dealt(numbers), **FITTED)
@@ -329,11 +338,47 @@ def test_without_categories_that_have_causes_nothing_is_asked():
     assert run.model.parameters == {}
 
 
-def test_regressions_with_missing_cells_and_without_blocks_are_refused():
-    with pytest.raises(ConfigError, match=r"'parameters' is 'likelihood'.*missing_values='drop'"):
-        found(dealt(TABLE), **FITTED, missing_values="em")
+def test_regressions_without_blocks_are_refused():
     with pytest.raises(ConfigError, match=r"'parameters'.*text_columns='keep'"):
         found(dealt(TABLE.select_dtypes("number")), **FITTED, text_columns="fail")
+
+
+COMPLETED = {**FITTED, "missing_values": "em"}
+GAPS = TABLE.mask(np.random.default_rng(5).random(TABLE.shape) < 0.15)
+
+
+@pytest.fixture(scope="module")
+def completed_run():
+    return found(dealt(GAPS), **COMPLETED)
+
+
+def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
+    fitted_run, completed_run
+):
+    names = [record["exchange"] for record in completed_run.history]
+    assert names[0] == "seen"
+    assert names[-1] == "regressions"
+    alike(found(dealt(TABLE), **COMPLETED), fitted_run)
+    plain = found(dealt(GAPS), missing_values="em").model.log_likelihood(TABLE).mean()
+    full, own = (run.model.log_likelihood(TABLE).mean() for run in (fitted_run, completed_run))
+    assert plain < own
+    assert full - own < 0.06
+
+
+@pytest.mark.parametrize(
+    ("parties", "options"),
+    [
+        (dealt(GAPS, 1), {}),
+        (dealt(GAPS)[::-1], {}),
+        (dealt(GAPS), {"secure_aggregation": True}),
+        (dealt(GAPS), {"replicates": 2, "leave_one_out": True}),
+    ],
+    ids=["one party", "another order", "secure sums", "further trainings"],
+)
+def test_regressions_with_missing_cells_are_those_of_the_pooled_rows(
+    completed_run, parties, options
+):
+    alike(found(parties, **COMPLETED, **options), completed_run)
 
 
 def test_causes_that_tell_the_states_apart_are_named():

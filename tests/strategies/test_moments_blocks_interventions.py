@@ -144,7 +144,6 @@ def test_a_run_is_kept(tmp_path, marked):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"missing_values": "em"}, ConfigError, "'intervention_column'.*missing_values='em'"),
         ({"epsilon": 1.0}, ConfigError, "epsilon"),
         ({"model": "additive"}, ConfigError, "'model'"),
         ({"interventions": {0: ["z"]}}, DataError, "'z' is stated"),

@@ -195,7 +195,6 @@ def test_pairs_that_few_rows_have_together_get_no_edge():
         ("center", "party"),
         ("aggregation", "median"),
         ("sparsity", "held-out"),
-        ("intervention_column", "on"),
         ("epsilon", 1.0),
     ],
 )
@@ -311,7 +310,7 @@ def compared(count=0.75, product=None, rows=4):
     )
     known = SimpleNamespace(setup=setup, report=report, sizes={"n": rows}, resampled=False)
     # The party lacks the column y.
-    arrays = {"counts": np.diag([count, 0.0]), "products": np.diag([products, 0.0])}
+    arrays = {"counts": np.diag([count, 0.0])[None], "products": np.diag([products, 0.0])[None]}
     return other_sums(arrays, known)
 
 

@@ -150,7 +150,6 @@ def test_longer_steps_begin_new_series_as_without_gaps():
         {"ranking": "partial-correlation+weights", "solver": "dagma"},
         {"sparsity": "held-out"},
         {"center": "series"},
-        {"intervention_column": "on"},
     ],
     ids=str,
 )

@@ -194,6 +194,30 @@ def fitted(adjacency: BoolArray, estimate: MomentEstimate, widths: Sequence[int]
     return MomentEstimate(estimate.mean, (second + second.T) / 2)
 
 
+class UnderGraph(NamedTuple):
+    """One set of rows, with the covariances of a graph.
+
+    Parameters
+    ----------
+    adjacency : ndarray of bool, shape (variables, variables)
+        A DAG.
+    widths : sequence of int
+        Columns of each variable.
+    """
+
+    adjacency: BoolArray
+    widths: Sequence[int]
+    began: bool = False
+
+    def step(self, products: FloatArray) -> MomentEstimate:
+        """Return the estimate after a step."""
+        return fitted(self.adjacency, stepped(products[0]), self.widths).for_sets(1)
+
+    def restricted(self, estimate: MomentEstimate) -> MomentEstimate:
+        """Return the estimate with the covariances of the graph."""
+        return fitted(self.adjacency, estimate.of_set(0), self.widths).for_sets(1)
+
+
 def log_likelihood(sets: Sequence[ColumnSet], estimate: MomentEstimate) -> float:
     """Return the logarithm of the likelihood of what the parties sent, up to a constant."""
     total = 0.0

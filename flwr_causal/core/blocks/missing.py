@@ -20,7 +20,8 @@ Anal. 49.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtri
@@ -30,7 +31,7 @@ from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.moments import mean_and_second, pairwise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
@@ -78,17 +79,27 @@ class SeenSums(NamedTuple):
 
 
 class MomentEstimate(NamedTuple):
-    """Means and central second moments of all columns.
+    """Means and central second moments of all columns, or those of each of several sets of rows.
 
     Parameters
     ----------
-    mean : ndarray of shape (d,)
-    second : ndarray of shape (d, d)
+    mean : ndarray of shape (d,) or (sets, d)
+    second : ndarray of shape (d, d) or (sets, d, d)
         Positive definite.
     """
 
     mean: FloatArray
     second: FloatArray
+
+    def of_set(self, number: int) -> MomentEstimate:
+        """Return the estimate of one set of rows."""
+        return MomentEstimate(self.mean[number], self.second[number])
+
+    def for_sets(self, count: int) -> MomentEstimate:
+        """Return this estimate for each of several sets of rows."""
+        shape = (count, *self.mean.shape)
+        mean = np.broadcast_to(self.mean, shape)
+        return MomentEstimate(mean, np.broadcast_to(self.second, (*shape, shape[-1])))
 
 
 def seen_sums(rows: FloatArray) -> SeenSums:
@@ -173,11 +184,66 @@ def _completed(correlations: FloatArray, known: BoolArray) -> FloatArray:
     return found
 
 
-def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
-    """Return the sums of one step, over the rows of which a cell is seen.
+class Completed(NamedTuple):
+    """Rows that lack equally many cells, as expected from their seen cells.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64, shape (n,)
+        Which of the given rows they are.
+    rows : ndarray of shape (n, d)
+        Missing cells are their conditional means.
+    places : ndarray of int64, shape (n, count)
+        The columns of the missing cells, ascending.
+    covariances : ndarray of shape (n, count, count)
+        Of the missing cells given the seen ones.
+    """
+
+    numbers: IntArray
+    rows: FloatArray
+    places: IntArray
+    covariances: FloatArray
+
+
+def completions(rows: FloatArray, estimate: MomentEstimate) -> Iterator[Completed]:
+    """Yield the rows of which a cell is seen with what is expected of the others.
 
     By the precision K of all columns the missing cells m of a row have the conditional covariance
     inv(K_mm), and their deviations the conditional mean -inv(K_mm) K_ms x_s of the seen ones s.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Missing cells are NaN.
+    estimate : MomentEstimate
+    """
+    precision: FloatArray = np.asarray(np.linalg.inv(estimate.second), dtype=np.float64)
+    missing = np.isnan(rows).sum(axis=1)
+    for count in np.unique(missing[missing < rows.shape[1]]):
+        of_count = np.flatnonzero(missing == count)
+        size = max(CHUNK // max(count, 1) ** 2, 1)
+        for start in range(0, len(of_count), size):
+            part = of_count[start : start + size]
+            found = _completion(rows[part], int(count), estimate.mean, precision)
+            yield Completed(part, *found)
+
+
+def _completion(
+    rows: FloatArray, count: int, mean: FloatArray, precision: FloatArray
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Return what is expected of rows that lack ``count`` cells each, see :class:`Completed`."""
+    n, lacking = len(rows), np.isnan(rows)
+    places, own = np.nonzero(lacking)[1].reshape(n, count), np.arange(n)[:, None]
+    deviations = np.where(lacking, 0.0, rows - mean)
+    covariances = np.linalg.inv(precision[places[:, :, None], places[:, None, :]])
+    if count:
+        pull = (deviations @ precision)[own, places]
+        deviations[own, places] = -np.einsum("nab,nb->na", covariances, pull)
+    return mean + deviations, places, np.asarray(covariances, dtype=np.float64)
+
+
+def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
+    """Return the sums of one step, over the rows of which a cell is seen.
 
     Parameters
     ----------
@@ -192,34 +258,55 @@ def expected_sums(rows: FloatArray, estimate: MomentEstimate) -> FloatArray:
     """
     d = rows.shape[1]
     products: FloatArray = np.zeros((1 + d, 1 + d))
-    precision: FloatArray = np.asarray(np.linalg.inv(estimate.second), dtype=np.float64)
-    rows = rows[~np.isnan(rows).all(axis=1)]
-    missing = np.isnan(rows).sum(axis=1)
-    for count in np.unique(missing):
-        of_count = rows[missing == count]
-        size = max(CHUNK // max(count, 1) ** 2, 1)
-        for start in range(0, len(of_count), size):
-            part = of_count[start : start + size]
-            products += _expected(part, int(count), estimate.mean, precision)
+    for part in completions(rows, estimate):
+        full = np.column_stack([np.ones(len(part.rows)), part.rows])
+        products += full.T @ full
+        if part.places.size:
+            pairs = (part.places[:, :, None] * d + part.places[:, None, :]).ravel()
+            added = np.bincount(pairs, part.covariances.ravel(), d * d).reshape(d, d)
+            products[1:, 1:] += (added + added.T) / 2
     return products
 
 
-def _expected(rows: FloatArray, count: int, mean: FloatArray, precision: FloatArray) -> FloatArray:
-    """Return the expected products of rows that lack ``count`` cells each."""
-    n, d = rows.shape
-    lacking = np.isnan(rows)
-    deviations = np.where(lacking, 0.0, rows - mean)
-    spread = np.zeros((1 + d, 1 + d))
-    if count:
-        places, own = np.nonzero(lacking)[1].reshape(n, count), np.arange(n)[:, None]
-        covariances = np.linalg.inv(precision[places[:, :, None], places[:, None, :]])
-        pull = (deviations @ precision)[own, places]
-        deviations[own, places] = -np.einsum("nab,nb->na", covariances, pull)
-        pairs = (places[:, :, None] * d + places[:, None, :]).ravel()
-        added = np.bincount(pairs, covariances.ravel(), d * d).reshape(d, d)
-        spread[1:, 1:] = (added + added.T) / 2
-    full = np.column_stack([np.ones(n), mean + deviations])
-    return np.asarray(full.T @ full + spread)
+class Maximisation(Protocol):
+    """What follows from expected sums: the estimate of a step."""
+
+    @property
+    def began(self) -> bool:
+        """Whether the latest step was the first under other restrictions than the one before."""
+
+    def step(self, products: FloatArray) -> MomentEstimate:
+        """Return the estimate after a step, for each set of rows.
+
+        Parameters
+        ----------
+        products : ndarray of shape (sets, 1 + d, 1 + d)
+            Over all parties, :func:`expected_sums` of each set of rows.
+        """
+
+    def restricted(self, estimate: MomentEstimate) -> MomentEstimate:
+        """Return the estimate nearby that satisfies the restrictions, for each set of rows."""
+
+
+class Unrestricted(NamedTuple):
+    """One set of rows, of any moments.
+
+    Parameters
+    ----------
+    seen : SeenSums
+        Over the rows of all parties.
+    """
+
+    seen: SeenSums
+    began: bool = False
+
+    def step(self, products: FloatArray) -> MomentEstimate:
+        """Return the estimate after a step."""
+        return completed(stepped(products[0]), self.seen).for_sets(1)
+
+    def restricted(self, estimate: MomentEstimate) -> MomentEstimate:
+        """Return the estimate."""
+        return estimate
 
 
 def stepped(products: FloatArray) -> MomentEstimate:
@@ -228,8 +315,14 @@ def stepped(products: FloatArray) -> MomentEstimate:
 
 
 def change(before: MomentEstimate, after: MomentEstimate) -> float:
-    """Return the largest change of a moment, in standard deviations of the columns."""
-    scale = np.sqrt(np.diagonal(after.second))
+    """Return the largest change of a moment, in standard deviations of the columns.
+
+    Of several sets these are the root mean squares of those within the sets: interventions may set
+    a column to one value.
+    """
+    d = after.mean.shape[-1]
+    variances = np.diagonal(after.second, axis1=-2, axis2=-1).reshape(-1, d)
+    scale = np.sqrt(variances.mean(axis=0))
     means = np.abs(after.mean - before.mean) / scale
     seconds = np.abs(after.second - before.second) / np.outer(scale, scale)
     return float(max(means.max(), seconds.max()))
@@ -257,18 +350,21 @@ def accelerated(steps: Sequence[tuple[MomentEstimate, MomentEstimate]]) -> Momen
     weights = np.linalg.lstsq(np.diff(moved, axis=0).T, moved[-1], rcond=1e-6)[0]
     further = -weights @ np.diff(led, axis=0)
     for part in (1.0, 0.5, 0.25):
-        found = _unflat(led[-1] + part * further, len(last.mean))
-        if np.linalg.eigvalsh(found.second)[0] > 1e-6 * np.diagonal(last.second).min():
+        found = _unflat(led[-1] + part * further, last.mean.shape)
+        least = np.linalg.eigvalsh(found.second)[..., 0]
+        if (least > 1e-6 * np.diagonal(last.second, axis1=-2, axis2=-1).min(axis=-1)).all():
             return found
     return last
 
 
 def _flat(estimate: MomentEstimate) -> FloatArray:
-    return np.concatenate([estimate.mean, upper_triangles(estimate.second)])
+    return np.concatenate([estimate.mean.ravel(), upper_triangles(estimate.second).ravel()])
 
 
-def _unflat(values: FloatArray, d: int) -> MomentEstimate:
-    return MomentEstimate(values[:d], symmetric(values[d:], d))
+def _unflat(values: FloatArray, shape: tuple[int, ...]) -> MomentEstimate:
+    size, d = math.prod(shape), shape[-1]
+    triangles = values[size:].reshape(*shape[:-1], -1)
+    return MomentEstimate(values[:size].reshape(shape), symmetric(triangles, d))
 
 
 def depends_on(seen: SeenSums) -> IntArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ from flwr_causal.core.linear.moments import (
     columns_of,
     from_plain_by_variable,
     plain_by_variable,
+    with_rows,
 )
 from flwr_causal.core.linear.regression import informing_rows
 from flwr_causal.core.saved import DAMAGE, read_record, writing
@@ -511,9 +512,14 @@ class BlockModel:
             noise[j] = 0.0 if j in codes else table.attrs["deviation"] ** 2
         return LinearModel(self.names, weights, intercepts, noise)
 
-    def with_rows_together(self, together: FloatArray) -> Self:
-        """Return the model of rows with missing cells, see :class:`Moments`."""
-        return replace(self, moments=replace(self.moments, together=together))
+    def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
+        """Return the model of rows with missing cells, see :func:`~core.linear.moments.with_rows`.
+
+        Of the moments that those of the variables imply the rows are the fewest of any variable.
+        """
+        least = reduce(np.minimum, {id(own): own for own in together}.values())
+        own = with_rows(self.own_moments, together) if self.own_moments else ()
+        return replace(self, moments=replace(self.moments, together=least), own_moments=own)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""

@@ -48,6 +48,26 @@ def columns_by_rows(acted: BoolArray) -> list[tuple[BoolArray, IntArray]]:
     ]
 
 
+def rows_by_variable(counts: FloatArray, acted: BoolArray) -> list[FloatArray]:
+    """Return for each variable the sums of counts over the groups in which it is no target.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (groups, ...)
+    acted : ndarray of bool, shape (groups, d)
+        The targets of each group.
+
+    Returns
+    -------
+    list of ndarray
+        Variables that are targets in the same groups share one object.
+    """
+    found: dict[int, FloatArray] = {}
+    for outside, variables in columns_by_rows(acted):
+        found |= dict.fromkeys(variables.tolist(), counts[outside].sum(axis=0))
+    return [found[j] for j in range(acted.shape[1])]
+
+
 def moments_by_variable(
     products: FloatArray,
     acted: BoolArray,

@@ -355,6 +355,22 @@ def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: in
     return [moments] * num_variables if isinstance(moments, Moments) else list(moments)
 
 
+def with_rows(moments: Sequence[Moments], together: Sequence[FloatArray]) -> tuple[Moments, ...]:
+    """Return the moments of each variable, of rows with missing cells.
+
+    Parameters
+    ----------
+    moments : sequence of Moments
+    together : sequence of ndarray of shape (m, m)
+        For each variable :attr:`Moments.together` of its rows. Variables that share their moments
+        share their rows.
+    """
+    parts, places = distinct(moments)
+    firsts = [places.tolist().index(k) for k in range(len(parts))]
+    own = [replace(part, together=together[j]) for part, j in zip(parts, firsts, strict=True)]
+    return tuple(own[place] for place in places)
+
+
 def require_varying(moments: Sequence[Moments]) -> None:
     """Raise a DataError if a variable is constant in the rows of its own moments.
 

@@ -20,6 +20,7 @@ from flwr_causal.core.linear.moments import (
     from_plain_by_variable,
     moments_of_variables,
     plain_by_variable,
+    with_rows,
 )
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
 from flwr_causal.core.saved import DAMAGE, read_record, writing
@@ -124,12 +125,15 @@ class LinearSystem:
             return []
         return fit_check.edge_tests(self.sample_moments, self._edges)
 
-    def with_rows_together(self, together: FloatArray) -> Self:
-        """Return the model of rows with missing cells, see :class:`Moments`."""
-        rows = self._required_moments()
-        assert isinstance(rows, Moments)  # the same rows for all variables
+    def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
+        """Return the model of rows with missing cells, see :func:`with_rows`."""
         model: Any = self  # a dataclass, see above
-        found: Self = replace(model, sample_moments=replace(rows, together=together))
+        rows: SampleMoments = self._required_moments()
+        if isinstance(rows, Moments):  # the same rows for all variables
+            rows = replace(rows, together=together[0])
+        else:
+            rows = with_rows(rows, together)
+        found: Self = replace(model, sample_moments=rows)
         return found
 
     def save(self, path: str | Path) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.blocks.lacking import (
+    UnderGraph,
     column_sets,
     estimate_of_sets,
-    fitted,
     structured,
 )
 from flwr_causal.core.blocks.missing import (
@@ -22,17 +22,19 @@ from flwr_causal.core.blocks.missing import (
     TOLERANCE,
     MomentEstimate,
     SeenSums,
+    Unrestricted,
     accelerated,
     change,
-    completed,
     depends_on,
     effective_rows,
     few_together,
     first_estimate,
-    stepped,
 )
-from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.blocks.missing_interventions import UnderTargets
+from flwr_causal.core.interventions.moments import rows_by_variable
+from flwr_causal.core.linear.moments import columns_of, mean_and_second
 from flwr_causal.core.words import some
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.moments import EXPECTED, OWN, SEEN
 from flwr_causal.runtime.algorithm import Ask
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
+    from flwr_causal.core.blocks.missing import Maximisation
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
@@ -57,29 +60,28 @@ class EstimatedMoments(NamedTuple):
 
     Parameters
     ----------
-    estimate : MomentEstimate
-        Of the centred and scaled columns.
-    together : ndarray of shape (d, d)
-        At [i, j] the rows in which i and j are seen.
+    products : ndarray of shape (sets, 1 + w, 1 + w)
+        Mean products of the rows [1, x] of centred and scaled columns x, over all rows; under known
+        interventions those of each set of targets, summed and divided by the number of all rows.
+    together : list of ndarray of shape (w, w)
+        For each variable, at [i, j] the rows in which i and j are seen and it is no target.
     num_rows : int
         Of which a cell is seen.
+    effective_rows : int
+        The mean number of rows that have two columns.
     steps : int
-    few_together : ndarray of bool, shape (variables, variables)
+    few_together : ndarray of bool, shape (variables and lags,) * 2
         The pairs of which too few rows have both: no edge between them is looked for.
     warnings : tuple of str
     """
 
-    estimate: MomentEstimate
-    together: FloatArray
+    products: FloatArray
+    together: list[FloatArray]
     num_rows: int
+    effective_rows: int
     steps: int
     few_together: BoolArray
     warnings: tuple[str, ...]
-
-    @property
-    def effective_rows(self) -> int:
-        """The mean number of rows that have two columns."""
-        return effective_rows(self.together)
 
 
 def completed_moments(
@@ -107,29 +109,40 @@ def completed_moments(
     standardize : bool
     """
     found = yield from expected_moments(agreement, blocks, masks, by_party=by_party)
-    mean, second = found.estimate
-    own = replace(agreement, total=found.effective_rows)
-    if takes_blocks:
-        products = products_with_ones(mean, second)
-    else:
-        d, spread = len(agreement.names), np.sqrt(agreement.variance)
-        own = replace(own, variance=agreement.variance * np.diagonal(second)[:d])
-        units = np.resize(spread / divisors(own.variance, standardize), len(mean))
-        products = second * np.outer(units, units)
-        if len(blocks) > d:
-            products = products_with_ones(mean * units, products, 2)
-        else:
-            own = replace(own, mean=agreement.mean + spread * mean)
+    own, products = replace(agreement, total=found.effective_rows), found.products
+    if not takes_blocks:
+        own, products = _in_units(own, products, len(blocks), standardize=standardize)
     return PooledMoments(
         own,
         masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),
-        products[None],
+        products,
         info={"steps": found.steps, "effective_rows": own.n},
         warnings=found.warnings,
         num_rows=found.num_rows,
         adapted=lambda model: model.with_rows_together(found.together),
         reason="the estimate of the moments stands",
     )
+
+
+def _in_units(
+    agreement: Agreement, products: FloatArray, num_columns: int, *, standardize: bool
+) -> tuple[Agreement, FloatArray]:
+    """Return the agreement with means and variances of the rows, and products as solvers take them.
+
+    These are, of rows without time, those of the centred columns; with lags of the rows [1, 1, x];
+    under known interventions of the rows [1, x] of each set of targets.
+    """
+    mean, second = mean_and_second(products.sum(axis=0))
+    d, spread = len(agreement.names), np.sqrt(agreement.variance)
+    own = replace(agreement, variance=agreement.variance * np.diagonal(second)[:d])
+    units = np.resize(spread / divisors(own.variance, standardize), num_columns)
+    if agreement.targets:
+        units = np.append(1.0, units)
+        return own, products * np.outer(units, units)
+    second = second * np.outer(units, units)
+    if num_columns > d:
+        return own, products_with_ones(mean * units, second, 2)[None]
+    return replace(own, mean=agreement.mean + spread * mean), second[None]
 
 
 def expected_moments(
@@ -146,7 +159,7 @@ def expected_moments(
         Background knowledge over the variables.
     by_party : bool
         Whether parties may lack columns, and send their own estimates: see
-        :mod:`core.blocks.lacking`.
+        :mod:`core.blocks.lacking`. Not under known interventions.
 
     Raises
     ------
@@ -155,52 +168,77 @@ def expected_moments(
     """
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
-    seen = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    seen = SeenSums(*(part.sum(axis=0) for part in of_sets))
     estimate = first_estimate(seen)
     if not np.isfinite(estimate.second).all():
         raise DataError(
             "the columns of the rows with missing cells have no correlations: leave out columns "
             "that hardly vary, or rows with missing_values='drop'"
         )
-    widths = [block.width for block in blocks]
+    widths, d = [block.width for block in blocks], len(agreement.names)
+    together = [seen.counts] * d
     dag: BoolArray | None = None
-    if by_party:
-        replies = yield Ask(OWN, estimate._asdict())
-        rows = agreement.rows
-        own = (rows[party] * sent["expected"] for party, sent in replies.by_party.items())
+    restrictions: Maximisation = Unrestricted(seen)
+    if agreement.targets:
+        acted, rows = acted_on(agreement.targets, agreement.names), effective_rows(seen.counts)
+        together = rows_by_variable(of_sets.counts, acted)
+        restrictions = UnderTargets(acted, widths, agreement.names, masks, rows, seen)
+    elif by_party:
+        replies = yield Ask(OWN, estimate.for_sets(1)._asdict())
+        own = (agreement.rows[party] * sent["expected"] for party, sent in replies.by_party.items())
         sets = column_sets(own, seen)
         estimate = estimate_of_sets(sets, estimate, seen)
         if any(len(one.columns) < sum(widths) for one in sets):
             dag, estimate = structured(sets, estimate, seen, widths, masks)
-    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
-    while len(steps) < MOST_STEPS:
-        replies = yield Ask(EXPECTED, estimate._asdict())
-        led = stepped(replies["expected"])
-        after = completed(led, seen) if dag is None else fitted(dag, led, widths)
-        steps.append((estimate, after))
-        if change(estimate, after) < TOLERANCE:
-            break
-        estimate = accelerated(steps)
-        estimate = estimate if dag is None else fitted(dag, estimate, widths)
-    last = change(*steps[-1])
+            restrictions = UnderGraph(dag, widths)
+    found = yield from _iterated(restrictions, estimate.for_sets(len(of_sets.counts)))
     firsts = [columns[0] for columns in columns_of(widths)]
-    both = np.ix_(firsts, firsts)
-    few, found = few_together(seen)[both], np.zeros((len(blocks),) * 2, dtype=np.bool_)
+    distinct = {id(own): own for own in together}.values()
+    few = np.any([few_together(seen._replace(counts=own)) for own in distinct], axis=0)
+    few = (few | few.T)[np.ix_(firsts, firsts)]
+    joined = np.zeros_like(few)
     if dag is not None:
-        found = (dag | dag.T) & (seen.counts[both] == 0)
+        joined = (dag | dag.T) & (seen.counts[np.ix_(firsts, firsts)] == 0)
+    told = float(found.products[:, 0, 0].sum())
     return EstimatedMoments(
-        after if dag is None else led,
-        seen.counts,
-        round(n * float(replies["expected"][0, 0])),
-        len(steps),
-        few & ~found,
+        found.products / told,
+        together,
+        round(n * told),
+        effective_rows(seen.counts),
+        found.steps,
+        few & ~joined,
         (
-            *_not_converged(last),
-            *_few_together(few & ~found, blocks),
-            *_never_together(found, blocks),
+            *_not_converged(found.last),
+            *_few_together(few & ~joined, blocks),
+            *_never_together(joined, blocks),
             *_depending(seen, blocks),
         ),
     )
+
+
+class _Steps(NamedTuple):
+    """The products of the last step, how many there were, and the last change of the estimate."""
+
+    products: FloatArray
+    steps: int
+    last: float
+
+
+def _iterated(restrictions: Maximisation, estimate: MomentEstimate) -> Generator[Step, Any, _Steps]:
+    """Repeat the steps until the estimate stands."""
+    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
+    number, last = 0, np.inf
+    while number < MOST_STEPS:
+        number += 1
+        replies = yield Ask(EXPECTED, estimate._asdict())
+        after = restrictions.step(replies["expected"])
+        steps = [*([] if restrictions.began else steps), (estimate, after)]
+        last = change(estimate, after)
+        if last < TOLERANCE and not restrictions.began:
+            break
+        estimate = restrictions.restricted(accelerated(steps))
+    return _Steps(replies["expected"], number, last)
 
 
 def _not_converged(last: float) -> list[str]:

@@ -163,7 +163,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             return result_of(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.
         problem = self._block_problem(pooled, outcome)
-        return (yield from by_likelihood(problem, outcome, result_of, fits_model=not replicate))
+        incomplete = self.options.incomplete
+        return (yield from by_likelihood(problem, outcome, result_of, incomplete=incomplete))
 
     def _block_problem(self, pooled: PooledMoments, outcome: Outcome) -> BlockProblem:
         """Return the search for the class of blocks of columns that found an outcome."""
@@ -470,13 +471,14 @@ class Moments(JoiningStrategy, LinearStrategy):
         """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
         if self.columns_differ:
             return (ALIGN, MASKED_TABLES, PRODUCTS)
-        if self.options.incomplete:
-            return (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
         if self.options.private:
             return (OCTAVES, RELEASE)
         if self.options.compares_parties:
             return (PARTS,)
-        return (SUMS, REGRESSIONS) if self.options.parameters == "likelihood" else (SUMS,)
+        sums: tuple[Exchange, ...] = (SUMS,)
+        if self.options.incomplete:
+            sums = (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
+        return (*sums, REGRESSIONS) if self.options.parameters == "likelihood" else sums
 
     @property
     def pools_rows(self) -> bool:
@@ -502,7 +504,7 @@ class Moments(JoiningStrategy, LinearStrategy):
     @property
     def joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
-        return not (self.options.private or self.options.incomplete)
+        return not self.options.private
 
     @property
     def with_different_columns(self) -> dict[str, tuple[bool, str]]:

@@ -73,8 +73,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     ----------
     missing_values : {"fail", "drop", "em"}, default "fail"
         "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
-        over the sums of all parties (``core.blocks.missing``), an exchange a step. With an order
-        the rows are steps with their lags, any of whose cells may be missing.
+        over the sums of all parties (``core.blocks.missing``), an exchange a step; under known
+        interventions those of each set of targets (``core.blocks.missing_interventions``). With an
+        order the rows are steps with their lags, any of whose cells may be missing. Not where
+        parties hold different columns of the same rows.
     unshared_columns : {"fail", "drop", "keep"}, default "fail"
         With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
     text_columns : {"fail", "drop", "keep"}, default "fail"
@@ -326,7 +328,6 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         """For rows with missing cells."""
         by_ridge = self.regression == "ridge" and self.ridge != "held-out"
         return {
-            **self._without_interventions,
             "model": (self.model != "additive", "'linear' or 'curved'"),
             "sparsity": (not self.held_out, "'auto', 'bic' or a number"),
             "select_order": (not self.select_order, "False"),
@@ -337,7 +338,6 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             ),
             "ranking": (self.ranking == "weights", "'weights'"),
             "epsilon": (not self.private, "left out"),
-            "parameters": (self.parameters == "moments", "'moments', or missing_values='drop'"),
             "center": (self.center == "global", "'global'"),
             "aggregation": (self.aggregation == "mean", "'mean'"),
             "small_counts": (self.small_counts == "report", "'report'"),
@@ -440,6 +440,9 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "parameters": (self.parameters == "moments", "'moments'"),
             "unknown_targets": (not self.unknown_targets, "False"),
             "local_graphs": (not self.local_graphs, "False"),
+            # What is expected of a cell follows from cells of the row at all parties, and no sum
+            # over rows tells it.
+            "missing_values": (not self.incomplete, "'drop'"),
             **self._without_interventions,
         }
         if self.order:

@@ -9,12 +9,14 @@ exchange a Newton step. The regressions of the graph's own categories are then t
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.blocks import logistic
 from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.missing import MomentEstimate
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.near_ties import best_dag, scores_of
 from flwr_causal.core.words import some
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.blocks.logistic import Ascent, Members
     from flwr_causal.core.blocks.search import BlockProblem
+    from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Training
     from flwr_causal.strategies.moments.outcome import Outcome
 
@@ -44,7 +47,7 @@ def by_likelihood(
     outcome: Outcome,
     result_of: Callable[[Outcome], Result],
     *,
-    fits_model: bool,
+    incomplete: bool,
 ) -> Training:
     """Choose among the graphs that are near the best one, and fit the categories of the model.
 
@@ -55,10 +58,39 @@ def by_likelihood(
     outcome : Outcome
     result_of : callable
         Returns the result of an outcome.
-    fits_model : bool
-        Whether the parameters of the model are needed, beside the graph.
+    incomplete : bool
+        Whether cells are missing. The graph is then that of the outcome: a likelihood of the rows
+        in which a category is seen does not compare with that of another category. Parties need
+        the moments of all columns.
     """
+    fits: Fits = {}
+    if not incomplete:
+        fits, outcome = yield from _compared(problem, outcome, result_of(outcome))
     model, result = outcome.model, result_of(outcome)
+    assert isinstance(model, BlockModel)
+    own = logistic.regressed(model.variables, model.member)
+    started = logistic.init(model.variables, model.moments, own)
+    fits = {key: fits.get(key, start) for key, start in zip(own, started, strict=True)}
+    moments = model.moments
+    estimate = MomentEstimate(moments.mean, moments.second).for_sets(1) if incomplete else None
+    for _ in range(logistic.MOST_STEPS):
+        if not (left := _left(fits)):
+            break
+        sent = {**_request(left), **(estimate._asdict() if estimate else {})}
+        replies = yield Ask(REGRESSIONS, sent, graph_stands=True, so_far=partial(_chosen, result))
+        fits |= _ascended(left, replies, moments.n)
+        yield Note({"regressions": len(left)})
+    return _with_parameters(_chosen(result), model, list(fits.values()))
+
+
+def _compared(
+    problem: BlockProblem, outcome: Outcome, result: Result
+) -> Generator[Step, Any, tuple[Fits, Outcome]]:
+    """Return the regressions in the graphs near the best one, and the outcome of the most likely.
+
+    ``result`` stands if the run ends before.
+    """
+    model = outcome.model
     assert isinstance(model, BlockModel)
     families = problem.near_families(model.member)
     members = [
@@ -68,54 +100,50 @@ def by_likelihood(
         if causes and isinstance(model.variables[child], Category)
     ]
     if not members:
-        return result
+        return {}, outcome
     started = logistic.init(model.variables, model.moments, members)
-    fits = dict(zip(members, started, strict=True))
-    fits = yield from _ascended(fits, result, model.moments.n, MOST_COMPARED)
-    rows = model.moments.n
+    fits, rows = dict(zip(members, started, strict=True)), model.moments.n
+    for _ in range(MOST_COMPARED):
+        if not (left := _left(fits)):
+            break
+        replies = yield Ask(REGRESSIONS, _request(left), so_far=lambda: result)
+        fits |= _ascended(left, replies, rows)
+        yield Note({"regressions": len(left)})
     logs = {key: rows * fit.log_likelihood for key, fit in fits.items()}
-    costs = problem.least_costs
-    scores = scores_of(model.variables, model.moments, families, costs, logs)
+    scores = scores_of(model.variables, model.moments, families, problem.least_costs, logs)
     found = problem.class_of(best_dag(families, scores, model.member))
     if (found.graph.adjacency != outcome.graph.adjacency).any():
         model = BlockModel.of(model.variables, model.moments, found.graph.adjacency)
         outcome = outcome._replace(graph=found.graph, model=model, scores=found.strengths)
-        result = result_of(outcome)
-    result = replace(result, reason="the likelihood has chosen the graph")
-    if not fits_model:
-        return result
-    own = logistic.regressed(model.variables, model.member)
-    started = logistic.init(model.variables, model.moments, own)
-    fits = {key: fits.get(key, start) for key, start in zip(own, started, strict=True)}
-    fits = yield from _ascended(fits, result, rows, logistic.MOST_STEPS)
-    return _with_parameters(result, model, list(fits.values()))
+    return fits, outcome
 
 
-def _ascended(fits: Fits, result: Result, num_rows: int, most: int) -> Generator[Step, Any, Fits]:
-    """Take Newton steps until all fits are finished, an exchange each."""
-    fits = dict(fits)
-    for _ in range(most):
-        left = [key for key, fit in fits.items() if not fit.finished]
-        if not left:
-            break
-        ascents = [fits[key] for key in left]
-        replies = yield Ask(REGRESSIONS, _request(left, ascents), so_far=lambda: result)
-        means = logistic.LogisticSums(
-            replies["log-likelihoods"], replies["gradient"], replies["information"]
-        )
-        fits |= dict(zip(left, logistic.server_step(ascents, means, num_rows), strict=True))
-        yield Note({"regressions": len(left)})
-    return fits
+def _left(fits: Fits) -> Fits:
+    """Return the regressions that have not converged."""
+    return {key: fit for key, fit in fits.items() if not fit.finished}
 
 
-def _request(members: list[Members], ascents: list[Ascent]) -> Arrays:
+def _ascended(left: Fits, replies: Replies, num_rows: int) -> Fits:
+    """Return regressions after one Newton step."""
+    means = logistic.LogisticSums(
+        replies["log-likelihoods"], replies["gradient"], replies["information"]
+    )
+    ascents = logistic.server_step(list(left.values()), means, num_rows)
+    return dict(zip(left, ascents, strict=True))
+
+
+def _request(left: Fits) -> Arrays:
     """Return what parties are sent of some regressions."""
     return {
-        "categories": np.array([child for child, _ in members], dtype=np.int64),
-        "sizes": np.array([len(causes) for _, causes in members], dtype=np.int64),
-        "causes": np.array([cause for _, causes in members for cause in causes], dtype=np.int64),
-        "weights": logistic.asked_weights(ascents),
+        "categories": np.array([child for child, _ in left], dtype=np.int64),
+        "sizes": np.array([len(causes) for _, causes in left], dtype=np.int64),
+        "causes": np.array([cause for _, causes in left for cause in causes], dtype=np.int64),
+        "weights": logistic.asked_weights(list(left.values())),
     }
+
+
+def _chosen(result: Result) -> Result:
+    return replace(result, reason="the likelihood has chosen the graph")
 
 
 def _with_parameters(result: Result, model: BlockModel, fits: list[Ascent]) -> Result:

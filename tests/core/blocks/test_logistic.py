@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
+from flwr_causal.core.arrays import upper_triangles
 from flwr_causal.core.blocks import logistic
 from flwr_causal.core.blocks.design import column_names, design
+from flwr_causal.core.blocks.missing import MomentEstimate, expected_sums
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
@@ -66,7 +68,7 @@ def test_sums_are_derivatives_of_the_log_likelihood():
     own, rows = model(table(60))
     asked = logistic.families(own.variables, MEMBERS)
     assert [one.shape for one in asked] == [(4, 2), (3, 1)]
-    assert logistic.sizes(asked) == {"c": 2, "w": 11, "v": 36 + 6}
+    assert logistic.sizes(asked) == {"c": 2, "b": 11, "v": 36 + 6}
     weights = np.random.default_rng(1).normal(size=11)
     sums = logistic.sums_of_rows(asked, rows, weights)
     slopes = approx_fprime(weights, lambda w: log_likelihood(asked, rows, w), 1e-6)
@@ -93,6 +95,81 @@ def test_sums_do_not_depend_on_who_has_which_rows(cut, seed):
     ]
     for one, first, second in zip(whole, *parts, strict=True):
         np.testing.assert_allclose(one, first + second, atol=1e-9)
+
+
+def with_gaps(rows, own, share, seed=0):
+    """Rows in which all columns of a variable are missing together."""
+    gaps = np.random.default_rng(seed).random((len(rows), len(own.variables))) < share
+    return np.where(np.repeat(gaps, [one.width for one in own.variables], axis=1), np.nan, rows)
+
+
+def estimate_of(own):
+    return MomentEstimate(own.moments.mean, own.moments.second)
+
+
+def test_sums_of_complete_rows_need_no_expectation():
+    own, rows = model(table(150))
+    asked = logistic.families(own.variables, own.member)
+    weights = np.random.default_rng(0).normal(size=logistic.sizes(asked)["b"])
+    found = logistic.expected_sums_of_rows(asked, rows, weights, estimate_of(own))
+    for one, other in zip(found, logistic.sums_of_rows(asked, rows, weights), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_points_have_the_mean_and_covariance_of_missing_causes():
+    # At weights 0 all probabilities are alike, so that the sums are products of the causes.
+    own, rows = model(table(200))
+    estimate, gaps = estimate_of(own), with_gaps(rows, own, 0.4)
+    asked = logistic.families(own.variables, own.member)
+    zeros = np.zeros(logistic.sizes(asked)["b"])
+    found = logistic.expected_sums_of_rows(asked, gaps, zeros, estimate)
+    start = 0
+    for family in asked:
+        seen = gaps[~np.isnan(gaps[:, family.own]).any(axis=1)]
+        # The category itself tells nothing at these weights.
+        lacking = np.isnan(seen[:, family.others]).any(axis=1)
+        seen[np.ix_(lacking, family.own)] = np.nan
+        expected = expected_sums(seen, estimate)
+        places = np.append(0, 1 + family.others)
+        k = len(family.own)
+        spread = (np.eye(k) - 1 / (k + 1)) / (k + 1)
+        size = family.num_weights * (family.num_weights + 1) // 2
+        np.testing.assert_allclose(
+            found.information[start : start + size],
+            upper_triangles(np.kron(expected[np.ix_(places, places)], spread)),
+            atol=1e-8,
+        )
+        start += size
+
+
+def test_sums_of_rows_with_gaps_are_derivatives_of_the_log_likelihood():
+    own, rows = model(table(80))
+    gaps, estimate = with_gaps(rows, own, 0.3), estimate_of(own)
+    asked = logistic.families(own.variables, own.member)
+    weights = np.random.default_rng(1).normal(size=logistic.sizes(asked)["b"])
+
+    def value(at):
+        sums = logistic.expected_sums_of_rows(asked, gaps, at, estimate)
+        return sums.log_likelihoods.sum()
+
+    found = logistic.expected_sums_of_rows(asked, gaps, weights, estimate)
+    np.testing.assert_allclose(found.gradient, approx_fprime(weights, value, 1e-6), atol=1e-3)
+
+
+@given(st.integers(0, 120), st.integers(0, 20))
+@settings(max_examples=10, deadline=None)
+def test_sums_of_rows_with_gaps_do_not_depend_on_who_has_which(cut, seed):
+    own, rows = model(table(120, seed))
+    gaps = with_gaps(rows, own, 0.3, seed)[np.random.default_rng(seed).permutation(120)]
+    asked = logistic.families(own.variables, own.member)
+    weights = np.random.default_rng(seed).normal(size=logistic.sizes(asked)["b"])
+    both = [
+        logistic.expected_sums_of_rows(asked, part, weights, estimate_of(own))
+        for part in (gaps[:cut], gaps[cut:])
+    ]
+    whole = logistic.expected_sums_of_rows(asked, gaps[::-1], weights, estimate_of(own))
+    for one, other, all_rows in zip(*both, whole, strict=True):
+        np.testing.assert_allclose(one + other, all_rows, atol=1e-8)
 
 
 def test_the_fit_is_the_one_of_maximum_likelihood(monkeypatch):

@@ -200,6 +200,14 @@ def test_all_tests_of_a_level_in_one_exchange_give_pc_of_the_pooled_rows(chi_squ
     assert whole.graph.equals(run.graph)
 
 
+def test_a_column_of_one_state_has_no_edges():
+    parts = [categories(300, seed).assign(f="same") for seed in range(2)]
+    run = simulate(chi_square_pc.ChiSquarePC(), parts, client=chi_square_pc.ChiSquarePCClient)
+    assert run.graph.num_edges > 0
+    assert not run.graph.adjacency[5].any()
+    assert not run.graph.adjacency[:, 5].any()
+
+
 @pytest.mark.parametrize(
     ("method", "parties", "client"),
     [

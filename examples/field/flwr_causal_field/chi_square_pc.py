@@ -72,10 +72,11 @@ def p_value(table: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ChiSquarePCOptions(CausalOptions):
-    """The level of the tests; columns of text are kept."""
+    """The level of the tests; columns of text and of one state are kept."""
 
     max_rounds: int = 100
     text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     alpha: float = bounded(0.01, above=0, below=1)
 
 

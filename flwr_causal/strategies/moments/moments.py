@@ -116,7 +116,9 @@ class Moments(JoiningStrategy, LinearStrategy):
     to choose from. With secure summation the server learns the pooled
     second moments only; without it, each party's second moments. Of categories it is the names of
     the states, and the numbers of rows of each state and pair of states. With ``epsilon`` it is one
-    array of sums of products with noise, and nothing else that depends on the rows. Where parties
+    array of sums of products with noise, and nothing else that depends on the rows. With
+    ``unknown_targets`` and ``local_graphs`` it is the products of the rows [1, x], and the server
+    looks at each party's, or with secure sums at those of groups of parties. Where parties
     hold different columns (``row_id``), it is hashed ids, masked columns and lags that only another
     party can open, and words whose sum over all parties is that of the products of columns.
 

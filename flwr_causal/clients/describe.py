@@ -247,6 +247,10 @@ class DescribeClient(CausalClient):
         )
 
 
+# What pandas infers of a column of numbers, also of such as float64 cannot hold.
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
+
+
 def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
     """Return the columns with fewer values than that, or with texts that each are in fewer rows."""
     seen = np.zeros(len(table.columns), dtype=np.int64)
@@ -254,7 +258,7 @@ def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
     for rows in pieces(table):
         for place, (_, column) in enumerate(rows.items()):
             seen[place] += int(column.notna().sum())
-            if not pd.api.types.is_numeric_dtype(column.dtype):
+            if pd.api.types.infer_dtype(column) not in _NUMBERS:
                 counts = column.value_counts()
                 texts[place].update(dict(zip(map(str, counts.index), counts, strict=True)))
     held = zip(table.columns, seen.tolist(), texts, strict=True)

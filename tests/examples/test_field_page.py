@@ -1,34 +1,24 @@
 """The page on the field's methods: its blocks run, and its tables are what the methods declare."""
 
-import tomllib
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import blocks
 import numpy as np
 import pandas as pd
 import pytest
-from entry_point_packages import forget
+from entry_point_packages import FIELD, declare_field, forget
 
-from flwr_causal.app import entry_points
 from flwr_causal.app.methods import METHODS, OWN_METHODS, find
 from flwr_causal.protocol import tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "field_methods.md").read_text(encoding="utf-8")
-PACKAGE = tomllib.loads((ROOT / "examples" / "field" / "pyproject.toml").read_text("utf-8"))
-DECLARED = PACKAGE["project"]["entry-points"]["flwr_causal.methods"]
 
 
 @pytest.fixture(autouse=True)
 def package(monkeypatch):
     """The package as pip would have installed it."""
-    group = "flwr_causal.methods"
-    points = [EntryPoint(name, value, group) for name, value in DECLARED.items()]
-    monkeypatch.setattr(
-        entry_points, "entry_points", lambda *, group: points if group.endswith("methods") else []
-    )
-    forget()
+    declare_field(monkeypatch)
     yield
     forget()
 
@@ -45,11 +35,11 @@ def test_its_blocks_run(tmp_path, monkeypatch):
 
 
 def test_it_has_every_method():
-    assert set(METHODS) == {*OWN_METHODS, *DECLARED}
-    for method in DECLARED:
+    assert set(METHODS) == {*OWN_METHODS, *FIELD}
+    for method in FIELD:
         assert f"`{method}`" in PAGE
 
 
-@pytest.mark.parametrize("method", sorted(DECLARED))
+@pytest.mark.parametrize("method", sorted(FIELD))
 def test_its_tables_are_what_the_methods_declare(method):
     assert tables.leaves(find(method).strategy.contract) in PAGE

@@ -1,6 +1,14 @@
 """Packages with entry points, as pip would have installed them."""
 
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
 from flwr_causal.app import entry_points, methods
+
+FIELD = tomllib.loads(
+    (Path(__file__).parents[2] / "examples" / "field" / "pyproject.toml").read_text("utf-8")
+)["project"]["entry-points"]["flwr_causal.methods"]
 
 
 def install(folder, package, points, code, group="flwr_causal.methods"):
@@ -19,3 +27,12 @@ def forget():
     """Forget which packages declare what."""
     methods.find.cache_clear()
     entry_points.declared.cache_clear()
+
+
+def declare_field(monkeypatch):
+    """Declare the methods of examples/field."""
+    points = [EntryPoint(name, value, "flwr_causal.methods") for name, value in FIELD.items()]
+    monkeypatch.setattr(
+        entry_points, "entry_points", lambda *, group: points if group.endswith("methods") else []
+    )
+    forget()

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from entry_point_packages import declare_field, forget
 from scipy.stats import chi2_contingency
 from typer.testing import CliRunner
 
@@ -188,6 +189,14 @@ def test_an_installation_without_the_papers_runs_scenarios_of_the_user(tiny, tmp
     assert found.exit_code == 0, found.output
 
 
+@pytest.fixture
+def field_methods(monkeypatch):
+    declare_field(monkeypatch)
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("field_methods")
 @pytest.mark.parametrize("name", scenario.names())
 def test_every_scenario_of_the_papers_can_be_read(name):
     one = prepared(name)

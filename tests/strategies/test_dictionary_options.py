@@ -62,11 +62,8 @@ def test_roles_name_the_columns_of_the_options_that_a_method_has(file):
 
 
 def test_a_run_may_leave_a_role_out(file):
-    """Interventions do not go with missing cells; without them the same dictionary does."""
-    with pytest.raises(ConfigError, match=r"intervention_column.*with missing_values='em'"):
-        Moments(dictionary=file, missing_values="em")
-    options = Moments(dictionary=file, missing_values="em", exclude="acted").options
-    assert options.intervention_column == ""
+    assert Moments(dictionary=file).options.intervention_column == "acted"
+    assert Moments(dictionary=file, exclude="acted").options.intervention_column == ""
 
 
 def test_tiers_are_knowledge_of_the_columns_that_are_used(file):

@@ -17,7 +17,6 @@ from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import block_search
-from flwr_causal.strategies.moments import moments as module
 from flwr_causal.strategies.moments import regressions
 
 TABLE = mixed_table(8, 1200, seed=3)[0]
@@ -304,31 +303,18 @@ def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
     alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
 
 
-def test_replicates_choose_by_likelihood_and_fit_no_model(fitted_run, monkeypatch):
-    kept = []
-    chosen = regressions.by_likelihood
-
-    def watched(*args, fits_model):
-        result = yield from chosen(*args, fits_model=fits_model)
-        kept.append((fits_model, result))
-        return result
-
-    monkeypatch.setattr(module, "by_likelihood", watched)
-    run = found(dealt(TABLE), **FITTED, replicates=3)
-    alike(run, fitted_run)
-    assert sorted(fits for fits, _ in kept) == [False, False, False, True]
-    for fits, result in kept:
-        assert bool(result.model.parameters) == fits
-        assert fits or "likelihood" in result.reason
-
-
-def test_trainings_without_a_party_send_no_regressions(fitted_run):
-    run = found(dealt(TABLE), **FITTED, leave_one_out=True)
-    alike(run, fitted_run)
-    plain = found(dealt(TABLE), leave_one_out=True)
-    assert run.influence == plain.influence
-    for one, other in zip(run.history[1:], fitted_run.history[1:], strict=True):
-        assert one["party_bytes_received"] == pytest.approx(other["party_bytes_received"], abs=200)
+@pytest.mark.parametrize("further", [{"replicates": 3}, {"leave_one_out": True}], ids=str)
+def test_further_trainings_choose_by_likelihood_and_fit_no_model(further, monkeypatch):
+    # Regressions that are compared in one exchange have not converged then.
+    monkeypatch.setattr(regressions, "MOST_COMPARED", 1)
+    alone = found(dealt(TABLE), **FITTED)
+    run = found(dealt(TABLE), **FITTED, **further)
+    alike(run, alone)
+    assert len(run.history) == len(alone.history) > 3
+    received = [[record["bytes_received"] for record in one.history] for one in (run, alone)]
+    compared, fitted = received[0][1], received[0][2:]
+    assert compared > 2 * received[1][1]
+    np.testing.assert_allclose(fitted, received[1][2:], atol=600)
 
 
 def test_without_categories_that_have_causes_nothing_is_asked():
@@ -352,17 +338,24 @@ def completed_run():
     return found(dealt(GAPS), **COMPLETED)
 
 
+def uncompared(problem, outcome, result):
+    yield from ()
+    return {}, outcome
+
+
 def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
-    fitted_run, completed_run
+    fitted_run, completed_run, monkeypatch
 ):
     names = [record["exchange"] for record in completed_run.history]
     assert names[0] == "seen"
     assert names[-1] == "regressions"
-    alike(found(dealt(TABLE), **COMPLETED), fitted_run)
     plain = found(dealt(GAPS), missing_values="em").model.log_likelihood(TABLE).mean()
     full, own = (run.model.log_likelihood(TABLE).mean() for run in (fitted_run, completed_run))
     assert plain < own
     assert full - own < 0.06
+    # Of complete rows they are those of complete rows, given the graph.
+    monkeypatch.setattr(regressions, "_compared", uncompared)
+    alike(found(dealt(TABLE), **COMPLETED), found(dealt(TABLE), **FITTED))
 
 
 @pytest.mark.parametrize(

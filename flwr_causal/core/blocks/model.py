@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ from flwr_causal.core.linear.model import LinearModel
 from flwr_causal.core.linear.moments import (
     Moments,
     columns_of,
+    fewest_together,
     from_plain_by_variable,
     plain_by_variable,
     with_rows,
@@ -517,7 +518,7 @@ class BlockModel:
 
         Of the moments that those of the variables imply the rows are the fewest of any variable.
         """
-        least = reduce(np.minimum, {id(own): own for own in together}.values())
+        least = fewest_together(together)
         own = with_rows(self.own_moments, together) if self.own_moments else ()
         return replace(self, moments=replace(self.moments, together=least), own_moments=own)
 

@@ -7,7 +7,7 @@ compute the moments of its pooled rows (Ng & Zhang 2022, section 4).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -353,6 +353,11 @@ def moments_of_variables(moments: Moments | Sequence[Moments], num_variables: in
         d.
     """
     return [moments] * num_variables if isinstance(moments, Moments) else list(moments)
+
+
+def fewest_together(together: Sequence[FloatArray]) -> FloatArray:
+    """Return the fewest rows of any variable, shape (m, m), see :func:`with_rows`."""
+    return reduce(np.minimum, {id(own): own for own in together}.values())
 
 
 def with_rows(moments: Sequence[Moments], together: Sequence[FloatArray]) -> tuple[Moments, ...]:

@@ -147,7 +147,7 @@ def lacking(line: Line) -> str:
 
 
 def check(scenario: Scenario) -> None:
-    """Check that all lines and metrics of a scenario exist.
+    """Check that all metrics of a scenario exist, and all lines but those that lack a package.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def check(scenario: Scenario) -> None:
     check_metrics(scenario.metrics)
     known = {"method": methods.METHODS, "baseline": BASELINES, "peer": PEERS}
     for line in scenario.lines:
-        if line.name not in known[line.kind]:
+        if line.name not in known[line.kind] and not lacking(line):
             raise ConfigError(
                 f"scenario '{scenario.name}', [lines.{line.label}]: there is no {line.kind} "
                 f"'{line.name}'. Known: {', '.join(known[line.kind])}."

@@ -74,10 +74,12 @@ def with_doubts(outcome: Outcome, knowledge: Knowledge | None) -> Outcome:
     Parameters
     ----------
     outcome : Outcome
-        Of a search by the BIC, over rows of one table without interventions.
+        Of a search by the BIC, over rows of one table. Under interventions, known or found, it is
+        returned as it is.
     knowledge : Knowledge, optional
     """
-    assert isinstance(outcome.moments, Moments)
+    if not isinstance(outcome.moments, Moments):
+        return outcome
     graph = outcome.graph if outcome.graph.kind == "dag" else outcome.graph.to_dag()
     found = hidden_causes(outcome.moments, graph.adjacency, knowledge)
     warnings = hidden_warning(found)

@@ -73,7 +73,8 @@ class Ancestry(NamedTuple):
         if knowledge is None:
             return cls.none(len(names))
         known = cls.of_masks(knowledge.masks(names))
-        earlier = ~Knowledge(tiers=knowledge.tiers).masks(names).allowed
+        tiers = Knowledge(tiers=knowledge.tiers, other_names=knowledge.other_names)
+        earlier = ~tiers.masks(names).allowed
         return cls(known.causes, known.no_causes | (earlier & ~np.eye(len(names), dtype=np.bool_)))
 
     @classmethod

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import column_names, functions_of
+from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.blocks.search import BlockProblem, block_class
 from flwr_causal.core.ges.linear_class import linear_class
-from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
@@ -62,9 +61,9 @@ from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import solve_series
 from flwr_causal.strategies.moments.targets import (
     LEAST_PARTS,
+    compared_moments,
     local_graphs,
-    moments_of_parts,
-    with_targets,
+    require_several,
 )
 from flwr_causal.strategies.series import (
     by_block,
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
@@ -188,7 +188,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             return (yield from released_moments(agreement, masks, self.options))
         options = self.options
         if options.compares_parties:
-            return (yield from self._of_parts(agreement, masks))
+            return (yield from compared_moments(agreement, masks, options))
         if self.columns_differ:
             return (yield from self._joined(agreement, masks, replicate))
         if options.incomplete:
@@ -205,46 +205,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
-
-    def _of_parts(
-        self, agreement: Agreement, masks: EdgeMasks
-    ) -> Generator[Step, Any, PooledMoments]:
-        """Ask for each party's second moments; find which party acts on which variable."""
-        options, d = self.options, len(agreement.names)
-        if options.takes_blocks:
-            blocks = blocks_of(agreement, options.model, options.order)
-            widths = [block.width for block in blocks]
-            of_blocks = partial(
-                block_class,
-                widths=widths,
-                names=agreement.names,
-                masks=masks,
-                least_effect=options.least_effect,
-                max_parents=options.max_parents,
-            )
-            pooled = yield from moments_of_parts(agreement, masks, lambda products: products[None])
-            return with_targets(
-                pooled, column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d]
-            )
-        columns = lagged_names(agreement.names, options.order)
-        # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
-        places = np.r_[0, 0 : 1 + len(columns)] if options.order else np.arange(1, 1 + d)
-        pooled = yield from moments_of_parts(
-            agreement, masks, lambda products: products[None][:, places[:, None], places]
-        )
-        if not options.unknown_targets:
-            return pooled
-        allowed = masks.allowed.copy()
-        allowed[:d] &= options.instantaneous is not False
-        search = partial(
-            search_orders,
-            masks=EdgeMasks(allowed, masks.required),
-            num_targets=d,
-            least_effect=options.least_effect,
-        )
-        return with_targets(
-            pooled, columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
-        )
 
     def _joined(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
@@ -565,13 +525,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         DataError
             As in the base classes.
         """
-        if self.options.compares_parties and len(reports) < LEAST_PARTS:
-            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
-            raise ConfigError(
-                f"The option '{option}' is True, and {', '.join(reports)} is the only party: how "
-                "it differs shows in comparison with others. Leave the option out, or connect "
-                "more parties."
-            )
+        if self.options.compares_parties:
+            require_several(self.options, reports)
         agreement = super().agree(reports)
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))

@@ -21,12 +21,10 @@ from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.options import number_or_none
-from flwr_causal.core.series.design import knowledge_masks, lagged_names
-from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, plausible
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
-from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import (
     CONTRACT,
@@ -45,7 +43,7 @@ from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
-from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
+from flwr_causal.strategies.moments.columns import joined_moments
 from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
@@ -58,15 +56,13 @@ from flwr_causal.strategies.moments.outcome import (
 from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.release import released_moments
-from flwr_causal.strategies.moments.series import solve_series
+from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
-    LEAST_PARTS,
     compared_moments,
     local_graphs,
     require_several,
 )
 from flwr_causal.strategies.series import (
-    by_block,
     expected_of_series,
     stationarity_warning,
     system_of_series,
@@ -190,7 +186,15 @@ class Moments(JoiningStrategy, LinearStrategy):
         if options.compares_parties:
             return (yield from compared_moments(agreement, masks, options))
         if self.columns_differ:
-            return (yield from self._joined(agreement, masks, replicate))
+            joined = joined_moments(
+                agreement,
+                masks,
+                self._holders(agreement),
+                options,
+                replicate=replicate,
+                expected=self.expected,
+            )
+            return (yield from joined)
         if options.incomplete:
             return (
                 yield from completed_moments(
@@ -206,37 +210,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
 
-    def _joined(
-        self, agreement: Agreement, masks: EdgeMasks, replicate: int
-    ) -> Generator[Step, Any, PooledMoments]:
-        """Ask for the second moments of joined rows, of parties that hold different columns."""
-        options, holders = self.options, self._holders(agreement)
-        # How many rows there are is known once they are matched.
-        expected = replace(self.expected, columns=functions_of(options.model))
-        if options.takes_blocks:
-            blocks = blocks_of(agreement, options.model, options.order)
-            return (
-                yield from joined_blocks(
-                    agreement,
-                    masks,
-                    holders,
-                    blocks=blocks,
-                    replicate=replicate,
-                    expected=expected,
-                )
-            )
-        return (
-            yield from joined_moments(
-                agreement,
-                masks,
-                holders,
-                replicate=replicate,
-                own_levels=self.within_parties,
-                standardize=options.standardize,
-                expected=expected,
-            )
-        )
-
     def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
         agreement, masks, products = pooled.agreement, pooled.masks, pooled.products
@@ -244,7 +217,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         # Both return the outcome, and the options that the main training has settled.
         def first() -> tuple[Outcome, dict[str, Any]]:
             outcome = self.solve(agreement, masks, products)
-            return outcome, self._choices(agreement, outcome)
+            intervened = bool(agreement.targets)
+            chosen = self.options.chosen(
+                outcome.info, agreement.n, len(agreement.names), intervened
+            )
+            return outcome, chosen
 
         def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
             fixed, chosen = copy.copy(self), dict(main[1])
@@ -306,8 +283,18 @@ class Moments(JoiningStrategy, LinearStrategy):
                 threshold=options.threshold,
                 refit=options.refit,
             )
-        find_graph = self._of_series if options.order else self._of_rows
-        found = find_graph(agreement, masks, products)
+        if options.order:
+            select_order = self.chosen_order or options.select_order
+            found = solve_series(
+                agreement,
+                masks,
+                products,
+                options,
+                select_order=select_order,
+                num_smaller=self._num_smaller,
+            )
+        else:
+            found = self._of_rows(agreement, masks, products)
         graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
         model: LinearModel | LaggedModel
         if options.order:
@@ -358,35 +345,6 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
         return found._replace(info={**found.info, **info})
 
-    def _of_series(
-        self, agreement: Agreement, masks: EdgeMasks, products: FloatArray
-    ) -> WeightedGraph:
-        """Find the graph of time series with lags."""
-        options, d = self.options, len(agreement.names)
-        solver = options.solver_of(agreement.n, d * (1 + options.order), bool(agreement.targets))
-        problem = LaggedProblem(
-            masks=masks,
-            thresholds=by_block(*options.thresholds(solver), d, options.order),
-            select_order=self.chosen_order or options.select_order,
-            instantaneous=options.instantaneous,
-            regression=options.regression,
-            ranking=options.ranking,
-            sparsity=options.sparsity,
-            lagged_sparsity=options.lagged_factor(options.sparsity),
-            ridge=options.ridge,
-            solver=solver,
-            least_effect=options.least_effect,
-        )
-        return solve_series(
-            agreement,
-            products,
-            problem,
-            num_smaller=self._num_smaller,
-            order=options.order,
-            refit=options.refit,
-            score=options.score if options.polish else None,
-        )
-
     @property
     def _num_smaller(self) -> int:
         """How many arrays of smaller orders follow those of the folds.
@@ -395,26 +353,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         """
         sent = self.options.select_order and not self.columns_differ
         return self.options.order - 1 if sent else 0
-
-    def _choices(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
-        """Return solver, penalties, order and the like, as the main training has chosen them."""
-        options, info = self.options, first.info
-        if options.model == "additive" or options.finds_class or options.hidden_causes:
-            return {}
-        num_columns = len(agreement.names) * (1 + options.order)
-        chosen: dict[str, Any] = {
-            "solver": options.solver_of(agreement.n, num_columns, bool(agreement.targets)),
-            **{name: info[name] for name in ("sparsity", "ridge") if name in info},
-        }
-        if options.order:
-            chosen["instantaneous"] = bool(info["instantaneous"])
-            chosen["ranking"] = "weights"  # others need folds
-            chosen["lagged_sparsity"] = options.lagged_factor(options.sparsity)
-            if options.regression == "held-out":
-                chosen["regression"] = "ridge" if "ridge" in info else "lasso"
-            if options.select_order:
-                chosen["order"] = info["order"]
-        return chosen
 
     # What the method is for, what it needs and what it takes for granted.
 
@@ -489,12 +427,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         }
 
     @property
-    def fewest_groups(self) -> int:
-        """Two where groups are compared."""
-        fewest = super().fewest_groups
-        return max(fewest, LEAST_PARTS) if self.options.compares_parties else fewest
-
-    @property
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         options, expected = self.options, super().expected
@@ -542,14 +474,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         """
         if not self.options.order:
             return super().masks(agreement)
-        d = len(agreement.names)
-        masks = knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
-        if self.options.instantaneous is False and masks.required[:d, :d].any():
-            raise ConfigError(
-                "The background knowledge requires instantaneous edges, and instantaneous=False "
-                "leaves them out: state them as lagged edges, or use instantaneous=True."
-            )
-        return masks
+        return masks_of_series(self.knowledge_or_none, agreement.names, self.options)
 
     def _holders(self, agreement: Agreement) -> Holders:
         """Return which party holds which column of the design, where they differ."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.blocks.design import functions_of
-from flwr_causal.core.blocks.search import BlockProblem, block_class
+from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
@@ -160,21 +160,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.parameters != "likelihood":
             return result_of(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.
-        problem = self._block_problem(pooled, outcome)
-        incomplete = self.options.incomplete
-        return (yield from by_likelihood(problem, outcome, result_of, incomplete=incomplete))
-
-    def _block_problem(self, pooled: PooledMoments, outcome: Outcome) -> BlockProblem:
-        """Return the search for the class of blocks of columns that found an outcome."""
-        agreement, options = pooled.agreement, self.options
-        return BlockProblem.of(
-            outcome.moments,
-            [one.width for one in blocks_of(agreement, options.model, 0)],
-            agreement.names,
-            pooled.masks,
-            least_effect=options.least_effect,
-            max_parents=options.max_parents,
-        )
+        return (yield from by_likelihood(pooled, outcome, self.options, result_of))
 
     def _pooled(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int

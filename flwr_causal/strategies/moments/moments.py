@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.blocks.design import functions_of
-from flwr_causal.core.blocks.search import block_class
-from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
-from flwr_causal.core.options import number_or_none
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, plausible
@@ -41,7 +38,7 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.moments.additive import solve_additive
-from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
+from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_moments
 from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
@@ -166,9 +163,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
     ) -> Generator[Step, Any, PooledMoments]:
         """Ask for the second moments of all rows, in the way that options and parties need."""
-        if self.options.private:
-            return (yield from released_moments(agreement, masks, self.options))
         options = self.options
+        if options.private:
+            return (yield from released_moments(agreement, masks, options))
         if options.compares_parties:
             return (yield from compared_moments(agreement, masks, options))
         if self.columns_differ:
@@ -182,16 +179,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
             return (yield from joined)
         if options.incomplete:
-            return (
-                yield from completed_moments(
-                    agreement,
-                    masks,
-                    blocks_of(agreement, options.model, options.order),
-                    takes_blocks=options.takes_blocks,
-                    by_party=options.by_party,
-                    standardize=options.standardize,
-                )
-            )
+            return (yield from completed_moments(agreement, masks, options))
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
@@ -234,49 +222,25 @@ class Moments(JoiningStrategy, LinearStrategy):
             blocks and functions of the columns, see `solve_series`, `solve_blocks` and
             `solve_additive`.
         """
-        options = self.options
-        least, most = options.least_effect, options.max_parents
+        options, known = self.options, self.knowledge_or_none
         if options.takes_blocks and options.hidden_causes:
-            return solve_hidden_blocks(
-                agreement, self.knowledge_or_none, products, model=options.model
-            )
+            return solve_hidden_blocks(agreement, known, products, model=options.model)
         if options.takes_blocks:
-            search = partial(block_class, least_effect=least, max_parents=most)
-            return solve_blocks(
-                agreement,
-                masks,
-                products,
-                model=options.model,
-                order=options.order,
-                search=search,
-                fitted=not options.private,
-            )
+            return solve_blocks(agreement, masks, products, options)
         scale = self.scale(agreement)
         if options.hidden_causes:
-            return solve_hidden(agreement, self.knowledge_or_none, products, scale)
+            return solve_hidden(agreement, known, products, scale)
         if options.finds_class:
-            by_orders = options.solver == "class"
-            least = least if by_orders else 0.0
-            find = partial(linear_class, by_orders=by_orders, least_effect=least, max_parents=most)
-            return solve_class(agreement, masks, products, scale, order=options.order, search=find)
+            return solve_class(agreement, masks, products, scale, options)
         if options.model == "additive":
-            return solve_additive(
-                agreement,
-                masks,
-                products,
-                scale,
-                sparsity=number_or_none(options.sparsity),
-                threshold=options.threshold,
-                refit=options.refit,
-            )
+            return solve_additive(agreement, masks, products, scale, options)
         if options.order:
-            select_order = self.chosen_order or options.select_order
             found = solve_series(
                 agreement,
                 masks,
                 products,
                 options,
-                select_order=select_order,
+                select_order=self.chosen_order or options.select_order,
                 num_smaller=self._num_smaller,
             )
         else:
@@ -335,7 +299,7 @@ class Moments(JoiningStrategy, LinearStrategy):
     def _num_smaller(self) -> int:
         """How many arrays of smaller orders follow those of the folds.
 
-        None where columns differ: what is matched there are rows with all lags.
+        0 where columns differ: what is matched there are rows with all lags.
         """
         sent = self.options.select_order and not self.columns_differ
         return self.options.order - 1 if sent else 0

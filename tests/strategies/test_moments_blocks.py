@@ -16,6 +16,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.protocol.second_moments import impossible_products
 from flwr_causal.reports.page.payload import payload_of
+from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.solvers import block_search
 from flwr_causal.strategies.moments import moments as module
 from flwr_causal.strategies.moments import regressions
@@ -304,31 +305,30 @@ def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
     alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
 
 
-def test_replicates_choose_by_likelihood_and_fit_no_model(fitted_run, monkeypatch):
+@pytest.mark.parametrize("others", [{"replicates": 3}, {"leave_one_out": True}])
+def test_further_trainings_choose_by_likelihood_and_fit_no_model(fitted_run, monkeypatch, others):
     kept = []
     chosen = regressions.by_likelihood
 
-    def watched(*args, fits_model):
-        result = yield from chosen(*args, fits_model=fits_model)
-        kept.append((fits_model, result))
-        return result
+    def watched(*args):
+        """Keep which exchanges are answered: those after the graph, or those that choose it."""
+        training, reply, answered = chosen(*args), None, []
+        kept.append(answered)
+        try:
+            while True:
+                step = training.send(reply)
+                reply = yield step
+                if isinstance(step, Ask):
+                    answered.append(step.graph_stands)
+        except StopIteration as end:
+            return end.value
 
     monkeypatch.setattr(module, "by_likelihood", watched)
-    run = found(dealt(TABLE), **FITTED, replicates=3)
+    run = found(dealt(TABLE), **FITTED, **others)
     alike(run, fitted_run)
-    assert sorted(fits for fits, _ in kept) == [False, False, False, True]
-    for fits, result in kept:
-        assert bool(result.model.parameters) == fits
-        assert fits or "likelihood" in result.reason
-
-
-def test_trainings_without_a_party_send_no_regressions(fitted_run):
-    run = found(dealt(TABLE), **FITTED, leave_one_out=True)
-    alike(run, fitted_run)
-    plain = found(dealt(TABLE), leave_one_out=True)
-    assert run.influence == plain.influence
-    for one, other in zip(run.history[1:], fitted_run.history[1:], strict=True):
-        assert one["party_bytes_received"] == pytest.approx(other["party_bytes_received"], abs=200)
+    assert run.model.parameters
+    assert all(False in answered for answered in kept)
+    assert sorted(True in answered for answered in kept) == [False, False, False, True]
 
 
 def test_without_categories_that_have_causes_nothing_is_asked():

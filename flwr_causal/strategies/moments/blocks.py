@@ -10,7 +10,7 @@ from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.doubts.graphs import bent_warning, determined_warning
+from flwr_causal.doubts.graphs import curved_warning, determined_warning
 from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def solve_blocks(
     warnings = determined_warning(blocks[:d], now, agreement.rows.values())
     system = _system(blocks, own, found.graph) if not options.private else None
     if system is not None and options.model == "linear":
-        warnings += bent_warning(blocks, own, system.edges)
+        warnings += curved_warning(blocks, own, system.edges)
     return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)
 
 

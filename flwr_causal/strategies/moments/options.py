@@ -136,7 +136,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
         of others, which are not, and what stays open (``core.ges.ancestral_search``). For rows
         without time. ``run.total_effect`` gives the linear effects that are identified, and says of
-        the others what leaves them open; not with categories or curved effects.
+        the others what leaves them open; with categories or curved effects there are none.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.

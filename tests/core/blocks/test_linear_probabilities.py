@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from flwr_causal import Knowledge, simulate
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.linear_probabilities import bent_probabilities
+from flwr_causal.core.blocks.linear_probabilities import curved_probabilities
 from flwr_causal.core.linear.moments import Moments
 
 
@@ -21,7 +21,7 @@ def logistic(constant, slope, n=1500, seed=0):
 def bent(table, edges):
     variables, rows = design(table)
     moments = Moments.from_rows(rows, column_names(variables))
-    return bent_probabilities(variables, moments, np.array(edges, dtype=bool))
+    return curved_probabilities(variables, moments, np.array(edges, dtype=bool))
 
 
 X_TO_Y = [[0, 1], [0, 0]]

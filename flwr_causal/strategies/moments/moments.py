@@ -136,8 +136,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         Yields
         ------
         Ask
-            For second moments; for a release of them with noise; or for products of the columns of
-            different parties.
+            For second moments: sums, those of each party, estimates where cells are missing, a
+            release with noise, or products of the columns of different parties. Then, with
+            ``parameters="likelihood"``, for regressions of categories.
 
         Returns
         -------

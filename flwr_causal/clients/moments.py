@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
@@ -250,18 +250,20 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         """
         if self.options.parameters != "likelihood":
             raise FederationError(
-                "The server asked for regressions of categories, which parameters='moments' has "
-                "not."
+                "The server asked for regressions of categories, which belong to "
+                "parameters='likelihood', and the run has parameters='moments': start it anew."
             )
         families, weights = regressed(asked.values, self.setup), asked["weights"]
         if len(weights) != sum(family.num_weights for family in families):
             raise FederationError("The coefficients that the server sent are of other causes.")
-        if self.setup.policy.missing_values == "em":
-            estimate = _estimate(asked).of_set(0)
-            sums = partial(expected_sums_of_rows, estimate=estimate)
-        else:
-            sums = partial(sums_of_rows)
-        parts = [sums(families, rows, weights) for rows in self._block_pieces()]
+        incomplete = self.setup.policy.missing_values == "em"
+        estimate = _estimate(asked).of_set(0) if incomplete else None
+        parts = [
+            sums_of_rows(families, rows, weights)
+            if estimate is None
+            else expected_sums_of_rows(families, rows, weights, estimate)
+            for rows in self._block_pieces()
+        ]
         logs, gradient, information = (
             reduce(np.add, part) / self.num_rows for part in zip(*parts, strict=True)
         )

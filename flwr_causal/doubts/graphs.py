@@ -13,7 +13,7 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import Number
 from flwr_causal.core.blocks.determined import determined
-from flwr_causal.core.blocks.linear_probabilities import bent_probabilities
+from flwr_causal.core.blocks.linear_probabilities import curved_probabilities
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
 from flwr_causal.core.linear.moments import combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
@@ -239,8 +239,8 @@ def hidden_warning(found: HiddenCauses) -> list[str]:
         "Hidden common causes are likely: a graph with them explains the rows better (its BIC by "
         f"{found.gain:.1f} times the cost of an edge). {some(pairs)} would have a hidden common "
         "cause, and edges and directions of this graph about them may be wrong. Compare with "
-        "hidden_causes=True, which needs no other exchange; effects that are not linear can look "
-        "alike."
+        "hidden_causes=True, which takes no further exchange. Effects that are not linear can give "
+        "the same signs."
     ]
 
 
@@ -333,24 +333,26 @@ def determined_warning(
     return said
 
 
-def bent_warning(
+def curved_warning(
     variables: Sequence[Variable], moments: Moments | Sequence[Moments], edges: BoolArray
 ) -> list[str]:
-    """Name effects of numbers on categories that may lie outside their intervals.
+    """Name effects of numbers on categories whose intervals may be wrong.
 
     Parameters are those of
-    :func:`~flwr_causal.core.blocks.linear_probabilities.bent_probabilities`.
+    :func:`~flwr_causal.core.blocks.linear_probabilities.curved_probabilities`.
     """
-    bent = bent_probabilities(variables, moments, edges)
-    if not bent:
+    curved = curved_probabilities(variables, moments, edges)
+    if not curved:
         return []
     listed = [
-        f"{variables[i].name} on {variables[j].name}" for j, causes in bent.items() for i in causes
+        f"{variables[i].name} on {variables[j].name}"
+        for j, causes in curved.items()
+        for i in causes
     ]
     return [
-        f"Effects of numbers on categories may lie outside their intervals: {some(listed)}. The "
-        "probability of a state is not linear there: near the mean a linear function is below 0 or "
-        "above 1. model='curved' bends it (docs/effects.md)."
+        f"Intervals of effects of numbers on categories may be wrong: {some(listed)}. The linear "
+        "fit of the probability of a state is below 0 or above 1 near the mean, so the probability "
+        "itself is curved. Compare with model='curved', which fits curves (docs/effects.md)."
     ]
 
 

@@ -88,7 +88,7 @@ def describe_targets(targets: Sequence[TargetRecord] | None) -> list[str]:
         more = f"  ... and {len(lines) - MOST_PARTIES} more; see run.targets"
         lines = [*lines[:MOST_PARTIES], more]
     head = "What parties act on (gain of a mechanism of their own, nats)"
-    return [head, *lines] if lines else ["No party acts on a variable by itself"]
+    return [head, *lines] if lines else ["No party acts on a variable"]
 
 
 def describe_heterogeneity(table: pd.DataFrame) -> list[str]:

@@ -29,7 +29,7 @@ from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension, undirected_part
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
-from flwr_causal.core.linear.moments import Moments, columns_of, fewest_together
+from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.regression import informing_rows, solved
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.core.series.design import lagged_names, lagged_rows
@@ -272,8 +272,8 @@ class LaggedBlockModel:
         return fit_check.edge_tests(self._all_names, self._widths, self.moments, self.edges)
 
     def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
-        """Return the model of steps with missing cells, see `core.linear.moments.with_rows`."""
-        return replace(self, moments=replace(self.moments, together=fewest_together(together)))
+        """Return the model of steps with missing cells; those of all variables are the same."""
+        return replace(self, moments=replace(self.moments, together=together[0]))
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""

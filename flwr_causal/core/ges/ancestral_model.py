@@ -17,7 +17,7 @@ import numpy as np
 from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.effects import by_regression
-from flwr_causal.core.linear.moments import Moments, fewest_together
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.parties import disagreement
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
@@ -134,9 +134,8 @@ class AncestralModel:
         return self.party_moments
 
     def with_rows_together(self, together: Sequence[FloatArray]) -> AncestralModel:
-        """Return the model of rows with missing cells, see `core.linear.moments.with_rows`."""
-        least = fewest_together(together)
-        return replace(self, sample_moments=replace(self.sample_moments, together=least))
+        """Return the model of rows with missing cells; those of all variables are the same."""
+        return replace(self, sample_moments=replace(self.sample_moments, together=together[0]))
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""

@@ -2,7 +2,7 @@
 
 The search begins with the equivalence class of best score without hidden causes
 (see :meth:`PagSource.class_without`). Where a hidden common cause acts on variables that have
-other causes, this class has edges that nothing stands for. Tests propose what is wrong: an edge
+other causes, this class has edges without an effect. Tests propose what is wrong: an edge
 whose two variables are independent given a set of their neighbours is taken away, and what follows
 for the marks of the others is worked out by FCI's rules. The score of the maximal ancestral graph
 decides: a proposal stands if the Gaussian BIC improves. Changes of single edges, and of pairs of

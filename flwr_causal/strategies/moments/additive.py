@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, function_names
+from flwr_causal.core.options import number_or_none
 from flwr_causal.doubts.graphs import combination_warning, plausible
 from flwr_causal.strategies.moments.outcome import Outcome
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 
 def solve_additive(
@@ -23,10 +25,7 @@ def solve_additive(
     masks: EdgeMasks,
     products: FloatArray,
     scale: FloatArray,
-    *,
-    sparsity: float | None,
-    threshold: float | None,
-    refit: bool,
+    options: MomentsOptions,
 ) -> Outcome:
     """Find the graph of additive effects.
 
@@ -40,19 +39,17 @@ def solve_additive(
         Mean products of the rows [1, functions of the variables].
     scale : ndarray of shape (d,)
         Divisors of the columns.
-    sparsity, threshold, refit
-        As of :func:`~flwr_causal.core.nonlinear.additive.additive`; a threshold of None is the
-        usual one.
+    options : MomentsOptions
     """
     pooled = Moments.from_products(agreement.n, products[0], function_names(agreement.names))
     graph = additive(
         pooled,
         len(agreement.names),
         names=agreement.names,
-        sparsity=sparsity,
-        threshold=THRESHOLD if threshold is None else threshold,
+        sparsity=number_or_none(options.sparsity),
+        threshold=THRESHOLD if options.threshold is None else options.threshold,
         knowledge=masks,
-        refit=refit,
+        refit=options.refit,
     )
     assert graph.raw_weights is not None
     scores = np.abs(graph.raw_weights)

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
 from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.blocks.model import BlockModel
+from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.doubts.graphs import bent_warning, determined_warning
+from flwr_causal.doubts.graphs import curved_warning, determined_warning
 from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.blocks.search import BlockClass
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 
 def blocks_of(agreement: Agreement, model: str, order: int) -> tuple[Variable, ...]:
@@ -40,15 +41,12 @@ def solve_blocks(
     agreement: Agreement,
     masks: EdgeMasks,
     products: FloatArray,
-    *,
-    model: str,
-    order: int,
-    search: Callable[..., BlockClass],
-    fitted: bool = True,
+    options: MomentsOptions,
 ) -> Outcome:
     """Find the equivalence class of numbers and categories, with lags or without.
 
-    With lags and interventions there is no fitted system.
+    There is no fitted system of lags under interventions; nor with ``epsilon``, whose noise its
+    errors would not count.
 
     Parameters
     ----------
@@ -60,16 +58,9 @@ def solve_blocks(
         Mean products of the rows [1, columns of the variables and of their lags], see
         :mod:`core.blocks.design`; under interventions of each set of targets, summed and divided by
         the number of all rows.
-    model : {"linear", "curved"}
-        Whether a number is one column or three functions of it.
-    order : int
-        p, the number of lags.
-    search : callable
-        :func:`~flwr_causal.core.blocks.search.block_class` with its limits.
-    fitted : bool, default True
-        Whether there is a fitted system: its errors know nothing of the noise of epsilon.
+    options : MomentsOptions
     """
-    d, blocks = len(agreement.names), blocks_of(agreement, model, order)
+    d, blocks = len(agreement.names), blocks_of(agreement, options.model, options.order)
     columns = column_names(blocks)
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), columns)
     own: Moments | Sequence[Moments] = pooled
@@ -78,12 +69,20 @@ def solve_blocks(
         own, acted = moments_of_targets(agreement, products, columns)
         apart, info = distinguished_pairs(acted), {"target sets": len(agreement.targets)}
     widths = [block.width for block in blocks]
-    found = search(own, widths, agreement.names, masks, distinguished=apart)
+    found = block_class(
+        own,
+        widths,
+        agreement.names,
+        masks,
+        distinguished=apart,
+        least_effect=options.least_effect,
+        max_parents=options.max_parents,
+    )
     now = pooled.subset(range(sum(widths[:d])))
     warnings = determined_warning(blocks[:d], now, agreement.rows.values())
-    system = _system(blocks, own, found.graph) if fitted else None
-    if system is not None and model == "linear":
-        warnings += bent_warning(blocks, own, system.edges)
+    system = _system(blocks, own, found.graph) if not options.private else None
+    if system is not None and options.model == "linear":
+        warnings += curved_warning(blocks, own, system.edges)
     return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.model import fit
@@ -18,14 +19,14 @@ from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
 from flwr_causal.strategies.series import series_moments, stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.ges.linear_class import LinearClass
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 
 def solve_class(
@@ -33,9 +34,7 @@ def solve_class(
     masks: EdgeMasks,
     products: FloatArray,
     scale: FloatArray,
-    *,
-    order: int,
-    search: Callable[..., LinearClass],
+    options: MomentsOptions,
 ) -> Outcome:
     """Find the equivalence class of the columns, with lags or without.
 
@@ -53,12 +52,10 @@ def solve_class(
         :func:`~flwr_causal.strategies.moments.series.solve_series`.
     scale : ndarray of shape (d,)
         Divisors of the columns.
-    order : int
-        p, the number of lags.
-    search : callable
-        :func:`~flwr_causal.core.ges.linear_class.linear_class` with its limits.
+    options : MomentsOptions
+        p is the ``order``.
     """
-    names, d = agreement.names, len(agreement.names)
+    names, d, order = agreement.names, len(agreement.names), options.order
     columns = lagged_names(names, order)
     present = np.arange(len(columns)) < d
     distinguished = present[:, None] != present
@@ -72,7 +69,15 @@ def solve_class(
         pooled = series_moments(products, agreement.n, columns)[0]
     else:
         pooled = Moments(agreement.n, np.zeros(d), products[0], names)
-    found = search(moments_of_variables(pooled, len(columns)), masks, distinguished=distinguished)
+    by_orders = options.solver == "class"
+    found = linear_class(
+        moments_of_variables(pooled, len(columns)),
+        masks,
+        distinguished=distinguished,
+        by_orders=by_orders,
+        least_effect=options.least_effect if by_orders else 0.0,
+        max_parents=options.max_parents,
+    )
     now, lagged = split_blocks(found.weights[:, :d])
     graph = CausalGraph(
         names,

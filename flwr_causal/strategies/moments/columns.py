@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import column_names
+from flwr_causal.core.blocks.design import column_names, functions_of
 from flwr_causal.doubts.graphs import combination_warning, determined_warning
 from flwr_causal.doubts.tables import few_rows
 from flwr_causal.strategies.columns import joined_sums
-from flwr_causal.strategies.linear import divisors
+from flwr_causal.strategies.linear import OWN_LEVELS, divisors
+from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
 
 if TYPE_CHECKING:
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.columns import Holders, JoinedMoments
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 
 def joined_moments(
     agreement: Agreement,
     masks: EdgeMasks,
     holders: Holders,
+    options: MomentsOptions,
     *,
     replicate: int,
-    own_levels: bool,
-    standardize: bool,
     expected: Expected,
 ) -> Generator[Step, Any, PooledMoments]:
     """Add up products of the columns of different parties, in three exchanges.
@@ -45,20 +46,23 @@ def joined_moments(
     masks : EdgeMasks
     holders : Holders
         Which party holds which column, with lags and folds.
+    options : MomentsOptions
     replicate : int
-    own_levels : bool
-        Whether rows are centred by means of their series; else by those of the joined rows.
-    standardize : bool
     expected : Expected
-        What the method takes for granted of the joined rows.
+        What the method takes for granted of the parties' rows.
     """
+    # How many rows there are is known once they are matched.
+    expected = replace(expected, columns=functions_of(options.model))
+    if options.takes_blocks:
+        blocks = blocks_of(agreement, options.model, options.order)
+        return (yield from _of_blocks(agreement, masks, holders, blocks, replicate, expected))
     d, lags = len(agreement.names), 1 + holders.order
     joined = yield from joined_sums(holders)
     moments = joined.moments(replicate)
     # Columns are centred by means of parties' rows; rows of series by their own.
-    level = moments.mean[:d] * (not own_levels)
+    level = moments.mean[:d] * (options.center not in OWN_LEVELS)
     own = _joined_agreement(agreement, moments, level)
-    units = np.tile(np.sqrt(agreement.variance) / divisors(own.variance, standardize), lags)
+    units = np.tile(np.sqrt(agreement.variance) / divisors(own.variance, options.standardize), lags)
     if holders.order:
         parts = [moments] if replicate else joined.folds()
         level = np.tile(level, lags)
@@ -70,24 +74,15 @@ def joined_moments(
     return _pooled(joined, own, masks, products, [*few_rows(own, expected), *doubts])
 
 
-def joined_blocks(
+def _of_blocks(
     agreement: Agreement,
     masks: EdgeMasks,
     holders: Holders,
-    *,
     blocks: Sequence[Variable],
     replicate: int,
     expected: Expected,
 ) -> Generator[Step, Any, PooledMoments]:
-    """Add up products of blocks of columns, as :func:`joined_moments` those of columns.
-
-    Parameters
-    ----------
-    agreement, masks, holders, replicate, expected
-        As of :func:`joined_moments`.
-    blocks : sequence of Number or Category
-        The variables and their lags.
-    """
+    """Add up products of the columns of blocks: of variables and their lags."""
     d, widths = len(agreement.names), [block.width for block in blocks]
     holders = replace(
         holders,

@@ -39,6 +39,7 @@ from flwr_causal.errors import DataError
 from flwr_causal.protocol.moments import EXPECTED, OWN, SEEN
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.linear import divisors
+from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 #: How many pairs of columns a warning names.
 NAMED_PAIRS = 3
@@ -85,13 +87,7 @@ class EstimatedMoments(NamedTuple):
 
 
 def completed_moments(
-    agreement: Agreement,
-    masks: EdgeMasks,
-    blocks: Sequence[Variable],
-    *,
-    takes_blocks: bool,
-    by_party: bool,
-    standardize: bool,
+    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
 ) -> Generator[Step, Any, PooledMoments]:
     """Estimate the second moments of rows with missing cells, an exchange a step.
 
@@ -100,18 +96,14 @@ def completed_moments(
     agreement : Agreement
     masks : EdgeMasks
         Edges between variables that too few rows have together are taken out.
-    blocks : sequence of Variable
-        The variables and their lags.
-    takes_blocks : bool
-        Whether the solver takes blocks of columns, in their own units.
-    by_party : bool
-        Whether parties send their own estimates, see :func:`expected_moments`.
-    standardize : bool
+    options : MomentsOptions
+        Solvers of blocks of columns take these in their own units.
     """
-    found = yield from expected_moments(agreement, blocks, masks, by_party=by_party)
+    blocks = blocks_of(agreement, options.model, options.order)
+    found = yield from expected_moments(agreement, blocks, masks, by_party=options.by_party)
     own, products = replace(agreement, total=found.effective_rows), found.products
-    if not takes_blocks:
-        own, products = _in_units(own, products, len(blocks), standardize=standardize)
+    if not options.takes_blocks:
+        own, products = _in_units(own, products, len(blocks), standardize=options.standardize)
     return PooledMoments(
         own,
         masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),

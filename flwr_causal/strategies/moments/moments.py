@@ -13,21 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import column_names, functions_of
-from flwr_causal.core.blocks.search import BlockProblem, block_class
-from flwr_causal.core.ges.linear_class import linear_class
-from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
-from flwr_causal.core.options import number_or_none
-from flwr_causal.core.series.design import knowledge_masks, lagged_names
-from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, plausible
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
-from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import (
     CONTRACT,
@@ -44,9 +38,9 @@ from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.moments.additive import solve_additive
-from flwr_causal.strategies.moments.blocks import blocks_of, solve_blocks
+from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
-from flwr_causal.strategies.moments.columns import joined_blocks, joined_moments
+from flwr_causal.strategies.moments.columns import joined_moments
 from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
@@ -59,15 +53,13 @@ from flwr_causal.strategies.moments.outcome import (
 from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.release import released_moments
-from flwr_causal.strategies.moments.series import solve_series
+from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
-    LEAST_PARTS,
+    compared_moments,
     local_graphs,
-    moments_of_parts,
-    with_targets,
+    require_several,
 )
 from flwr_causal.strategies.series import (
-    by_block,
     expected_of_series,
     stationarity_warning,
     system_of_series,
@@ -81,6 +73,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
@@ -143,8 +136,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         Yields
         ------
         Ask
-            For second moments; for a release of them with noise; or for products of the columns of
-            different parties.
+            For second moments: sums, those of each party, estimates where cells are missing, a
+            release with noise, or products of the columns of different parties. Then, with
+            ``parameters="likelihood"``, for regressions of categories.
 
         Returns
         -------
@@ -164,118 +158,32 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.parameters != "likelihood":
             return result_of(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.
-        problem = self._block_problem(pooled, outcome)
-        incomplete = self.options.incomplete
-        return (yield from by_likelihood(problem, outcome, result_of, incomplete=incomplete))
-
-    def _block_problem(self, pooled: PooledMoments, outcome: Outcome) -> BlockProblem:
-        """Return the search for the class of blocks of columns that found an outcome."""
-        agreement, options = pooled.agreement, self.options
-        return BlockProblem.of(
-            outcome.moments,
-            [one.width for one in blocks_of(agreement, options.model, 0)],
-            agreement.names,
-            pooled.masks,
-            least_effect=options.least_effect,
-            max_parents=options.max_parents,
-        )
+        return (yield from by_likelihood(pooled, outcome, self.options, result_of))
 
     def _pooled(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
     ) -> Generator[Step, Any, PooledMoments]:
         """Ask for the second moments of all rows, in the way that options and parties need."""
-        if self.options.private:
-            return (yield from released_moments(agreement, masks, self.options))
         options = self.options
+        if options.private:
+            return (yield from released_moments(agreement, masks, options))
         if options.compares_parties:
-            return (yield from self._of_parts(agreement, masks))
+            return (yield from compared_moments(agreement, masks, options))
         if self.columns_differ:
-            return (yield from self._joined(agreement, masks, replicate))
-        if options.incomplete:
-            return (
-                yield from completed_moments(
-                    agreement,
-                    masks,
-                    blocks_of(agreement, options.model, options.order),
-                    takes_blocks=options.takes_blocks,
-                    by_party=options.by_party,
-                    standardize=options.standardize,
-                )
+            joined = joined_moments(
+                agreement,
+                masks,
+                self._holders(agreement),
+                options,
+                replicate=replicate,
+                expected=self.expected,
             )
+            return (yield from joined)
+        if options.incomplete:
+            return (yield from completed_moments(agreement, masks, options))
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
-
-    def _of_parts(
-        self, agreement: Agreement, masks: EdgeMasks
-    ) -> Generator[Step, Any, PooledMoments]:
-        """Ask for each party's second moments; find which party acts on which variable."""
-        options, d = self.options, len(agreement.names)
-        if options.takes_blocks:
-            blocks = blocks_of(agreement, options.model, options.order)
-            widths = [block.width for block in blocks]
-            of_blocks = partial(
-                block_class,
-                widths=widths,
-                names=agreement.names,
-                masks=masks,
-                least_effect=options.least_effect,
-                max_parents=options.max_parents,
-            )
-            pooled = yield from moments_of_parts(agreement, masks, lambda products: products[None])
-            return with_targets(
-                pooled, column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d]
-            )
-        columns = lagged_names(agreement.names, options.order)
-        # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
-        places = np.r_[0, 0 : 1 + len(columns)] if options.order else np.arange(1, 1 + d)
-        pooled = yield from moments_of_parts(
-            agreement, masks, lambda products: products[None][:, places[:, None], places]
-        )
-        if not options.unknown_targets:
-            return pooled
-        allowed = masks.allowed.copy()
-        allowed[:d] &= options.instantaneous is not False
-        search = partial(
-            search_orders,
-            masks=EdgeMasks(allowed, masks.required),
-            num_targets=d,
-            least_effect=options.least_effect,
-        )
-        return with_targets(
-            pooled, columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
-        )
-
-    def _joined(
-        self, agreement: Agreement, masks: EdgeMasks, replicate: int
-    ) -> Generator[Step, Any, PooledMoments]:
-        """Ask for the second moments of joined rows, of parties that hold different columns."""
-        options, holders = self.options, self._holders(agreement)
-        # How many rows there are is known once they are matched.
-        expected = replace(self.expected, columns=functions_of(options.model))
-        if options.takes_blocks:
-            blocks = blocks_of(agreement, options.model, options.order)
-            return (
-                yield from joined_blocks(
-                    agreement,
-                    masks,
-                    holders,
-                    blocks=blocks,
-                    replicate=replicate,
-                    expected=expected,
-                )
-            )
-        return (
-            yield from joined_moments(
-                agreement,
-                masks,
-                holders,
-                replicate=replicate,
-                own_levels=self.within_parties,
-                standardize=options.standardize,
-                expected=expected,
-            )
-        )
 
     def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
@@ -284,7 +192,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         # Both return the outcome, and the options that the main training has settled.
         def first() -> tuple[Outcome, dict[str, Any]]:
             outcome = self.solve(agreement, masks, products)
-            return outcome, self._choices(agreement, outcome)
+            intervened = bool(agreement.targets)
+            chosen = self.options.chosen(
+                outcome.info, agreement.n, len(agreement.names), intervened
+            )
+            return outcome, chosen
 
         def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
             fixed, chosen = copy.copy(self), dict(main[1])
@@ -311,43 +223,29 @@ class Moments(JoiningStrategy, LinearStrategy):
             blocks and functions of the columns, see `solve_series`, `solve_blocks` and
             `solve_additive`.
         """
-        options = self.options
-        least, most = options.least_effect, options.max_parents
+        options, known = self.options, self.knowledge_or_none
         if options.takes_blocks and options.hidden_causes:
-            return solve_hidden_blocks(
-                agreement, self.knowledge_or_none, products, model=options.model
-            )
+            return solve_hidden_blocks(agreement, known, products, model=options.model)
         if options.takes_blocks:
-            search = partial(block_class, least_effect=least, max_parents=most)
-            return solve_blocks(
-                agreement,
-                masks,
-                products,
-                model=options.model,
-                order=options.order,
-                search=search,
-                fitted=not options.private,
-            )
+            return solve_blocks(agreement, masks, products, options)
         scale = self.scale(agreement)
         if options.hidden_causes:
-            return solve_hidden(agreement, self.knowledge_or_none, products, scale)
+            return solve_hidden(agreement, known, products, scale)
         if options.finds_class:
-            by_orders = options.solver == "class"
-            least = least if by_orders else 0.0
-            find = partial(linear_class, by_orders=by_orders, least_effect=least, max_parents=most)
-            return solve_class(agreement, masks, products, scale, order=options.order, search=find)
+            return solve_class(agreement, masks, products, scale, options)
         if options.model == "additive":
-            return solve_additive(
+            return solve_additive(agreement, masks, products, scale, options)
+        if options.order:
+            found = solve_series(
                 agreement,
                 masks,
                 products,
-                scale,
-                sparsity=number_or_none(options.sparsity),
-                threshold=options.threshold,
-                refit=options.refit,
+                options,
+                select_order=self.chosen_order or options.select_order,
+                num_smaller=self._num_smaller,
             )
-        find_graph = self._of_series if options.order else self._of_rows
-        found = find_graph(agreement, masks, products)
+        else:
+            found = self._of_rows(agreement, masks, products)
         graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
         model: LinearModel | LaggedModel
         if options.order:
@@ -398,63 +296,14 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
         return found._replace(info={**found.info, **info})
 
-    def _of_series(
-        self, agreement: Agreement, masks: EdgeMasks, products: FloatArray
-    ) -> WeightedGraph:
-        """Find the graph of time series with lags."""
-        options, d = self.options, len(agreement.names)
-        solver = options.solver_of(agreement.n, d * (1 + options.order), bool(agreement.targets))
-        problem = LaggedProblem(
-            masks=masks,
-            thresholds=by_block(*options.thresholds(solver), d, options.order),
-            select_order=self.chosen_order or options.select_order,
-            instantaneous=options.instantaneous,
-            regression=options.regression,
-            ranking=options.ranking,
-            sparsity=options.sparsity,
-            lagged_sparsity=options.lagged_factor(options.sparsity),
-            ridge=options.ridge,
-            solver=solver,
-            least_effect=options.least_effect,
-        )
-        return solve_series(
-            agreement,
-            products,
-            problem,
-            num_smaller=self._num_smaller,
-            order=options.order,
-            refit=options.refit,
-            score=options.score if options.polish else None,
-        )
-
     @property
     def _num_smaller(self) -> int:
         """How many arrays of smaller orders follow those of the folds.
 
-        None where columns differ: what is matched there are rows with all lags.
+        0 where columns differ: what is matched there are rows with all lags.
         """
         sent = self.options.select_order and not self.columns_differ
         return self.options.order - 1 if sent else 0
-
-    def _choices(self, agreement: Agreement, first: Outcome) -> dict[str, Any]:
-        """Return solver, penalties, order and the like, as the main training has chosen them."""
-        options, info = self.options, first.info
-        if options.model == "additive" or options.finds_class or options.hidden_causes:
-            return {}
-        num_columns = len(agreement.names) * (1 + options.order)
-        chosen: dict[str, Any] = {
-            "solver": options.solver_of(agreement.n, num_columns, bool(agreement.targets)),
-            **{name: info[name] for name in ("sparsity", "ridge") if name in info},
-        }
-        if options.order:
-            chosen["instantaneous"] = bool(info["instantaneous"])
-            chosen["ranking"] = "weights"  # others need folds
-            chosen["lagged_sparsity"] = options.lagged_factor(options.sparsity)
-            if options.regression == "held-out":
-                chosen["regression"] = "ridge" if "ridge" in info else "lasso"
-            if options.select_order:
-                chosen["order"] = info["order"]
-        return chosen
 
     # What the method is for, what it needs and what it takes for granted.
 
@@ -529,12 +378,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         }
 
     @property
-    def fewest_groups(self) -> int:
-        """Two where groups are compared."""
-        fewest = super().fewest_groups
-        return max(fewest, LEAST_PARTS) if self.options.compares_parties else fewest
-
-    @property
     def expected(self) -> Expected:
         """What linear methods expect; units of columns do not matter to equivalence classes."""
         options, expected = self.options, super().expected
@@ -565,13 +408,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         DataError
             As in the base classes.
         """
-        if self.options.compares_parties and len(reports) < LEAST_PARTS:
-            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
-            raise ConfigError(
-                f"The option '{option}' is True, and {', '.join(reports)} is the only party: how "
-                "it differs shows in comparison with others. Leave the option out, or connect "
-                "more parties."
-            )
+        if self.options.compares_parties:
+            require_several(self.options, reports)
         agreement = super().agree(reports)
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))
@@ -587,14 +425,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         """
         if not self.options.order:
             return super().masks(agreement)
-        d = len(agreement.names)
-        masks = knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
-        if self.options.instantaneous is False and masks.required[:d, :d].any():
-            raise ConfigError(
-                "The background knowledge requires instantaneous edges, and instantaneous=False "
-                "leaves them out: state them as lagged edges, or use instantaneous=True."
-            )
-        return masks
+        return masks_of_series(self.knowledge_or_none, agreement.names, self.options)
 
     def _holders(self, agreement: Agreement) -> Holders:
         """Return which party holds which column of the design, where they differ."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
@@ -136,7 +136,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
         of others, which are not, and what stays open (``core.ges.ancestral_search``). For rows
         without time. ``run.total_effect`` gives the linear effects that are identified, and says of
-        the others what leaves them open; not with categories or curved effects.
+        the others what leaves them open; with categories or curved effects there are none.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.
@@ -250,6 +250,35 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             return self.solver
         few = self.order > 0 and num_rows < ROWS_FOR_ORDERS * num_columns and not intervened
         return "dagma" if few or self.takes_dagma else "order"
+
+    def chosen(
+        self, info: Mapping[str, Any], num_rows: int, num_variables: int, intervened: bool
+    ) -> dict[str, Any]:
+        """Return the options that a training has settled, by name; replicates take them over.
+
+        Parameters
+        ----------
+        info : mapping
+            What the solver says of its choices: penalties, order and the like.
+        num_rows, num_variables : int
+        intervened : bool
+            Whether there are interventions.
+        """
+        if self.model == "additive" or self.finds_class or self.hidden_causes:
+            return {}
+        settled: dict[str, Any] = {
+            "solver": self.solver_of(num_rows, num_variables * (1 + self.order), intervened),
+            **{name: info[name] for name in ("sparsity", "ridge") if name in info},
+        }
+        if self.order:
+            settled["instantaneous"] = bool(info["instantaneous"])
+            settled["ranking"] = "weights"  # others need folds
+            settled["lagged_sparsity"] = self.lagged_factor(self.sparsity)
+            if self.regression == "held-out":
+                settled["regression"] = "ridge" if "ridge" in info else "lasso"
+            if self.select_order:
+                settled["order"] = info["order"]
+        return settled
 
     def thresholds(self, solver: Literal["order", "dagma", "notears"]) -> tuple[float, float]:
         """Return the thresholds of instantaneous and of lagged edges."""

@@ -19,19 +19,21 @@ from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.missing import MomentEstimate
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.near_ties import best_dag, scores_of
+from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.words import some
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note, Step
+from flwr_causal.strategies.moments.blocks import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.blocks.logistic import Ascent, Members
-    from flwr_causal.core.blocks.search import BlockProblem
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Training
-    from flwr_causal.strategies.moments.outcome import Outcome
+    from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.strategies.moments.outcome import Outcome, PooledMoments
 
     Fits = dict[Members, Ascent]
 
@@ -43,28 +45,30 @@ MOST_COMPARED = 4
 
 
 def by_likelihood(
-    problem: BlockProblem,
+    pooled: PooledMoments,
     outcome: Outcome,
+    options: MomentsOptions,
     result_of: Callable[[Outcome], Result],
-    *,
-    incomplete: bool,
 ) -> Training:
     """Choose among the graphs that are near the best one, and fit the categories of the model.
 
+    With missing cells the graph stays that of the outcome: a likelihood of the rows in which a
+    category is seen does not compare with that of another category. Parties need the moments of all
+    columns then.
+
     Parameters
     ----------
-    problem : BlockProblem
-        The search that found the outcome.
+    pooled : PooledMoments
     outcome : Outcome
+        Of the best Gaussian score.
+    options : MomentsOptions
     result_of : callable
         Returns the result of an outcome.
-    incomplete : bool
-        Whether cells are missing. The graph is then that of the outcome: a likelihood of the rows
-        in which a category is seen does not compare with that of another category. Parties need
-        the moments of all columns.
     """
     fits: Fits = {}
+    incomplete = options.incomplete
     if not incomplete:
+        problem = _problem(pooled, outcome, options)
         fits, outcome = yield from _compared(problem, outcome, result_of(outcome))
     model, result = outcome.model, result_of(outcome)
     assert isinstance(model, BlockModel)
@@ -81,6 +85,19 @@ def by_likelihood(
         fits |= _ascended(left, replies, moments.n)
         yield Note({"regressions": len(left)})
     return _with_parameters(_chosen(result), model, list(fits.values()))
+
+
+def _problem(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> BlockProblem:
+    """Return the search for the class of blocks of columns that found an outcome."""
+    agreement = pooled.agreement
+    return BlockProblem.of(
+        outcome.moments,
+        [one.width for one in blocks_of(agreement, options.model, 0)],
+        agreement.names,
+        pooled.masks,
+        least_effect=options.least_effect,
+        max_parents=options.max_parents,
+    )
 
 
 def _compared(

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.linear.polish import polish_graph
-from flwr_causal.core.series.design import lagged_graph, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.core.series.solution import LaggedProblem
+from flwr_causal.errors import ConfigError
 from flwr_causal.strategies.moments.outcome import WeightedGraph, moments_of_targets
-from flwr_causal.strategies.series import series_moments
+from flwr_causal.strategies.series import by_block, series_moments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.series.solution import LaggedProblem
+    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.moments.options import MomentsOptions
+
+
+def masks_of_series(
+    knowledge: Knowledge | None, names: Sequence[str], options: MomentsOptions
+) -> EdgeMasks:
+    """Return the background knowledge over the columns of the lagged design.
+
+    Raises
+    ------
+    ConfigError
+        If it requires instantaneous edges, and ``instantaneous=False`` leaves them out.
+    """
+    d, masks = len(names), knowledge_masks(knowledge, names, options.order)
+    if options.instantaneous is False and masks.required[:d, :d].any():
+        raise ConfigError(
+            "The background knowledge requires instantaneous edges, and instantaneous=False "
+            "leaves them out: state them as lagged edges, or use instantaneous=True."
+        )
+    return masks
 
 
 def solve_series(
     agreement: Agreement,
+    masks: EdgeMasks,
     products: FloatArray,
-    problem: LaggedProblem,
+    options: MomentsOptions,
     *,
+    select_order: bool | int,
     num_smaller: int,
-    order: int,
-    refit: bool,
-    score: Literal["bic", "equal-variance"] | None,
 ) -> WeightedGraph:
     """Find the graph of time series with lags.
 
@@ -33,24 +56,23 @@ def solve_series(
     ----------
     agreement : Agreement
         Columns, rows, means and variances.
+    masks : EdgeMasks
+        Background knowledge over the m = d (1 + p) columns.
     products : ndarray of shape (folds + orders, 2 + m, 2 + m)
         Products of the rows [1, g, z] with z centred and scaled, and g = 1 for rows that are
         centred by the agreed mean, summed over each fold and divided by n; then the products of all
         rows with the lags of each smaller order. With interventions those of the rows [1, z] of
         each set of targets of x_t, shape (sets, 1 + m, 1 + m).
-    problem : LaggedProblem
-        Background knowledge over the m = d (1 + p) columns, penalties and the choices.
+    options : MomentsOptions
+        p is the ``order``.
+    select_order : bool or int
+        Whether the number of lags is chosen by held-out error; a number is the one to take.
     num_smaller : int
         The number of smaller orders.
-    order : int
-        p.
-    refit : bool
-        Fit the weights of the graph by least squares.
-    score : str or None
-        The score by which single edges are changed afterwards; None: none are.
     """
+    problem = _problem(agreement, masks, options, select_order)
     d = len(agreement.names)
-    columns = lagged_names(agreement.names, order)
+    columns = lagged_names(agreement.names, options.order)
     if agreement.targets:
         own, _ = moments_of_targets(agreement, products, columns)
         found = problem.search(own, d, with_now=bool(problem.instantaneous))
@@ -62,11 +84,11 @@ def solve_series(
             for k, part in enumerate(products[num_folds:])
         }
         found = problem.solve(folds, d, by_order=by_order)
-    over_columns = problem.cut(found.moments, found.raw, refit=refit)
+    over_columns = problem.cut(found.moments, found.raw, refit=options.refit)
     masks = problem.masks.first(len(found.raw))
-    if score is not None:
+    if options.polish:
         over_columns = polish_graph(
-            found.moments, over_columns, score=score, knowledge=masks, num_targets=d
+            found.moments, over_columns, score=options.score, knowledge=masks, num_targets=d
         )
     graph = lagged_graph(
         agreement.names,
@@ -84,3 +106,24 @@ def solve_series(
         **({} if found.search is None else found.search.info),
     }
     return WeightedGraph(found.moments, graph, found.scores, masks, info, found.search)
+
+
+def _problem(
+    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions, select_order: bool | int
+) -> LaggedProblem:
+    """Return the penalties, thresholds and choices of the options."""
+    d = len(agreement.names)
+    solver = options.solver_of(agreement.n, d * (1 + options.order), bool(agreement.targets))
+    return LaggedProblem(
+        masks=masks,
+        thresholds=by_block(*options.thresholds(solver), d, options.order),
+        select_order=select_order,
+        instantaneous=options.instantaneous,
+        regression=options.regression,
+        ranking=options.ranking,
+        sparsity=options.sparsity,
+        lagged_sparsity=options.lagged_factor(options.sparsity),
+        ridge=options.ridge,
+        solver=solver,
+        least_effect=options.least_effect,
+    )

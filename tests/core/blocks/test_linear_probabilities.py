@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from flwr_causal import Knowledge, simulate
 from flwr_causal.core.blocks.design import column_names, design
-from flwr_causal.core.blocks.linear_probabilities import bent_probabilities
+from flwr_causal.core.blocks.linear_probabilities import curved_probabilities
 from flwr_causal.core.linear.moments import Moments
 
 
@@ -21,7 +21,7 @@ def logistic(constant, slope, n=1500, seed=0):
 def bent(table, edges):
     variables, rows = design(table)
     moments = Moments.from_rows(rows, column_names(variables))
-    return bent_probabilities(variables, moments, np.array(edges, dtype=bool))
+    return curved_probabilities(variables, moments, np.array(edges, dtype=bool))
 
 
 X_TO_Y = [[0, 1], [0, 0]]
@@ -66,11 +66,11 @@ def test_a_run_warns_unless_effects_are_curved_or_there_are_none():
     known = Knowledge(tiers=[["x"], ["y"]])
     for options in ({}, {"secure_aggregation": True}):
         run = simulate("moments", parties, text_columns="keep", knowledge=known, **options)
-        (said,) = [one for one in run.warnings if "outside their intervals" in one]
+        (said,) = [one for one in run.warnings if "numbers on categories may be wrong" in one]
         assert "x on y." in said
         assert "model='curved'" in said
     curved = simulate("moments", parties, text_columns="keep", knowledge=known, model="curved")
-    assert not any("outside their intervals" in one for one in curved.warnings)
+    assert not any("numbers on categories may be wrong" in one for one in curved.warnings)
     # What the warning says: the interval misses the change, that of curved effects does not.
     true = expit(2.5) - expit(-2.5)
     asked = {"state": 8.0, "reference": 2.0, "outcome": "yes"}

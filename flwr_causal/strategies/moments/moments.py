@@ -155,7 +155,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         pooled = yield from self._pooled(agreement, masks, replicate)
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
-        if self.options.tells_hidden and not (replicate or agreement.targets):
+        if self.options.tells_hidden and not (replicate or pooled.agreement.targets):
             outcome = with_doubts(outcome, self.knowledge_or_none)
         yield Note({**outcome.info, **pooled.info})
         result_of = partial(pooled.result, known=agreement.warnings)

@@ -300,6 +300,17 @@ def test_regressions_are_those_of_the_pooled_rows(fitted_run, parties):
     alike(run, fitted_run)
 
 
+@pytest.mark.parametrize("options", [{}, FITTED], ids=["moments", "likelihood"])
+def test_the_model_does_not_depend_on_the_order_of_the_columns(options):
+    """Members of a class have distributions of their own, where there are categories."""
+    run = found(dealt(TABLE), **options)
+    turned = found(dealt(TABLE[TABLE.columns[::-1]]), **options)
+    np.testing.assert_array_equal(turned.graph.adjacency[::-1, ::-1], run.graph.adjacency)
+    np.testing.assert_array_equal(turned.model.member[::-1, ::-1], run.model.member)
+    nats = (one.model.log_likelihood(TABLE) for one in (run, turned))
+    np.testing.assert_allclose(*nats, rtol=1e-9)
+
+
 def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
     alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
 

@@ -270,9 +270,9 @@ class LaggedBlockModel:
         """Test each edge given the other parents of its effect."""
         return fit_check.edge_tests(self._all_names, self._widths, self.moments, self.edges)
 
-    def with_rows_together(self, together: FloatArray) -> Self:
-        """Return the model of steps with missing cells, see :class:`Moments`."""
-        return replace(self, moments=replace(self.moments, together=together))
+    def with_rows_together(self, together: Sequence[FloatArray]) -> Self:
+        """Return the model of steps with missing cells, the same of each variable."""
+        return replace(self, moments=replace(self.moments, together=together[0]))
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""

@@ -23,7 +23,7 @@ from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -133,9 +133,9 @@ class AncestralModel:
             )
         return self.party_moments
 
-    def with_rows_together(self, together: FloatArray) -> AncestralModel:
-        """Return the model of rows with missing cells, see :class:`Moments`."""
-        return replace(self, sample_moments=replace(self.sample_moments, together=together))
+    def with_rows_together(self, together: Sequence[FloatArray]) -> AncestralModel:
+        """Return the model of rows with missing cells, the same of each variable."""
+        return replace(self, sample_moments=replace(self.sample_moments, together=together[0]))
 
     def save(self, path: str | Path) -> None:
         """Write the model to a JSON file, without loss."""

@@ -38,6 +38,7 @@ from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pandas as pd

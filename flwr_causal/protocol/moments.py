@@ -235,14 +235,16 @@ def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
     Raises
     ------
     FederationError
-        If one is no category, has no causes, or is among them.
+        If there is none, one is asked for twice, is no category, has no causes, or is among them.
     """
     blocks, ends = blocks_of(setup), np.cumsum(sent["sizes"], dtype=np.int64)
     causes = np.split(np.asarray(sent["causes"]), ends[:-1])
     members = [
         (int(child), tuple(own.tolist()))
-        for child, own in zip(sent["categories"], causes, strict=True)
+        for child, own in zip(sent["categories"], causes, strict=False)
     ]
+    if not members or len(set(members)) < len(members):
+        raise FederationError("The server asked for no regression, or for one of them twice.")
     for child, own in members:
         if not isinstance(blocks[child], Category) or not own or child in own:
             raise FederationError(

@@ -299,6 +299,17 @@ def test_regressions_are_those_of_the_pooled_rows(fitted_run, parties):
     alike(run, fitted_run)
 
 
+@pytest.mark.parametrize("options", [{}, FITTED], ids=["moments", "likelihood"])
+def test_the_model_does_not_depend_on_the_order_of_the_columns(options):
+    """Members of a class have distributions of their own, where there are categories."""
+    run = found(dealt(TABLE), **options)
+    turned = found(dealt(TABLE[TABLE.columns[::-1]]), **options)
+    np.testing.assert_array_equal(turned.graph.adjacency[::-1, ::-1], run.graph.adjacency)
+    np.testing.assert_array_equal(turned.model.member[::-1, ::-1], run.model.member)
+    nats = (one.model.log_likelihood(TABLE) for one in (run, turned))
+    np.testing.assert_allclose(*nats, rtol=1e-9)
+
+
 def test_secure_sums_of_regressions_are_plain_sums(fitted_run):
     alike(found(dealt(TABLE), **FITTED, secure_aggregation=True), fitted_run)
 
@@ -431,6 +442,11 @@ def test_a_party_answers_regressions_in_runs_that_have_them_only():
     ):
         asked = Asked(REGRESSIONS, 2, ASKED | {"weights": np.zeros(2)} | other)
         with pytest.raises(FederationError, match="regression that there is not"):
+            client.regression_sums(asked)
+    twice = {name: np.repeat(value, 2) for name, value in ASKED.items()}
+    for other in ({"categories": none, "sizes": none, "causes": none}, twice):
+        asked = Asked(REGRESSIONS, 2, {"weights": np.zeros(4), **other})
+        with pytest.raises(FederationError, match="no regression, or for one of them twice"):
             client.regression_sums(asked)
 
 

@@ -26,6 +26,21 @@ def edges_of(run):
     return [edge[:3] for edge in run.graph.marked_edges()]
 
 
+def test_effects_from_rows_with_missing_cells_have_wider_intervals():
+    gaps = [
+        part.mask(np.random.default_rng(k).random(part.shape) < 0.1)
+        for k, part in enumerate(PARTIES)
+    ]
+    whole, run = (
+        simulate("moments", parties, hidden_causes=True, missing_values="em")
+        for parties in (PARTIES, gaps)
+    )
+    assert edges_of(run) == EDGES
+    full, own = whole.total_effect("b", "g"), run.total_effect("b", "g")
+    assert own.value == pytest.approx(full.value, abs=0.1)
+    assert 1.02 * full.standard_error < own.standard_error < 1.3 * full.standard_error
+
+
 def test_the_graph_is_that_of_the_pooled_rows_however_they_are_split():
     run = simulate("moments", PARTIES, hidden_causes=True)
     assert run.graph.kind == "pag"

@@ -22,12 +22,12 @@ from flwr_causal.core.blocks.design import (
     column_names,
     variables_from_plain,
 )
-from flwr_causal.core.blocks.model import BlockModel, contrast, contrast_table
+from flwr_causal.core.blocks.model import BlockModel, contrast, contrast_table, member_of
 from flwr_causal.core.blocks.network import rows_of
 from flwr_causal.core.discrete.discrete import labelled
 from flwr_causal.core.graphs.adjustment import with_past
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
-from flwr_causal.core.graphs.equivalence import consistent_extension, undirected_part
+from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.regression import informing_rows, solved
@@ -329,9 +329,7 @@ class LaggedBlockModel:
     @cached_property
     def edges(self) -> BoolArray:
         """The parents of each variable in a DAG of the class, (m, d)."""
-        member = consistent_extension(self.marks)
-        assert member is not None
-        return np.concatenate([member, *self.lagged])
+        return np.concatenate([member_of(self.names, self.marks), *self.lagged])
 
     @cached_property
     def _within_step(self) -> BlockModel:

@@ -41,6 +41,7 @@ from flwr_causal.core.linear.moments import (
 from flwr_causal.core.linear.regression import informing_rows
 from flwr_causal.core.saved import DAMAGE, read_record, writing
 from flwr_causal.core.ties import first_largest
+from flwr_causal.core.words import by_name
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -132,8 +133,7 @@ class BlockModel:
         """Return the model of moments of all rows or, under interventions, of each variable's."""
         if isinstance(moments, Moments):
             return cls(variables, moments, marks)
-        member = consistent_extension(marks)
-        assert member is not None
+        member = member_of([one.name for one in variables], marks)
         implied = implied_moments(moments, [one.width for one in variables], member)
         return cls(variables, implied, marks, own_moments=tuple(moments))
 
@@ -150,9 +150,7 @@ class BlockModel:
     @cached_property
     def member(self) -> BoolArray:
         """A DAG of the class, shape (d, d), whose conditional distributions are fitted."""
-        member = consistent_extension(self.marks)
-        assert member is not None
-        return member
+        return member_of(self.names, self.marks)
 
     @property
     def edges(self) -> BoolArray:
@@ -685,6 +683,15 @@ def contrast_table(
                 ends = {"lower": lower, "upper": upper, "adjustment_set": one.adjustment_set}
                 rows.append({**asked, **number, **ends})
     return pd.DataFrame(rows)
+
+
+def member_of(names: Sequence[str], marks: BoolArray) -> BoolArray:
+    """Return a DAG of a class, the same for any order of the columns."""
+    order = by_name(names)
+    found = consistent_extension(marks[np.ix_(order, order)])
+    assert found is not None
+    back = np.argsort(order)
+    return np.asarray(found[np.ix_(back, back)])
 
 
 def _change(cause: Variable, state: Any, reference: Any) -> FloatArray:

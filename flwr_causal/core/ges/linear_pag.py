@@ -163,7 +163,11 @@ class _Numbers:
             inverse = np.linalg.inv(inner)
         except np.linalg.LinAlgError:  # a set that determines one of them says nothing
             return np.full(len(sets), np.inf)
-        partial = inverse[:, 0, 1] / np.sqrt(inverse[:, 0, 0] * inverse[:, 1, 1])
+        squares = inverse[:, 0, 0] * inverse[:, 1, 1]
+        # Rounding leaves no variance of what the set determines.
+        partial = np.where(
+            squares > 0, inverse[:, 0, 1] / np.sqrt(np.where(squares > 0, squares, 1.0)), 1.0
+        )
         rows = max(1, self.moments.n - columns.shape[1] - 1)
         return np.asarray(np.arctanh(np.minimum(np.abs(partial), 1 - 1e-12)) * np.sqrt(rows))
 

@@ -315,4 +315,5 @@ def _date_of(text: str) -> pd.Timestamp | None:
         date = pd.to_datetime(text, format="ISO8601", utc=True)
     except (ValueError, OverflowError):
         return None
-    return None if pd.isna(date) else date.tz_localize(None)
+    # In one unit: a column of dates far away has no room for nanoseconds.
+    return None if pd.isna(date) else date.tz_localize(None).as_unit("us")

@@ -57,12 +57,14 @@ def text_of(cell: Any) -> str:
     """Return how a cell is spelled, without blanks around it: "1" for 1 and 1.0, "" if missing."""
     if isinstance(cell, str):
         return cell.strip()
-    if cell is None or cell is pd.NaT or cell is pd.NA or cell != cell:
+    if cell is None or cell is pd.NaT or cell is pd.NA:
         return ""
     try:
-        return state_name(cell)
+        return "" if cell != cell else state_name(cell)
     except DataError:
         return str(cell).strip()
+    except (ValueError, TypeError, ArithmeticError):  # arrays, durations, too many digits
+        return ""
 
 
 def numbers_of_texts(texts: Sequence[str]) -> FloatArray:

@@ -9,6 +9,7 @@ dictionary, it says what each column holds, and nothing is guessed.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -209,7 +210,9 @@ def with_whole_numbers(column: pd.Series) -> pd.Series:
 
 def _from_texts(column: pd.Series, places: Any, plain: list[str]) -> pd.Series:
     """Return a column of numbers, as pandas reads them: whole numbers where none is missing."""
-    if len(plain) and (places >= 0).all() and all(map(WHOLE.fullmatch, plain)):
+    longest = max(map(len, plain), default=0)
+    whole = all(map(WHOLE.fullmatch, plain)) and 0 < longest <= sys.float_info.max_10_exp
+    if whole and (places >= 0).all():
         values = [int(text) for text in plain]
         least, most = min(values), max(values)
         if least >= -(2**63) and most < 2**64 and (most < 2**63 or least >= 0):

@@ -109,7 +109,7 @@ def estimate_of(own):
 
 def test_sums_of_complete_rows_need_no_expectation():
     own, rows = model(table(150))
-    asked = logistic.families(own.variables, logistic.regressed(own.variables, own.member))
+    asked = logistic.families(own.variables, MEMBERS)
     weights = np.random.default_rng(0).normal(size=logistic.sizes(asked)["b"])
     found = logistic.expected_sums_of_rows(asked, rows, weights, estimate_of(own))
     for one, other in zip(found, logistic.sums_of_rows(asked, rows, weights), strict=True):
@@ -120,7 +120,7 @@ def test_points_have_the_mean_and_covariance_of_missing_causes():
     # At weights 0 all probabilities are alike, so that the sums are products of the causes.
     own, rows = model(table(200))
     estimate, gaps = estimate_of(own), with_gaps(rows, own, 0.4)
-    asked = logistic.families(own.variables, logistic.regressed(own.variables, own.member))
+    asked = logistic.families(own.variables, MEMBERS)
     zeros = np.zeros(logistic.sizes(asked)["b"])
     found = logistic.expected_sums_of_rows(asked, gaps, zeros, estimate)
     start = 0
@@ -145,7 +145,7 @@ def test_points_have_the_mean_and_covariance_of_missing_causes():
 def test_sums_of_rows_with_gaps_are_derivatives_of_the_log_likelihood():
     own, rows = model(table(80))
     gaps, estimate = with_gaps(rows, own, 0.3), estimate_of(own)
-    asked = logistic.families(own.variables, logistic.regressed(own.variables, own.member))
+    asked = logistic.families(own.variables, MEMBERS)
     weights = np.random.default_rng(1).normal(size=logistic.sizes(asked)["b"])
 
     def value(at):
@@ -161,7 +161,7 @@ def test_sums_of_rows_with_gaps_are_derivatives_of_the_log_likelihood():
 def test_sums_of_rows_with_gaps_do_not_depend_on_who_has_which(cut, seed):
     own, rows = model(table(120, seed))
     gaps = with_gaps(rows, own, 0.3, seed)[np.random.default_rng(seed).permutation(120)]
-    asked = logistic.families(own.variables, logistic.regressed(own.variables, own.member))
+    asked = logistic.families(own.variables, MEMBERS)
     weights = np.random.default_rng(seed).normal(size=logistic.sizes(asked)["b"])
     both = [
         logistic.expected_sums_of_rows(asked, part, weights, estimate_of(own))

@@ -130,6 +130,13 @@ def test_what_does_not_fit_is_told_with_values_here_and_by_counts_elsewhere(writ
     assert "column 'sex', some values: outside" in str(error.without_counts())
 
 
+def test_dates_far_apart_and_nanoseconds_are_one_column(write):
+    days = ["0001-01-01", "2024-01-31T00:00:00.123456789", "9999-12-31"]
+    columns = {"day": {"kind": "date", "role": "time"}}
+    found = read_table(write("\n".join(["day", *days, ""])), reading(columns))
+    assert [day.year for day in found.day] == [1, 2024, 9999]
+
+
 def test_counts_are_whole_numbers_from_0_on_within_their_range(write):
     columns = {"visits": {"kind": "count", "most": 5}}
     with pytest.raises(DictionaryFaultError) as caught:

@@ -18,6 +18,7 @@ from flwr_causal.data.read.cells import (
     numbers_of_column,
     numbers_of_lines,
     numbers_of_texts,
+    text_of,
 )
 
 pa = pytest.importorskip("pyarrow")
@@ -61,6 +62,14 @@ def test_a_cell_of_python_is_its_number_beside_any_other_cell():
     np.testing.assert_array_equal(numbers_of_column(column), expected)
     for cell, number in CELLS:
         np.testing.assert_equal(number_of(cell), number, err_msg=str(type(cell)))
+
+
+def test_a_cell_of_python_has_a_text_whatever_it_is():
+    for cell, _ in CELLS:
+        assert isinstance(text_of(cell), str)
+    spelled = {"": [nan, Decimal("sNaN"), Decimal("NaN"), np.array([1, 2]), 10**5000, pd.NA]}
+    for text, cells in {**spelled, "1": [1, 1.0, " 1 ", np.int8(1)], "True": [True]}.items():
+        assert [*map(text_of, cells)] == [text] * len(cells)
 
 
 @pytest.mark.parametrize("separator", [",", "\t", ";", "|"])

@@ -165,4 +165,6 @@ def test_numbers_in_another_spelling(text):
 def test_whole_numbers_beyond_all_types_keep_their_digits():
     column = typed(pd.Series(["99999999999999999999", "5"]))
     assert column.tolist() == [99999999999999999999, 5]
+    # More digits than Python takes for a whole number.
+    assert typed(pd.Series(["1" * 5000, "5"])).tolist() == [np.inf, 5.0]
     assert typed(pd.Series(["18446744073709551615", "5"])).dtype == np.uint64

@@ -64,6 +64,7 @@ from flwr_causal.strategies.moments.targets import (
     LEAST_PARTS,
     local_graphs,
     moments_of_parts,
+    with_kept_mechanisms,
     with_targets,
 )
 from flwr_causal.strategies.series import (
@@ -75,12 +76,12 @@ from flwr_causal.strategies.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     import pandas as pd
 
     from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
@@ -155,7 +156,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         pooled = yield from self._pooled(agreement, masks, replicate)
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
-        if self.options.tells_hidden and not (replicate or agreement.targets):
+        if self.options.tells_hidden and not (replicate or pooled.agreement.targets):
             outcome = with_doubts(outcome, self.knowledge_or_none)
         yield Note({**outcome.info, **pooled.info})
         result_of = partial(pooled.result, known=agreement.warnings)
@@ -204,12 +205,36 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
-        return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+        pooled = PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+        if not agreement.targets:
+            return pooled
+        return with_kept_mechanisms(pooled, *self._search_under_targets(agreement, masks))
 
     def _of_parts(
         self, agreement: Agreement, masks: EdgeMasks
     ) -> Generator[Step, Any, PooledMoments]:
         """Ask for each party's second moments; find which party acts on which variable."""
+        options, d = self.options, len(agreement.names)
+        places: Sequence[int] | slice = slice(None)
+        if not options.takes_blocks:
+            # Without lags the rows are x, with lags [1, g, z], all centred by the agreed means.
+            m = d * (1 + options.order)
+            places = [0, *range(1 + m)] if options.order else range(1, 1 + d)
+        pooled = yield from moments_of_parts(
+            agreement, masks, lambda products: products[None, places][..., places]
+        )
+        if not options.unknown_targets:
+            return pooled
+        return with_targets(pooled, *self._search_under_targets(agreement, masks))
+
+    def _search_under_targets(
+        self, agreement: Agreement, masks: EdgeMasks
+    ) -> tuple[tuple[str, ...], list[int], Callable[[Sequence[SecondMoments]], BoolArray]]:
+        """Return the search by which targets are judged, with names and numbers of its columns.
+
+        It returns the graph over the d variables and their lags, ``(m, d)``, of the moments for
+        each of the d variables.
+        """
         options, d = self.options, len(agreement.names)
         if options.takes_blocks:
             blocks = blocks_of(agreement, options.model, options.order)
@@ -222,18 +247,8 @@ class Moments(JoiningStrategy, LinearStrategy):
                 least_effect=options.least_effect,
                 max_parents=options.max_parents,
             )
-            pooled = yield from moments_of_parts(agreement, masks, lambda products: products[None])
-            return with_targets(
-                pooled, column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d]
-            )
+            return column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d]
         columns = lagged_names(agreement.names, options.order)
-        # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
-        places = np.r_[0, 0 : 1 + len(columns)] if options.order else np.arange(1, 1 + d)
-        pooled = yield from moments_of_parts(
-            agreement, masks, lambda products: products[None][:, places[:, None], places]
-        )
-        if not options.unknown_targets:
-            return pooled
         allowed = masks.allowed.copy()
         allowed[:d] &= options.instantaneous is not False
         search = partial(
@@ -242,9 +257,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             num_targets=d,
             least_effect=options.least_effect,
         )
-        return with_targets(
-            pooled, columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
-        )
+        return columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
 
     def _joined(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int

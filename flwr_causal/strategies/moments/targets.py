@@ -1,4 +1,4 @@
-"""How parties differ: ``unknown_targets=True`` and ``local_graphs=True`` of Moments."""
+"""How parties differ, and what interventions leave in place: modes of Moments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.interventions.kept import kept_mechanisms
 from flwr_causal.core.interventions.local_graphs import own_graph
 from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.interventions.targets import find_targets, own_mechanisms
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.moments import PARTS
 from flwr_causal.runtime.algorithm import Ask
@@ -34,6 +36,12 @@ LEAST_PARTS = 2
 TWO_PARTS = (
     "Mechanisms of two parties were compared: where they differ it is not known which of the two "
     "acts, and run.targets names one. A third party would tell."
+)
+
+STILL_ACT = (
+    "The causes of {names} still act under stated interventions on them, as after a shift or with "
+    "less noise, and not as if a value was set: these rows count where the causes are fitted, with "
+    "a level of their own."
 )
 
 
@@ -91,10 +99,7 @@ def with_targets(
     """
     parties, products = list(pooled.parts), np.stack([*pooled.parts.values()])
     names, n = pooled.agreement.names, round(float(products[:, 0, 0].sum()))
-
-    def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
-        return search(moments_by_variable(products / n, replaced, n, columns, names, shifted))
-
+    graph_of = _graph_of(products / n, n, columns, names, search)
     found = find_targets(products, widths, len(names), graph_of)
     own = replace(
         pooled,
@@ -113,6 +118,54 @@ def with_targets(
         products=products / n,
         warnings=(TWO_PARTS,) if len(parties) == LEAST_PARTS else (),
     )
+
+
+def with_kept_mechanisms(
+    pooled: PooledMoments,
+    columns: tuple[str, ...],
+    widths: Sequence[int],
+    search: Callable[[Sequence[Moments]], BoolArray],
+) -> PooledMoments:
+    """Find the stated targets whose causes still act; their rows count, with a level of their own.
+
+    Parameters
+    ----------
+    pooled : PooledMoments
+        Of each set of stated targets.
+    columns, widths, search
+        As of :func:`with_targets`.
+    """
+    agreement, products = pooled.agreement, pooled.products
+    names, n = agreement.names, agreement.n
+    stated = acted_on(agreement.targets, names)
+    graph_of = _graph_of(products, n, columns, names, search)
+    kept = kept_mechanisms(n * products, stated, widths, graph_of)
+    if not kept.any():
+        return pooled
+    concerned = [names[j] for j in np.flatnonzero(kept.any(axis=0))]
+    return replace(
+        pooled,
+        agreement=replace(
+            agreement, targets=_named(stated & ~kept, names), shifted=_named(kept, names)
+        ),
+        info={**pooled.info, "kept targets": int(kept.sum())},
+        warnings=(*pooled.warnings, STILL_ACT.format(names=", ".join(concerned))),
+    )
+
+
+def _graph_of(
+    products: FloatArray,
+    num_rows: int,
+    columns: tuple[str, ...],
+    names: tuple[str, ...],
+    search: Callable[[Sequence[Moments]], BoolArray],
+) -> Callable[[BoolArray, BoolArray], BoolArray]:
+    """Return the search for the graph, given what is replaced and what is shifted."""
+
+    def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
+        return search(moments_by_variable(products, replaced, num_rows, columns, names, shifted))
+
+    return graph_of
 
 
 def local_graphs(pooled: PooledMoments, graph: CausalGraph) -> Heterogeneity:

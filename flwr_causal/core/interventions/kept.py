@@ -18,12 +18,13 @@ AISTATS.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from flwr_causal.core.interventions.moments import about_others
-from flwr_causal.core.interventions.targets import comparable, log_covariance
+from flwr_causal.core.interventions.targets import LEAST_FREE, comparable, log_covariance
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import columns_of
@@ -34,10 +35,26 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
 
 
+class KeptMechanisms(NamedTuple):
+    """Stated targets whose causes still act.
+
+    Attributes
+    ----------
+    kept
+        ``(groups, d)``: all of them.
+    shifted
+        ``(groups, d)``: those of them with a level of their own. The others' rows say nothing of
+        directions that rows without interventions do not say.
+    """
+
+    kept: BoolArray
+    shifted: BoolArray
+
+
 class _Choice(NamedTuple):
     """Mechanisms that are kept, given a graph, and the score of both in nats."""
 
-    kept: BoolArray
+    found: KeptMechanisms
     score: float
 
 
@@ -46,8 +63,8 @@ def kept_mechanisms(
     stated: BoolArray,
     widths: Sequence[int],
     search: Callable[[BoolArray, BoolArray], BoolArray],
-) -> BoolArray:
-    """Return the stated targets whose causes still act, shape (groups, d).
+) -> KeptMechanisms:
+    """Return the stated targets whose causes still act; none where a group has hardly any rows.
 
     Parameters
     ----------
@@ -68,41 +85,48 @@ def kept_mechanisms(
     moved = [about_others(groups, np.ones_like(own), own) for own in stated.T]
     after: dict[bytes, _Choice] = {}
     ends = []
-    for kept in (np.zeros_like(stated), stated):
-        choice = _Choice(kept, -np.inf)
-        while choice.kept.tobytes() not in after:
+    for start in (np.zeros_like(stated), stated):
+        choice = _Choice(KeptMechanisms(start, start), -np.inf)
+        while (kept := choice.found.kept).tobytes() not in after:
             check_deadline()
-            graph = search(stated & ~choice.kept, choice.kept)
-            own = _choice(moved, columns, graph, stated)
-            after[choice.kept.tobytes()] = own
-            choice = own
+            graph = search(stated & ~kept, kept)
+            choice = _choice(groups, moved, columns, graph, stated)
+            after[kept.tobytes()] = choice
         ends.append(choice)
-    return max(ends, key=lambda end: end.score).kept
+    return max(ends, key=lambda end: end.score).found
 
 
 def _choice(
-    moved: Sequence[FloatArray], columns: Sequence[IntArray], graph: BoolArray, stated: BoolArray
+    groups: FloatArray,
+    moved: Sequence[FloatArray],
+    columns: Sequence[IntArray],
+    graph: BoolArray,
+    stated: BoolArray,
 ) -> _Choice:
     """Return which mechanisms are kept, given the graph.
 
     ``moved`` are the products for each variable: those of groups in which it is a target are about
     the mean of the others.
     """
-    cost = edge_cost(float(moved[0][:, 0, 0].sum()), len(graph), gamma=1.0)
-    kept, loss = np.zeros_like(stated), 0.0
+    cost = edge_cost(float(groups[:, 0, 0].sum()), len(graph), gamma=1.0)
+    kept, shifted, loss = np.zeros_like(stated), np.zeros_like(stated), 0.0
     for j, own in enumerate(columns[: stated.shape[1]]):
         causes = [one for one, edge in zip(columns, graph[:, j], strict=True) if edge]
         which = np.concatenate([np.zeros(1, dtype=own.dtype), *causes, own])
-        groups, q = moved[j][:, which[:, None], which], len(which) - len(own)
-        base = groups[~stated[:, j]].sum(axis=0)
+        as_are, parts = (one[:, which[:, None], which] for one in (groups, moved[j]))
+        base, q = parts[~stated[:, j]].sum(axis=0), len(which) - len(own)
         no_causes = [0, *range(q, len(which))]
         for k in np.flatnonzero(stated[:, j]):
-            replaced = _loss(groups[k][np.ix_(no_causes, no_causes)][None], 1)
-            apart = _loss(base[None], q) + replaced
-            kept[k, j] = q > 1 and _loss(np.stack([base, groups[k]]), q) < apart
+            replaced = _loss(parts[k][np.ix_(no_causes, no_causes)][None], 1)
+            with_level = _loss(np.stack([base, parts[k]]), q)
+            enough = q > 1 and as_are[k, 0, 0] > len(which) + LEAST_FREE
+            kept[k, j] = enough and with_level < _loss(base[None], q) + replaced
+            gain = _loss(np.stack([base, as_are[k]]), q) - with_level
+            of_level = 0.5 * len(own) * math.log(max(as_are[k, 0, 0], 1.0))
+            shifted[k, j] = kept[k, j] and gain > of_level
             loss += 0.0 if kept[k, j] else replaced
-        loss += _loss(np.stack([base, *groups[kept[:, j]]]), q) + cost * len(own) * (q - 1)
-    return _Choice(kept, -loss)
+        loss += _loss(np.stack([base, *parts[kept[:, j]]]), q) + cost * len(own) * (q - 1)
+    return _Choice(KeptMechanisms(kept, shifted), -loss)
 
 
 def _loss(groups: FloatArray, q: int) -> float:

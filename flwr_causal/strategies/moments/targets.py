@@ -41,7 +41,7 @@ TWO_PARTS = (
 STILL_ACT = (
     "The causes of {names} still act under stated interventions on them, as after a shift or with "
     "less noise, and not as if a value was set: these rows count where the causes are fitted, with "
-    "a level of their own."
+    "a level of their own if they have one."
 )
 
 
@@ -126,7 +126,7 @@ def with_kept_mechanisms(
     widths: Sequence[int],
     search: Callable[[Sequence[Moments]], BoolArray],
 ) -> PooledMoments:
-    """Find the stated targets whose causes still act; their rows count, with a level of their own.
+    """Find the stated targets whose causes still act; their rows count, with their level.
 
     Parameters
     ----------
@@ -139,14 +139,14 @@ def with_kept_mechanisms(
     names, n = agreement.names, agreement.n
     stated = acted_on(agreement.targets, names)
     graph_of = _graph_of(products, n, columns, names, search)
-    kept = kept_mechanisms(n * products, stated, widths, graph_of)
+    kept, shifted = kept_mechanisms(n * products, stated, widths, graph_of)
     if not kept.any():
         return pooled
     concerned = [names[j] for j in np.flatnonzero(kept.any(axis=0))]
     return replace(
         pooled,
         agreement=replace(
-            agreement, targets=_named(stated & ~kept, names), shifted=_named(kept, names)
+            agreement, targets=_named(stated & ~kept, names), shifted=_named(shifted, names)
         ),
         info={**pooled.info, "kept targets": int(kept.sum())},
         warnings=(*pooled.warnings, STILL_ACT.format(names=", ".join(concerned))),

@@ -237,3 +237,36 @@ def test_possible_effects_are_those_of_the_dags_that_the_interventions_leave_ope
     assert model.possible_effects("c", "a")[0].value == pytest.approx(
         np.cov(parties[0]["a"], parties[0]["c"])[0, 1] / parties[0]["c"].var(), abs=0.06
     )
+
+
+def quieter(n, seed, target):
+    """Rows in which a variable has less noise, and its causes still act."""
+    noise = np.random.default_rng(seed).normal(size=(n, 3))
+    noise[:, target] *= 0.3
+    return pd.DataFrame(noise @ np.linalg.inv(np.eye(3) - WEIGHTS), columns=list("abc"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"solver": "class"},
+        {"solver": "ges"},
+        {"solver": "dagma"},
+        {"model": "curved"},
+    ],
+    ids=str,
+)
+def test_rows_whose_causes_still_act_count_and_are_named(options):
+    parties = [OBSERVED, quieter(300, 5, 1), quieter(300, 6, 2)]
+    run = simulate("moments", parties, interventions={1: ["b"], 2: ["c"]}, **options)
+    # These rows direct no edge: a class has both directions, where no curve excludes one.
+    right, either = WEIGHTS != 0, (WEIGHTS != 0) | (WEIGHTS != 0).T
+    assert np.array_equal(
+        run.graph.adjacency, either if "class" in str(options) or "ges" in str(options) else right
+    )
+    assert run.history[-1]["kept targets"] == 2
+    assert any("causes of b, c still act" in warning for warning in run.warnings)
+    if run.graph.kind == "dag":
+        # The noise is that of all rows that count.
+        assert run.model.noise_variances[1] < 0.8

@@ -111,7 +111,7 @@ def moments_by_variable(
     # A pattern is of both: variables of one pattern share one object.
     for both, own_variables in columns_by_rows(np.concatenate([acted, moved])):
         outside, level = both[: len(acted)], ~both[len(acted) :]
-        total = _about_others(products, outside, level).sum(axis=0)
+        total = about_others(products, outside, level).sum(axis=0)
         if not total[0, 0] > 0:
             name = (variables or names)[own_variables[0]]
             raise DataError(
@@ -123,7 +123,7 @@ def moments_by_variable(
     return [found[j] for j in range(acted.shape[1])]
 
 
-def _about_others(products: FloatArray, groups: BoolArray, level: BoolArray) -> FloatArray:
+def about_others(products: FloatArray, groups: BoolArray, level: BoolArray) -> FloatArray:
     """Return the products of some groups; those with a level of their own have that of the others.
 
     Where all of them have one, they keep it.

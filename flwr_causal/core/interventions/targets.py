@@ -189,7 +189,7 @@ def find_targets(
         see :func:`~flwr_causal.core.interventions.moments.moments_by_variable`. There is a party
         that does not act on a variable.
     """
-    parties = _comparable(products)
+    parties = comparable(products)
     columns = [1 + own for own in columns_of(widths)]
     none = np.zeros((len(products), num_variables), dtype=np.bool_)
     found = FoundTargets(none, none, np.zeros(none.shape))
@@ -222,13 +222,13 @@ def own_mechanisms(products: FloatArray, dag: BoolArray) -> BoolArray:
     dag
         ``(d, d)``.
     """
-    parties, d = _comparable(products), len(dag)
+    parties, d = comparable(products), len(dag)
     columns = [1 + own for own in columns_of([1] * d)]
     tests = _tests(parties, columns, dag, np.zeros((len(products), d), dtype=np.bool_))
     return np.asarray(_gains(tests, parties[:, 0, 0], d, _typical(tests)) > 0)
 
 
-def _comparable(products: FloatArray) -> FloatArray:
+def comparable(products: FloatArray) -> FloatArray:
     """Return the products about all rows' means, in units of their standard deviations."""
     total = products.sum(axis=0)
     shift = np.eye(len(total))
@@ -323,17 +323,21 @@ def _test(parties: FloatArray, given: IntArray, own: IntArray, apart: BoolArray)
     usable = (free.min(axis=0) > LEAST_FREE + w) & (parts[:, 0, 0] > 0)
     free = np.where(usable, free, 1.0)
     alone, rest = (np.where(usable[:, None, None], one, np.eye(q + w)) for one in (alone, rest))
-    scatter, others = _scatter(alone, q), _scatter(rest, q)
+    scatter, others = residual_products(alone, q), residual_products(rest, q)
     both = free.sum(axis=0)
-    coefficients = 0.5 * both * (_log_det(_scatter(alone + rest, q)) - _log_det(scatter + others))
-    own_fit = 0.5 * free[0] * _covariance(scatter, free[0])
-    others_fit = 0.5 * free[1] * _covariance(others, free[1])
-    within = 0.5 * both * _covariance(scatter + others, both)
+    coefficients = (
+        0.5 * both * (_log_det(residual_products(alone + rest, q)) - _log_det(scatter + others))
+    )
+    own_fit = 0.5 * free[0] * log_covariance(scatter, free[0])
+    others_fit = 0.5 * free[1] * log_covariance(others, free[1])
+    within = 0.5 * both * log_covariance(scatter + others, both)
     # With a level of its own and the others' coefficients; without the causes.
-    level = 0.5 * both * _covariance(_scatter(_centred(alone) + _centred(rest), q), both)
+    level = (
+        0.5 * both * log_covariance(residual_products(_centred(alone) + _centred(rest), q), both)
+    )
     no_causes = np.array([0, *range(q, q + w)])
-    plain = _scatter(alone[:, no_causes[:, None], no_causes], 1)
-    without = 0.5 * free[0] * _covariance(plain, free[0])
+    plain = residual_products(alone[:, no_causes[:, None], no_causes], 1)
+    without = 0.5 * free[0] * log_covariance(plain, free[0])
     return _Tests(
         np.where(usable, np.maximum(coefficients, 0.0), -np.inf),
         np.where(usable, np.maximum(within - own_fit - others_fit, 0.0), -np.inf),
@@ -351,14 +355,14 @@ def _centred(products: FloatArray) -> FloatArray:
     return np.asarray(centred)
 
 
-def _scatter(products: FloatArray, q: int) -> FloatArray:
+def residual_products(products: FloatArray, q: int) -> FloatArray:
     """Return the residual sums of products of the columns from q on, given those before."""
     among, with_own = products[:, :q, :q], products[:, :q, q:]
     weights = np.linalg.pinv(among, rcond=1e-12, hermitian=True) @ with_own
     return np.asarray(products[:, q:, q:] - np.swapaxes(with_own, 1, 2) @ weights)
 
 
-def _covariance(scatter: FloatArray, free: FloatArray) -> FloatArray:
+def log_covariance(scatter: FloatArray, free: FloatArray) -> FloatArray:
     """Return log determinants of covariances, from sums of products and degrees of freedom."""
     return _log_det(scatter / free[:, None, None])
 

@@ -58,6 +58,7 @@ from flwr_causal.strategies.moments.targets import (
     compared_moments,
     local_graphs,
     require_several,
+    with_kept_mechanisms,
 )
 from flwr_causal.strategies.series import (
     expected_of_series,
@@ -183,7 +184,10 @@ class Moments(JoiningStrategy, LinearStrategy):
             return (yield from completed_moments(agreement, masks, options))
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
-        return PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+        pooled = PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+        if not agreement.targets:
+            return pooled
+        return with_kept_mechanisms(pooled, options)
 
     def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""

@@ -1,10 +1,10 @@
-"""How parties differ: ``unknown_targets=True`` and ``local_graphs=True`` of Moments."""
+"""How parties differ, and what interventions leave in place: modes of Moments."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from flwr_causal.core.blocks.search import block_class
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.interventions.kept import kept_mechanisms
 from flwr_causal.core.interventions.local_graphs import own_graph
 from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.core.interventions.targets import find_targets, own_mechanisms
@@ -20,6 +21,7 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.series.design import lagged_names
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.moments import PARTS
 from flwr_causal.runtime.algorithm import Ask
@@ -29,7 +31,7 @@ from flwr_causal.strategies.moments.outcome import PooledMoments
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.interventions import Targets
     from flwr_causal.protocol.replies import Replies
@@ -41,6 +43,12 @@ LEAST_PARTS = 2
 TWO_PARTS = (
     "Mechanisms of two parties were compared: where they differ it is not known which of the two "
     "acts, and run.targets names one. A third party would tell."
+)
+
+STILL_ACT = (
+    "The causes of {names} still act under stated interventions on them, as after a shift or with "
+    "less noise, and not as if a value was set: these rows count where the causes are fitted, with "
+    "a level of their own if they have one."
 )
 
 
@@ -73,45 +81,72 @@ def compared_moments(
         Background knowledge over the variables and their lags.
     options : MomentsOptions
     """
-    if options.takes_blocks:
-        return (yield from _compared_blocks(agreement, masks, options))
-    d, columns = len(agreement.names), lagged_names(agreement.names, options.order)
-    # Without lags the rows are x, with lags [1, g, z], all of them centred by the agreed means.
-    places = np.r_[0, 0 : 1 + len(columns)] if options.order else np.arange(1, 1 + d)
+    d = len(agreement.names)
+    places: IntArray | slice = slice(None)
+    if not options.takes_blocks:
+        # Without lags the rows are x, with lags [1, g, z], all centred by the agreed means.
+        m = d * (1 + options.order)
+        places = np.r_[0, 0 : 1 + m] if options.order else np.arange(1, 1 + d)
     pooled = yield from _moments_of_parts(
-        agreement, masks, lambda products: products[None][:, places[:, None], places]
+        agreement, masks, lambda products: products[None, places][..., places]
     )
-    if not options.unknown_targets:
-        return pooled
-    allowed = masks.allowed.copy()
-    allowed[:d] &= options.instantaneous is not False
-    search = partial(
-        search_orders,
-        masks=EdgeMasks(allowed, masks.required),
-        num_targets=d,
-        least_effect=options.least_effect,
-    )
-    return _with_targets(
-        pooled, columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d]
-    )
+    return _with_targets(pooled, options) if options.unknown_targets else pooled
 
 
-def _compared_blocks(
-    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
-) -> Generator[Step, Any, PooledMoments]:
-    """Compare parties by the moments of blocks of columns."""
-    d, blocks = len(agreement.names), blocks_of(agreement, options.model, options.order)
-    widths = [block.width for block in blocks]
-    search = partial(
-        block_class,
-        widths=widths,
-        names=agreement.names,
-        masks=masks,
-        least_effect=options.least_effect,
-        max_parents=options.max_parents,
-    )
-    pooled = yield from _moments_of_parts(agreement, masks, lambda products: products[None])
-    return _with_targets(pooled, column_names(blocks), widths, lambda own: search(own).dag[:, :d])
+class _Search(NamedTuple):
+    """The search by which targets are judged.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The names of all columns of the rows z.
+    widths : list of int
+        Number of columns of each of the d variables, and then of their lags.
+    graph : callable
+        Returns the graph, (m, d), given each variable's moments.
+    """
+
+    columns: tuple[str, ...]
+    widths: list[int]
+    graph: Callable[[Sequence[Moments]], BoolArray]
+
+    @classmethod
+    def of(cls, pooled: PooledMoments, options: MomentsOptions) -> _Search:
+        """Return the search of a run."""
+        agreement, masks, d = pooled.agreement, pooled.masks, len(pooled.agreement.names)
+        if options.takes_blocks:
+            blocks = blocks_of(agreement, options.model, options.order)
+            widths = [block.width for block in blocks]
+            of_blocks = partial(
+                block_class,
+                widths=widths,
+                names=agreement.names,
+                masks=masks,
+                least_effect=options.least_effect,
+                max_parents=options.max_parents,
+            )
+            return cls(column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d])
+        columns = lagged_names(agreement.names, options.order)
+        allowed = masks.allowed.copy()
+        allowed[:d] &= options.instantaneous is not False
+        search = partial(
+            search_orders,
+            masks=EdgeMasks(allowed, masks.required),
+            num_targets=d,
+            least_effect=options.least_effect,
+        )
+        return cls(columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d])
+
+    def given(
+        self, products: FloatArray, num_rows: int, names: tuple[str, ...]
+    ) -> Callable[[BoolArray, BoolArray], BoolArray]:
+        """Return the search for the graph, given what is replaced and what is shifted."""
+
+        def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
+            own = moments_by_variable(products, replaced, num_rows, self.columns, names, shifted)
+            return self.graph(own)
+
+        return graph_of
 
 
 def local_graphs(pooled: PooledMoments, graph: CausalGraph) -> Heterogeneity:
@@ -171,32 +206,16 @@ def _moments_of_parts(
     return PooledMoments(agreement, masks, without(total / total[0, 0]), parts=parts)
 
 
-def _with_targets(
-    pooled: PooledMoments,
-    columns: tuple[str, ...],
-    widths: Sequence[int],
-    search: Callable[[Sequence[Moments]], BoolArray],
-) -> PooledMoments:
+def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMoments:
     """Find which party acts on which variable; return the moments as under known interventions.
 
-    Parameters
-    ----------
-    pooled : PooledMoments
-        With those of each party.
-    columns : tuple of str
-        The names of all columns of the rows z.
-    widths : sequence of int
-        Number of columns of each of the d variables, and then of their lags.
-    search : callable
-        Returns the graph, (m, d), given each variable's moments.
+    ``pooled`` has the moments of each party.
     """
+    search = _Search.of(pooled, options)
     parties, products = list(pooled.parts), np.stack([*pooled.parts.values()])
     names, n = pooled.agreement.names, round(float(products[:, 0, 0].sum()))
-
-    def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
-        return search(moments_by_variable(products / n, replaced, n, columns, names, shifted))
-
-    found = find_targets(products, widths, len(names), graph_of)
+    graph_of = search.given(products / n, n, names)
+    found = find_targets(products, search.widths, len(names), graph_of)
     own = replace(
         pooled,
         info={"targets": int(found.acted.sum())},
@@ -213,6 +232,30 @@ def _with_targets(
         ),
         products=products / n,
         warnings=(TWO_PARTS,) if len(parties) == LEAST_PARTS else (),
+    )
+
+
+def with_kept_mechanisms(pooled: PooledMoments, options: MomentsOptions) -> PooledMoments:
+    """Find the stated targets whose causes still act; their rows count, with their level.
+
+    ``pooled`` has the moments of each set of stated targets.
+    """
+    search = _Search.of(pooled, options)
+    agreement, products = pooled.agreement, pooled.products
+    names, n = agreement.names, agreement.n
+    stated = acted_on(agreement.targets, names)
+    graph_of = search.given(products, n, names)
+    kept, shifted = kept_mechanisms(n * products, stated, search.widths, graph_of)
+    if not kept.any():
+        return pooled
+    concerned = [names[j] for j in np.flatnonzero(kept.any(axis=0))]
+    return replace(
+        pooled,
+        agreement=replace(
+            agreement, targets=_named(stated & ~kept, names), shifted=_named(shifted, names)
+        ),
+        info={**pooled.info, "kept targets": int(kept.sum())},
+        warnings=(*pooled.warnings, STILL_ACT.format(names=", ".join(concerned))),
     )
 
 

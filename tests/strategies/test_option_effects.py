@@ -259,6 +259,8 @@ def traces(strategy, parties):
         "sent": sent,
         "returned": returned,
         "found": [plain(one) for one in found],
+        "local": {party: plain(own.weights) for party, own in run.local_graphs.items()},
+        "targets": plain(run.targets),
         "result": plain(subject.result(run)),
         "scores": plain(run.scores),
         "model": plain(run.model),

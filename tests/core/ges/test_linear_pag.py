@@ -1,5 +1,7 @@
 """The search for a PAG from second moments: known answers, invariance, background knowledge."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -183,6 +185,23 @@ def test_graphs_of_many_variables_are_not_checked():
     rows = pd.DataFrame(rng.normal(size=(300, 61)), columns=[f"x{k}" for k in range(61)])
     moments = Moments.from_rows(rows.to_numpy(), list(rows.columns))
     assert hidden_causes(moments, np.zeros((61, 61), dtype=bool)) == HiddenCauses(0.0, ())
+
+
+def test_dense_graphs_of_more_than_thirty_variables_are_not_checked(monkeypatch):
+    checked = []
+    monkeypatch.setattr(
+        sys.modules[hidden_causes.__module__],
+        "AncestralSearch",
+        lambda *given: checked.append(given),
+    )
+    rng, dense = np.random.default_rng(0), np.triu(np.ones((31, 31), dtype=bool), k=1)
+    moments = Moments.from_rows(rng.normal(size=(300, 31)), [f"x{k}" for k in range(31)])
+    assert hidden_causes(moments, dense) == HiddenCauses(0.0, ())
+    assert not checked
+    for own, dag in ((moments, dense & ~np.triu(dense, k=3)), (moments.subset(range(30)), dense)):
+        with pytest.raises(AttributeError):  # of the search that is none
+            hidden_causes(own, dag[: own.d, : own.d])
+    assert len(checked) == 2
 
 
 def test_it_is_public():

@@ -124,7 +124,8 @@ def test_sums_over_few_rows_of_an_intervention():
     """Each set of targets has about a quarter of 40, 30 and 35 rows."""
     options = {"intervention_column": "on"}
     plain = simulate("moments", TARGETED, minimum_count=9, **options)
-    for minimum, most in ((7, 0.0), (9, 1.0)):
+    # With fewer rows the causes of a target may be said to be replaced, and an edge turns.
+    for minimum, most in ((7, 0.0), (9, 2.0)):
         run, sent = replies_of(
             "moments", TARGETED, minimum_count=minimum, small_counts="suppress", **options
         )

@@ -22,10 +22,15 @@ NOW = np.array([[0, 0.6, 0], [0, 0, -0.5], [0, 0, 0]])
 PAST = np.array([[0.5, 0, 0], [0.3, 0.2, 0], [0, 0, 0.4]])
 
 
-def parties():
-    rng = np.random.default_rng(0)
-    total = np.linalg.inv(np.eye(5) - WEIGHTS)
-    return [(rng.normal(size=(n, 5)) @ total + 3) * [1, 1, 10, 1, 1] for n in (300, 150, 250)]
+def parties(acted=()):
+    """Tables of three parties; at the first one the variables ``acted`` have no causes."""
+    rng, tables = np.random.default_rng(0), []
+    for n, targets in zip((300, 150, 250), (list(acted), [], []), strict=True):
+        weights = WEIGHTS.copy()
+        weights[:, targets] = 0
+        total = np.linalg.inv(np.eye(5) - weights)
+        tables.append((rng.normal(size=(n, 5)) @ total + 3) * [1, 1, 10, 1, 1])
+    return tables
 
 
 def regression(rows, columns, target):
@@ -84,9 +89,10 @@ def test_effects_under_interventions_combine_regressions_on_each_variables_rows(
     """x1 was a target at party 0: its own mechanism follows from the rows of the others."""
     tiers = Knowledge(tiers=[["x0", "x4"], ["x1"], ["x2"], ["x3"]])
     acted = {"party 0": ["x1"]}
-    run = simulate("moments", parties(), seed=0, interventions=acted, knowledge=tiers)
+    tables = parties([1])
+    run = simulate("moments", tables, seed=0, interventions=acted, knowledge=tiers)
     run.save(tmp_path)
-    rows = np.concatenate(parties())
+    rows = np.concatenate(tables)
     assert run.graph.adjacency[:, [2, 3]].T.tolist() == [
         [False, True, False, False, False],
         [True, False, True, False, False],

@@ -93,7 +93,7 @@ def compared_moments(
     return _with_targets(pooled, options) if options.unknown_targets else pooled
 
 
-class _Search(NamedTuple):
+class _TargetSearch(NamedTuple):
     """The search by which targets are judged.
 
     Parameters
@@ -111,7 +111,7 @@ class _Search(NamedTuple):
     graph: Callable[[Sequence[Moments]], BoolArray]
 
     @classmethod
-    def of(cls, pooled: PooledMoments, options: MomentsOptions) -> _Search:
+    def of(cls, pooled: PooledMoments, options: MomentsOptions) -> _TargetSearch:
         """Return the search of a run."""
         agreement, masks, d = pooled.agreement, pooled.masks, len(pooled.agreement.names)
         if options.takes_blocks:
@@ -211,7 +211,7 @@ def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMomen
 
     ``pooled`` has the moments of each party.
     """
-    search = _Search.of(pooled, options)
+    search = _TargetSearch.of(pooled, options)
     parties, products = list(pooled.parts), np.stack([*pooled.parts.values()])
     names, n = pooled.agreement.names, round(float(products[:, 0, 0].sum()))
     graph_of = search.given(products / n, n, names)
@@ -240,7 +240,7 @@ def with_kept_mechanisms(pooled: PooledMoments, options: MomentsOptions) -> Pool
 
     ``pooled`` has the moments of each set of stated targets.
     """
-    search = _Search.of(pooled, options)
+    search = _TargetSearch.of(pooled, options)
     agreement, products = pooled.agreement, pooled.products
     names, n = agreement.names, agreement.n
     stated = acted_on(agreement.targets, names)

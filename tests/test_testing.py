@@ -77,14 +77,8 @@ LEADING = (
 )
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        pytest.param(mode, marks=() if mode in LEADING else pytest.mark.slow)
-        for mode in MODES
-        if mode not in NETWORKS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in NETWORKS])
 def test_our_methods_pass_with_some_faults(mode):
     # Each mode has other faults than the next one, the leading ones together all of them.
     leads = mode in LEADING

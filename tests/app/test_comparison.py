@@ -36,6 +36,7 @@ def found_by(strategy, tables=TABLES, names=NAMES, truth=NETWORK.graph):
     return baselines(strategy, METHODS[strategy.method].client, tables, names, truth)
 
 
+@pytest.mark.slow
 def test_the_baselines_are_ges_on_all_rows_and_on_each_partys():
     found = found_by(FedGES())
     together = compare(NETWORK.graph, ges(pooled(TABLES), score="bic"))
@@ -139,6 +140,7 @@ def job(caplog):
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "phases"),
     [

@@ -44,6 +44,7 @@ def execute(text, **names):
 module_of = cache(execute)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("block", "after"),
     [

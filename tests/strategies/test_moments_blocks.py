@@ -369,6 +369,7 @@ def test_regressions_with_missing_cells_are_nearly_those_of_complete_rows(
     alike(found(dealt(TABLE), **COMPLETED), found(dealt(TABLE), **FITTED))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parties", "options"),
     [

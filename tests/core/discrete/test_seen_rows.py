@@ -34,6 +34,7 @@ def filled(source, y, members):
     return families.gains[row]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", GAINS)
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), y=st.integers(0, 3))

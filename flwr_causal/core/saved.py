@@ -23,7 +23,7 @@ from zipfile import BadZipFile
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 #: What is raised where a damaged file is read, by json, zipfile, numpy, pandas, and by what uses
 #: values of another form than those that were written. No error of this package is among it.
@@ -69,6 +69,39 @@ def writing(path: str | Path, kind: str) -> Iterator[Path]:
         yield place
     except OSError as error:
         raise UnwritableError(kind, place, error.strerror or str(error)) from error
+
+
+def write_record(path: str | Path, kind: str, content: Mapping[str, Any]) -> None:
+    """Write a JSON file of a ``kind`` of objects, see :func:`read_record`.
+
+    Raises
+    ------
+    UnwritableError
+        If it cannot be written.
+    """
+    with writing(path, kind) as file:
+        file.write_text(json.dumps(content), encoding="utf-8")
+
+
+@contextmanager
+def undamaged(path: str | Path, what: str) -> Iterator[None]:
+    """Turn what a damaged file raises inside into an error that names the file.
+
+    Parameters
+    ----------
+    path : str or Path
+    what : str
+        What the file holds, such as "a damaged model".
+
+    Raises
+    ------
+    DataError
+        In place of one of :data:`DAMAGE`.
+    """
+    try:
+        yield
+    except DAMAGE as error:
+        raise DataError(f"{path} holds {what} ({error}): save it again") from error
 
 
 def read_json(path: str | Path, kind: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ predictions follow.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -31,7 +30,7 @@ from flwr_causal.core.graphs.equivalence import undirected_part
 from flwr_causal.core.graphs.graph import frozen_booleans, pair_of, place_of
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.linear.regression import informing_rows, solved
-from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.series.model import LaggedModel, fit_lagged, reaches
 from flwr_causal.core.ties import first_largest
@@ -284,8 +283,7 @@ class LaggedBlockModel:
             "marks": self.marks.tolist(),
             "lagged": self.lagged.tolist(),
         }
-        with writing(path, "model") as file:
-            file.write_text(json.dumps(content), encoding="utf-8")
+        write_record(path, "model", content)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -297,14 +295,10 @@ class LaggedBlockModel:
             If the file is not JSON, has another format, lacks a field, or holds damaged numbers.
         """
         content = read_record(path, cls.KIND, cls.FORM)
-        try:
+        with undamaged(path, f"a damaged {cls.KIND}"):
             edges = (np.array(content[name], dtype=np.bool_) for name in ("marks", "lagged"))
             moments = Moments.from_plain(**content["moments"])
             return cls(variables_from_plain(content["variables"]), moments, *edges)
-        except DAMAGE as error:
-            raise DataError(
-                f"{path} holds a damaged {cls.KIND} ({error}): save it again"
-            ) from error
 
     @property
     def _present(self) -> tuple[Variable, ...]:

@@ -7,7 +7,6 @@ that the regression is a linear probability model, and the effect a difference o
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -39,7 +38,7 @@ from flwr_causal.core.linear.moments import (
     with_rows,
 )
 from flwr_causal.core.linear.regression import informing_rows
-from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.ties import first_largest
 from flwr_causal.core.words import by_name
 from flwr_causal.errors import ConfigError, DataError
@@ -533,8 +532,7 @@ class BlockModel:
         }
         if self.own_moments:
             content["own_moments"] = plain_by_variable(self.own_moments)
-        with writing(path, "model") as file:
-            file.write_text(json.dumps(content), encoding="utf-8")
+        write_record(path, "model", content)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -546,7 +544,7 @@ class BlockModel:
             If the file is not JSON, has another format, lacks a field, or holds damaged numbers.
         """
         content = read_record(path, cls.KIND, cls.FORM)
-        try:
+        with undamaged(path, f"a damaged {cls.KIND}"):
             variables = variables_from_plain(content["variables"])
             moments = Moments.from_plain(**content["moments"])
             marks = np.array(content["marks"], dtype=np.bool_)
@@ -557,10 +555,6 @@ class BlockModel:
             own = content.get("own_moments", {"parts": [], "places": []})
             given = content.get("fixed", {}), content.get("seen", {})
             return cls(variables, moments, marks, *given, parameters, from_plain_by_variable(own))
-        except DAMAGE as error:
-            raise DataError(
-                f"{path} holds a damaged {cls.KIND} ({error}): save it again"
-            ) from error
 
     @property
     def _widths(self) -> list[int]:

@@ -13,7 +13,6 @@ Pearl (2009). Causality. Section 3.2. (Interventions as a truncated product.)
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -62,7 +61,7 @@ from flwr_causal.core.graphs.graph import (
     pair_of,
     place_of,
 )
-from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -833,8 +832,7 @@ class BayesianNetwork:
             content["conditioned"] = True
         if self.cuts:
             content["cuts"] = {name: own.tolist() for name, own in self.cuts.items()}
-        with writing(path, "model") as file:
-            file.write_text(json.dumps(content), encoding="utf-8")
+        write_record(path, "model", content)
 
     @classmethod
     def load(cls, path: str | Path) -> BayesianNetwork:
@@ -846,7 +844,7 @@ class BayesianNetwork:
             If the file is not JSON, or holds no valid network.
         """
         content = read_record(path, "Bayesian network", FORMAT)
-        try:
+        with undamaged(path, "a damaged network"):
             names, states, parents = (content[key] for key in ("names", "states", "parents"))
             tables = [
                 np.array(flat, dtype=np.float64).reshape([len(states[k]) for k in (*parents[j], j)])
@@ -864,8 +862,6 @@ class BayesianNetwork:
                 )
                 for members, flat in content.get("further_counts", ())
             }
-        except DAMAGE as error:
-            raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
         return cls(
             tuple(names),
             tuple(states),

@@ -7,7 +7,6 @@ configuration; a category given its parents has the probabilities that follow by
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
 from flwr_causal.core.discrete.probabilities import check_parents, drawn_states, parent_matrix
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -209,8 +208,7 @@ class MixedNetwork:
             "location": self.location.tolist(),
             "scale": self.scale.tolist(),
         }
-        with writing(path, "model") as file:
-            file.write_text(json.dumps(content), encoding="utf-8")
+        write_record(path, "model", content)
 
     @classmethod
     def load(cls, path: str | Path) -> MixedNetwork:
@@ -222,7 +220,7 @@ class MixedNetwork:
             If the file is not JSON, or holds no valid network.
         """
         content = read_record(path, "mixed network", FORMAT)
-        try:
+        with undamaged(path, "a damaged network"):
             states = tuple(tuple(own) for own in content["states"])
             parents = tuple(tuple(own) for own in content["parents"])
             families: list[list[FloatArray]] = []
@@ -244,8 +242,6 @@ class MixedNetwork:
                 np.array(content["location"]),
                 np.array(content["scale"]),
             )
-        except DAMAGE as error:
-            raise DataError(f"{path} holds a damaged network ({error}): save it again") from error
 
     def _members(self, j: int) -> tuple[list[int], list[int]]:
         """Return the categories and the numbers of a family, ascending."""

@@ -8,7 +8,6 @@ and construction of adjustment sets in Markov equivalence classes of ancestral g
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,7 +18,7 @@ from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.effects import by_regression
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.parties import disagreement
-from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -144,8 +143,7 @@ class AncestralModel:
             "graph": self.graph.to_dict(),
             "sample_moments": self.sample_moments.to_plain(),
         }
-        with writing(path, "model") as file:
-            file.write_text(json.dumps(content), encoding="utf-8")
+        write_record(path, "model", content)
 
     @classmethod
     def load(cls, path: str | Path) -> AncestralModel:
@@ -157,11 +155,9 @@ class AncestralModel:
             If the file is not JSON, has another format, or holds a damaged graph or moments.
         """
         content = read_record(path, cls.KIND, cls._format())
-        try:
+        with undamaged(path, "a damaged model"):
             graph = CausalGraph.from_dict(content["graph"], str(path))
             return cls(graph, Moments.from_plain(**content["sample_moments"]))
-        except DAMAGE as error:
-            raise DataError(f"{path} holds a damaged model ({error}): save it again") from error
 
     @classmethod
     def _format(cls) -> str:

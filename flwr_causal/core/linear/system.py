@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cached_property
 from numbers import Real
@@ -23,7 +22,7 @@ from flwr_causal.core.linear.moments import (
     with_rows,
 )
 from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
-from flwr_causal.core.saved import DAMAGE, read_record, writing
+from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -149,8 +148,7 @@ class LinearSystem:
             content["marks"] = self.marks.tolist()
         if self._held_out is not None:
             content["held_out_log_likelihood"] = self._held_out
-        with writing(path, "model") as file:
-            file.write_text(json.dumps(content), encoding="utf-8")
+        write_record(path, "model", content)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -171,12 +169,10 @@ class LinearSystem:
         found = {field: content[field] for field in wanted}
         found |= {name: content.get(name) for name in ("marks", "held_out_log_likelihood")}
         rows, by_variable = map(content.get, ("sample_moments", "sample_moments_by_variable"))
-        try:
+        with undamaged(path, "damaged moments"):
             found["sample_moments"] = None if rows is None else Moments.from_plain(**rows)
             if by_variable is not None:
                 found["sample_moments"] = from_plain_by_variable(by_variable)
-        except DAMAGE as error:
-            raise DataError(f"{path} holds damaged moments ({error}): save it again") from error
         return cls(**found)
 
     @classmethod

@@ -213,17 +213,18 @@ def find_targets(
 
 
 def own_mechanisms(products: FloatArray, dag: BoolArray) -> BoolArray:
-    """Return in which parties the mechanisms of a graph without lags differ, ``(K, d)``.
+    """Return in which parties the mechanisms of a graph differ, ``(K, d)``.
 
     Parameters
     ----------
     products
-        ``(K, 1 + d, 1 + d)``: as of :func:`find_targets`, of single columns.
+        ``(K, 1 + m, 1 + m)``: as of :func:`find_targets`, of single columns: d variables, and then
+        their lags.
     dag
-        ``(d, d)``.
+        ``(m, d)``.
     """
-    parties, d = comparable(products), len(dag)
-    columns = [1 + own for own in columns_of([1] * d)]
+    parties, (m, d) = comparable(products), dag.shape
+    columns = [1 + own for own in columns_of([1] * m)]
     tests = _tests(parties, columns, dag, np.zeros((len(products), d), dtype=np.bool_))
     return np.asarray(_gains(tests, parties[:, 0, 0], d, _typical(tests)) > 0)
 

@@ -81,6 +81,11 @@ class LinearADMMClient(InterventionClient):
         products = self.products_by_targets() if self.setup.targets else self.products()
         return {"moments": np.where(asked["moments"] > 0, products / self.num_rows, 0.0)}
 
+    @answers(consensus.PARTS)
+    def moments_of_party(self, asked: Asked) -> Arrays:
+        """Return the second moments of the rows [1, x], by which parties are compared."""
+        return {"moments": self.mean_products(self.design_pieces())}
+
     @property
     def divides_by_own_rows(self) -> bool:
         """Whether the party's loss is divided by its own rows, not by those of all parties."""

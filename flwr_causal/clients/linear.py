@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from flwr_causal.data.series.levels import (
 from flwr_causal.data.series.series import Series, SeriesLayout, find_series, long_enough
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -72,6 +73,15 @@ class LinearClient(CausalClient):
             sums = sums + np.stack([fold.T @ fold for fold in folds])
             start += len(rows)
         return np.asarray(sums)
+
+    def mean_products(self, designs: Iterable[FloatArray]) -> FloatArray:
+        """Return the mean products of the rows [1, x], given x in pieces, shape (1 + s, 1 + s)."""
+
+        def products(rows: FloatArray) -> FloatArray:
+            rows = np.column_stack([np.ones(len(rows)), rows])
+            return rows.T @ rows
+
+        return np.asarray(reduce(np.add, map(products, designs)) / self.num_rows)
 
 
 class SeriesClient(LinearClient):

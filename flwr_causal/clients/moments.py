@@ -50,7 +50,7 @@ from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, sharing, 
 from flwr_causal.protocol.second_moments import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
 
@@ -149,7 +149,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     def moments_of_party(self, asked: Asked) -> Arrays:
         """Return the second moments of the rows [1, x], or [1, z], in which targets are sought."""
         designs = self._block_pieces() if self.setup.states else self.design_pieces()
-        return {"moments": self._with_ones(designs)[0]}
+        return {"moments": self.mean_products(designs)}
 
     def _of_functions(self) -> FloatArray:
         """Return the mean products of the rows [1, functions of the variables]."""
@@ -157,11 +157,12 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         scale = np.ones(len(setup.names)) if self.options.standardize else setup.variance
 
         level, units = np.zeros(len(scale)), np.sqrt(scale)
-        return self._with_ones(basis_rows(rows, level, units) for rows in self.design_pieces())
+        functions = (basis_rows(rows, level, units) for rows in self.design_pieces())
+        return self.mean_products(functions)[None]
 
     def _of_blocks(self) -> FloatArray:
         """Return the mean products of the rows [1, columns of the variables]."""
-        return self._with_ones(self._block_pieces())
+        return self.mean_products(self._block_pieces())[None]
 
     def _block_pieces(self) -> Iterator[FloatArray]:
         """Yield the columns of the variables, with their lags, shape (n_k, s), in pieces.
@@ -268,16 +269,6 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             reduce(np.add, part) / self.num_rows for part in zip(*parts, strict=True)
         )
         return {"log-likelihoods": logs, "gradient": gradient, "information": information}
-
-    def _with_ones(self, designs: Iterable[FloatArray]) -> FloatArray:
-        """Return the mean products of the rows [1, x], shape (1, 1 + s, 1 + s)."""
-
-        def products(rows: FloatArray) -> FloatArray:
-            rows = np.column_stack([np.ones(len(rows)), rows])
-            return rows.T @ rows
-
-        sums = reduce(np.add, map(products, designs))
-        return np.asarray(sums / self.num_rows)[None]
 
     def _of_series(self) -> FloatArray:
         """Return the products of the rows of each fold, then those with fewer lags."""

@@ -23,12 +23,12 @@ _TEXT = """
     constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep
     early_stop=BOOL exclude=TEXT expected_parties=TEXT fraction_train=NUMBER gaps=fail|split
     groups=NUMBER|auto intervention_column=TEXT interventions=TEXT knowledge=TEXT
-    lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER
-    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
-    missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT perturbed_from=NUMBER
-    perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 quorum=NUMBER refit=BOOL
-    replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL
-    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
+    lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL local_graphs=BOOL
+    max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
+    missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT
+    perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT precision=float64|float32
+    quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT
+    search=BOOL secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
     server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
     sparsity=NUMBER|auto|bic|held-out standardize=BOOL text_columns=fail|drop|keep
     threshold=NUMBER time_column=TEXT unshared_columns=fail|drop|keep variant=default|paper
@@ -125,10 +125,10 @@ notears-admm:
     device=TEXT dictionary=TEXT duplicate_columns=fail|drop|keep early_stop=BOOL epsilon=NUMBER
     exclude=TEXT expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER
     inner_steps=NUMBER intervention_column=TEXT interventions=TEXT knowledge=TEXT
-    leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em model=linear|mlp
-    output_dir=TEXT precision=float64|float32 quorum=NUMBER refit=BOOL replicates=NUMBER
-    resume=BOOL round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL
+    leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    model=linear|mlp output_dir=TEXT precision=float64|float32 quorum=NUMBER refit=BOOL
+    replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL
     secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
     small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
     text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.contract import Contract
+from flwr_causal.protocol.moments import PARTS as COMPARED
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PerceptronPartyOptions,
@@ -82,6 +83,20 @@ REFIT = Exchange(
     contradiction=other_variances,
 )
 
+PARTS = replace(
+    COMPARED,
+    meaning="the second moments of each party's rows: the server looks for how they differ",
+    returns=(
+        replace(
+            COMPARED.returns[0],
+            meaning="X_k^T X_k / n_k of the centred and scaled rows [1, x], with their lags; of "
+            "groups that add up securely the group's",
+        ),
+    ),
+    when="in the last exchange, local_graphs=True",
+    same_parties=False,
+)
+
 PERCEPTRONS = Exchange(
     "perceptrons",
     "one round of consensus ADMM on the parameters of the perceptrons",
@@ -129,18 +144,19 @@ class TwoDBNPartyOptions(InterventionPartyOptions, SeriesPartyOptions):
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return m, the columns of the lagged design (d without lags), and the number of folds.
 
-    Under known interventions the design has a constant column too, and a fold is a set of targets.
+    u are the columns of the moments by which parties are compared. Under known interventions the
+    design has a constant column too, and a fold is a set of targets.
     """
     options: InterventionPartyOptions = setup.options
     m = len(setup.names) * (1 + options.lags)
     if setup.targets:
-        return {"m": m + 1, "folds": len(setup.targets)}
-    return {"m": m, "folds": 2 if options.held_out else 1}
+        return {"m": m + 1, "u": 1 + m, "folds": len(setup.targets)}
+    return {"m": m, "u": 1 + m, "folds": 2 if options.held_out else 1}
 
 
 NOTEARS_ADMM = Contract(
     "notears-admm",
-    (ROUND, REFIT, PERCEPTRONS, SLOPES),
+    (ROUND, REFIT, PERCEPTRONS, SLOPES, PARTS),
     dimensions,
     ("sums", "relations", "interventions"),
     private=(TOTALS, ROUND, REFIT, CONFIRMATION, UNMASKING, REPLAY),
@@ -148,7 +164,7 @@ NOTEARS_ADMM = Contract(
 )
 TWO_DBN = Contract(
     "2dbn",
-    (ROUND, REFIT),
+    (ROUND, REFIT, PARTS),
     dimensions,
     ("sums", "relations", "series", "interventions"),
     options=TwoDBNPartyOptions,

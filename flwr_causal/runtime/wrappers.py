@@ -130,7 +130,10 @@ def check_composes(
         )
     clips = f"{wrapper} clips what a party changes in the arrays that it was sent, but"
     if not names:
-        raise ConfigError(f"{clips} {name} sends none. Run it without the wrapper.")
+        raise ConfigError(
+            f"{clips} the exchange '{exchange.name}' of {name} sends none. Run it without the "
+            "wrapper, or without the option that needs this exchange."
+        )
     shapes = {item.name: item.shape for item in exchange.sends}
     sent = [shapes[name] for name in names]
     returned = [item.shape for item in exchange.returns]

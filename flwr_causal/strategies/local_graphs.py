@@ -13,12 +13,57 @@ from flwr_causal.core.interventions.targets import own_mechanisms
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.series.design import lagged_graph, lagged_names, stacked_weights, to_square
+from flwr_causal.errors import ConfigError, FederationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.protocol.replies import Replies
+
+#: Fewest parties, or groups, between which mechanisms can differ.
+LEAST_PARTS = 2
+
+
+def require_several(option: str, parties: Collection[str]) -> None:
+    """Check that there are parties to compare.
+
+    Raises
+    ------
+    ConfigError
+        If there is one party only; it names the option that compares them.
+    """
+    if len(parties) < LEAST_PARTS:
+        raise ConfigError(
+            f"The option '{option}' is True, and {', '.join(parties)} is the only party: how it "
+            "differs shows in comparison with others. Leave the option out, or connect more "
+            "parties."
+        )
+
+
+def sums_by_party(replies: Replies, agreement: Agreement) -> dict[str, FloatArray]:
+    """Return the sums of products of each party, or group, from mean ``moments``.
+
+    Raises
+    ------
+    FederationError
+        If there are the moments of one party, or group of parties, only.
+    """
+    means = replies.of("moments")
+    if len(means) < LEAST_PARTS:
+        raise FederationError(
+            "unknown_targets=True and local_graphs=True compare parties, and there are the moments "
+            f"of {', '.join(means)} only: start the run again once others can answer, or leave the "
+            "option out."
+        )
+
+    def rows(name: str) -> int:
+        # Of a group the rows of those parties that are in its sum.
+        return replies.sums[name].rows if name in replies.sums else agreement.rows[name]
+
+    return {name: rows(name) * own for name, own in means.items()}
 
 
 def local_graphs(
@@ -32,7 +77,7 @@ def local_graphs(
     ----------
     parts : mapping of str to ndarray of shape (1 + m, 1 + m)
         By party (or group), its sums of products of the rows [1, z]. The columns of z are the d
-        variables, and then those of each lag of the graph: m = d (1 + p).
+        variables, and then those of each lag: m = d (1 + p). The graph may have fewer lags.
     graph : CausalGraph
         The common DAG, whose edges may have lags.
     masks : EdgeMasks
@@ -40,9 +85,11 @@ def local_graphs(
     """
     common = stacked_weights(graph)
     columns = lagged_names(graph.names, len(common) // len(graph.names) - 1)
-    acted = own_mechanisms(np.stack([*parts.values()]), common != 0)
+    masks, used = masks.first(len(columns)), slice(1 + len(columns))
+    sums = np.stack([own[used, used] for own in parts.values()])
+    acted = own_mechanisms(sums, common != 0)
     graphs, own = {}, {}
-    for place, (party, products) in enumerate(parts.items()):
+    for place, (party, products) in enumerate(zip(parts, sums, strict=True)):
         rows = float(products[0, 0])
         moments = Moments.from_products(round(rows), products / rows, columns)
         found = own_graph(moments, common, acted[place], masks)

@@ -31,6 +31,8 @@ from flwr_causal.strategies.linear import (
     LinearStrategy,
     PerceptronOptions,
 )
+from flwr_causal.strategies.local_graphs import local_graphs, require_several, sums_by_party
+from flwr_causal.strategies.options import require_fitting
 from flwr_causal.strategies.privacy import NOT_PRIVATE, PrivateOptions
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions
 
@@ -94,7 +96,8 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     Parameters
     ----------
     max_rounds : int or None, default None
-        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``. The
+        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``; one more
+        with local graphs. The
         default's schedule is made for this number; the paper's rounds are only cut there.
     variant : {"default", "paper"}, default "default"
         "default": the consensus penalty falls, and both penalties and the sparsity are scaled by
@@ -126,6 +129,12 @@ class ADMMOptions(VariantOptions, InterventionOptions):
         ``run.model`` is None. With required edges it is always done.
     early_stop : bool, default True
         End when h is small, the parties agree and the graph has been stable for some rounds.
+    local_graphs : bool, default False
+        In one more exchange the parties send the second moments of all their columns, from which
+        the server finds each party's own graph (``core.interventions.local_graphs``): the common
+        causes of every variable but those whose mechanism in the party's rows differs beyond
+        sampling error. ``run.local_graphs`` has these graphs and ``run.heterogeneity`` their
+        differences. With ``secure_aggregation`` they are of ``groups`` of parties.
     """
 
     max_rounds: int | None = None  # type: ignore[assignment]
@@ -134,12 +143,24 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     search: bool | None = None
     refit: bool | None = None
     early_stop: bool = only(OURS, True)
+    local_graphs: bool = False
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows under interventions, by name, and what they must be."""
-        sparsity = (self.sparsity != "held-out", "'auto', 'bic' or a number")
-        return {**super().with_interventions, "sparsity": sparsity}
+        return {
+            **super().with_interventions,
+            "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "local_graphs": (not self.local_graphs, "False"),
+        }
+
+    @property
+    def with_local_graphs(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit own graphs of the parties, by name, and what they must be."""
+        return {
+            "aggregation": (self.aggregation == "mean", "'mean'"),
+            "fraction_train": (self.fraction_train == 1, "1"),
+        }
 
 
 class LinearADMM(PaperVariant, LinearStrategy):
@@ -159,15 +180,18 @@ class LinearADMM(PaperVariant, LinearStrategy):
         """Return the options with the number of rounds."""
         if options.max_rounds is None:
             rounds = PAPER_ROUNDS if self.papers else self.usual_rounds
-            options = replace(options, max_rounds=rounds)
+            options = replace(options, max_rounds=rounds + options.local_graphs)
         return super().settled(options)
 
     def validate(self) -> None:
         """Check that the options fit each other."""
         rounds = self.options.max_rounds
         assert rounds is not None  # see `settled`
-        require(self.papers or rounds >= 6, "max_rounds", rounds, "6 or more")
+        least = 6 + self.options.local_graphs
+        require(self.papers or rounds >= least, "max_rounds", rounds, f"{least} or more")
         super().validate()
+        if self.options.local_graphs:
+            require_fitting(self.options, self.options.with_local_graphs, "local_graphs=True")
         if self.options.search:
             candidates = len(self.candidates) == 1
             require(candidates, "search", True, "False where sparsity or lags are chosen")
@@ -179,7 +203,26 @@ class LinearADMM(PaperVariant, LinearStrategy):
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; held-out rows are counted by party."""
         by_bic = (self._choice != "held-out", "'bic', or 'auto' or a number without select_order,")
-        return {**super().with_secure_aggregation, "sparsity": by_bic}
+        by_group = self.options.groups != 1 or not self.options.local_graphs
+        return {
+            **super().with_secure_aggregation,
+            "sparsity": by_bic,
+            "local_graphs": (by_group, "False, or groups given,"),
+        }
+
+    def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
+        """Agree on the columns; with local graphs there must be parties to compare.
+
+        Raises
+        ------
+        ConfigError
+            As in the base class, or if there is one party only.
+        DataError
+            As in the base class.
+        """
+        if self.options.local_graphs:
+            require_several("local_graphs", reports)
+        return super().agree(reports)
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for W by rounds of ADMM; refit and search on moments of one more exchange.
@@ -187,7 +230,8 @@ class LinearADMM(PaperVariant, LinearStrategy):
         Yields
         ------
         Ask
-            For the parties' arrays of each round, then for moments of the graph's families.
+            For the parties' arrays of each round, then for moments of the graph's families, and for
+            each party's moments.
 
         Returns
         -------
@@ -239,7 +283,18 @@ class LinearADMM(PaperVariant, LinearStrategy):
             if fit.searches:
                 fit, found = fit.searched()
                 yield Note(found)
-        return self._result(fit, stopped)
+        result = self._result(fit, stopped)
+        if not self.options.local_graphs or replicate:
+            return result
+        replies = yield Ask(consensus.PARTS, so_far=lambda: result)
+        assert result.graph is not None
+        own = local_graphs(sums_by_party(replies, agreement), result.graph, masks)
+        return replace(result, heterogeneity=own)
+
+    @property
+    def later_exchanges(self) -> tuple[Exchange, ...]:
+        """The exchange for the parties' own graphs, if there are to be some."""
+        return (consensus.PARTS,) if self.options.local_graphs else ()
 
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
@@ -305,8 +360,9 @@ class LinearADMM(PaperVariant, LinearStrategy):
 
     def _schedule(self, agreement: Agreement) -> Schedule:
         assert self.options.max_rounds is not None
-        # One exchange is left for the refit.
-        schedule = self.full_schedule(agreement, self.options.max_rounds - self._refits)
+        # One exchange is left for the refit, and one for the parties' own graphs.
+        others = self._refits + self.options.local_graphs
+        schedule = self.full_schedule(agreement, self.options.max_rounds - others)
         sparsity = number_or_none(self.options.sparsity)
         if sparsity is not None:
             schedule = replace(schedule, sparsity=(sparsity,) * schedule.rounds)
@@ -412,7 +468,11 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
     model: Literal["linear", "mlp"] = "linear"
     inner_steps: int = only(OF_PERCEPTRONS, 20)
     # A party's report follows from one release of all its columns.
-    narrowed: ClassVar[Mapping[str, Mode]] = {"search": OF_LINEAR, "text_columns": NOT_PRIVATE}
+    narrowed: ClassVar[Mapping[str, Mode]] = {
+        "search": OF_LINEAR,
+        "local_graphs": OF_LINEAR,
+        "text_columns": NOT_PRIVATE,
+    }
 
     @property
     def with_interventions(self) -> dict[str, tuple[bool, str]]:
@@ -428,6 +488,7 @@ class NotearsADMMOptions(PerceptronOptions, ADMMOptions, PrivateOptions):
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
             "sparsity": (self.sparsity != "held-out", "'auto', 'bic' or a number"),
+            "local_graphs": (not self.local_graphs, "False"),
         }
 
 
@@ -502,9 +563,9 @@ class NotearsADMM(LinearADMM):
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The last exchange, if the options need it."""
+        """The exchanges after the rounds, if the options need them."""
         last = consensus.REFIT if self.options.model == "linear" else consensus.SLOPES
-        return (last,) if self._refits else ()
+        return ((last,) if self._refits else ()) + super().later_exchanges
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for W by rounds of ADMM, or for the parameters of perceptrons."""

@@ -188,7 +188,7 @@ def test_clipping_bounds_what_a_party_adds():
 
 def test_a_method_that_sends_nothing_to_clip_against_is_refused():
     method, grid = Moments(), spy(TABLES)
-    with pytest.raises(ConfigError, match=r"FixedClipping .* Moments sends none"):
+    with pytest.raises(ConfigError, match=r"FixedClipping .* of Moments sends none"):
         run(method, grid, strategy=wrapped(method))
     assert not grid.training_messages
 
@@ -366,7 +366,7 @@ class FedAvgAround(Strategy):
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        (lambda path: Moments(), "Moments sends none"),
+        (lambda path: Moments(), "of Moments sends none"),
         (lambda path: admm(replicates=3), "'replicates' of NotearsADMM is 3"),
         (lambda path: admm(secure_aggregation=True), "secure_aggregation hides"),
         (lambda path: admm(output_dir=path), "'output_dir' cannot go on with a wrapper"),

@@ -37,7 +37,7 @@ from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.local_graphs import local_graphs
+from flwr_causal.strategies.local_graphs import local_graphs, require_several
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
@@ -57,7 +57,6 @@ from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
     compared_moments,
-    require_several,
     with_kept_mechanisms,
 )
 from flwr_causal.strategies.series import (
@@ -415,7 +414,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             As in the base classes.
         """
         if self.options.compares_parties:
-            require_several(self.options, reports)
+            option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
+            require_several(option, reports)
         agreement = super().agree(reports)
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))

@@ -18,25 +18,22 @@ from flwr_causal.core.interventions.targets import find_targets
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol.moments import PARTS
 from flwr_causal.runtime.algorithm import Ask
+from flwr_causal.strategies.local_graphs import LEAST_PARTS, sums_by_party
 from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.outcome import PooledMoments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.interventions import Targets
-    from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
     from flwr_causal.strategies.moments.options import MomentsOptions
 
-#: Fewest parties, or groups, between which mechanisms can differ.
-LEAST_PARTS = 2
 TWO_PARTS = (
     "Mechanisms of two parties were compared: where they differ it is not known which of the two "
     "acts, and run.targets names one. A third party would tell."
@@ -47,23 +44,6 @@ STILL_ACT = (
     "less noise, and not as if a value was set: these rows count where the causes are fitted, with "
     "a level of their own if they have one."
 )
-
-
-def require_several(options: MomentsOptions, parties: Collection[str]) -> None:
-    """Check that there are parties to compare.
-
-    Raises
-    ------
-    ConfigError
-        If there is one party only.
-    """
-    if len(parties) < LEAST_PARTS:
-        option = "unknown_targets" if options.unknown_targets else "local_graphs"
-        raise ConfigError(
-            f"The option '{option}' is True, and {', '.join(parties)} is the only party: how it "
-            "differs shows in comparison with others. Leave the option out, or connect more "
-            "parties."
-        )
 
 
 def compared_moments(
@@ -166,14 +146,7 @@ def _moments_of_parts(
         If there are the moments of one party, or group of parties, only.
     """
     replies = yield Ask(PARTS)
-    means = replies.of("moments")
-    if len(means) < LEAST_PARTS:
-        raise FederationError(
-            "unknown_targets=True and local_graphs=True compare parties, and there are the moments "
-            f"of {', '.join(means)} only: start the run again once others can answer, or leave the "
-            "option out."
-        )
-    parts = {name: _rows_of(replies, agreement, name) * own for name, own in means.items()}
+    parts = sums_by_party(replies, agreement)
     total = np.sum([*parts.values()], axis=0)
     agreement = agreement.with_rows(replies.rows)
     return PooledMoments(agreement, masks, without(total / total[0, 0]), parts=parts)
@@ -230,11 +203,6 @@ def with_kept_mechanisms(pooled: PooledMoments, options: MomentsOptions) -> Pool
         info={**pooled.info, "kept targets": int(kept.sum())},
         warnings=(*pooled.warnings, STILL_ACT.format(names=", ".join(concerned))),
     )
-
-
-def _rows_of(replies: Replies, agreement: Agreement, name: str) -> int:
-    """Return the rows of a party, or of those of a group that are in its sum."""
-    return replies.sums[name].rows if name in replies.sums else agreement.rows[name]
 
 
 def _named(acted: BoolArray, names: tuple[str, ...]) -> tuple[Targets, ...]:

@@ -13,10 +13,14 @@ from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.clients.privacy import public_report, released
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
+from flwr_causal.core.interventions.local_graphs import compared, varying
 from flwr_causal.core.linear.folds import num_held_out
-from flwr_causal.core.linear.moments import data_scale
+from flwr_causal.core.linear.moments import Moments, data_scale
+from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
+from flwr_causal.core.series import personalised
+from flwr_causal.core.series.design import lagged_names, to_square
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol import consensus
@@ -215,3 +219,52 @@ class TwoDBNClient(LinearADMMClient, SeriesClient):
     def divides_by_own_rows(self) -> bool:
         """Whether the party's loss is divided by its own rows, as in the paper."""
         return self.options.variant == "paper"
+
+    @answers(consensus.PERSONALISED)
+    def personalised_round(self, asked: Asked) -> Arrays:
+        """Solve for the party's own weights near the common ones."""
+        state = self._own_state(asked.number)
+        if state is None or state.round < asked.number:
+            state = self._own_step(asked, state)
+        self.remember({"own": state.weights}, multiplier=state.multiplier, number=asked.number)
+        return {"weights": state.weights}
+
+    @answers(consensus.OWN_NETWORKS)
+    def own_network(self, asked: Asked) -> Arrays:
+        """Return the party's own network, and how its rows support that and the common one."""
+        state = self._own_step(asked, self._own_state(asked.number))
+        none = np.zeros_like(state.weights, dtype=np.bool_)
+        limits = asked["thresholds"][:, None]
+        edges = edges_above(to_square(state.weights), limits, to_square(none))[:, : none.shape[1]]
+        weights = np.where(edges, state.weights, 0.0)
+        columns = lagged_names(self.setup.names, self.order)
+        moments = Moments(self.num_rows, np.zeros(len(columns)), self._own_second, columns)
+        found = compared(varying(moments), edges, weights, asked["graph"])
+        return {"own-weights": weights, "support": found.support, "own-shares": found.shares}
+
+    @property
+    def _own_second(self) -> FloatArray:
+        """The party's mean products of the design's columns, (m, m)."""
+        second: FloatArray = self.once("second", lambda: self.products()[0] / self.num_rows)
+        return second
+
+    def _own_state(self, number: int) -> personalised.OwnState | None:
+        """Return the party's state after its last round; None if it has none."""
+        memory = self.memory_at(number)
+        if memory is None:
+            return None
+        numbers = memory.numbers
+        return personalised.OwnState(
+            memory.arrays["own"], numbers["multiplier"], int(numbers["number"])
+        )
+
+    def _own_step(self, asked: Asked, state: personalised.OwnState | None) -> personalised.OwnState:
+        setup = self.setup
+        variance = np.ones(len(setup.names)) if self.options.standardize else setup.variance
+        problem = personalised.OwnProblem(
+            self._own_second / data_scale(variance),
+            asked["sparsity"][:, None],
+            float(asked["proximity"]),
+        )
+        penalty = float(asked["penalty"])
+        return personalised.own_step(problem, state, asked["weights"], penalty, asked.number)

@@ -27,11 +27,12 @@ _TEXT = """
     max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
     missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT
     perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT precision=float64|float32
-    quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT
-    search=BOOL secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
-    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    sparsity=NUMBER|auto|bic|held-out standardize=BOOL text_columns=fail|drop|keep
-    threshold=NUMBER time_column=TEXT unshared_columns=fail|drop|keep variant=default|paper
+    proximity=NUMBER|auto quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL
+    round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER
+    select_order=BOOL series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
+    unshared_columns=fail|drop|keep variant=default|paper|personalised
 describe:
     bins=NUMBER categories=TEXT changed_tables=fail|restart columns=TEXT
     constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep

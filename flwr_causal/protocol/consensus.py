@@ -97,6 +97,58 @@ PARTS = replace(
     same_parties=False,
 )
 
+_NEAR = (
+    Sent("weights", "V, the common weights: W on A_1, ..., A_p", ("m", "d")),
+    Sent("sparsity", "lambda of the edges from each column of the design", ("m",)),
+    Sent("proximity", "mu, the weight of the distance to V"),
+    Sent("penalty", "rho of the augmented Lagrangian"),
+)
+PERSONALISED = Exchange(
+    "personalised",
+    "one round on weights of each party's own, near to the common ones",
+    sends=_NEAR,
+    returns=(
+        Disclosure(
+            "weights",
+            "V_k = [W_k; A_k], the party's own weights before the threshold",
+            ("m", "d"),
+            combine="mean",
+            bound=largest_weights,
+        ),
+    ),
+    weight="one",
+    when="in every round, variant='personalised'",
+    remembered=True,
+)
+OWN_NETWORKS = Exchange(
+    "own networks",
+    "the network of each party beside the common one; the replies are kept by party",
+    sends=(
+        *_NEAR,
+        Sent("graph", "the weights of the common graph, 0 where there is no edge", ("m", "d")),
+        Sent("thresholds", "on the weights from each column of the design", ("m",)),
+    ),
+    returns=(
+        Disclosure(
+            "own-weights",
+            "V_k above the threshold, W_k without the weakest edges of cycles",
+            ("m", "d"),
+        ),
+        Disclosure(
+            "support",
+            "how much the party's rows support each edge of its own and the common graph, in nats",
+            ("m", "d"),
+        ),
+        Disclosure(
+            "own-shares",
+            "squared partial correlation of each cause and the effect given the other causes in "
+            "the party's own graph",
+            ("m", "d"),
+        ),
+    ),
+    when="in the last exchange, variant='personalised'",
+)
+
 PERCEPTRONS = Exchange(
     "perceptrons",
     "one round of consensus ADMM on the parameters of the perceptrons",
@@ -138,7 +190,7 @@ class NotearsPartyOptions(PerceptronPartyOptions, PrivatePartyOptions, Intervent
 class TwoDBNPartyOptions(InterventionPartyOptions, SeriesPartyOptions):
     """How the parties prepare their rows, and which rows divide their loss."""
 
-    variant: Literal["default", "paper"]
+    variant: Literal["default", "paper", "personalised"]
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
@@ -164,7 +216,7 @@ NOTEARS_ADMM = Contract(
 )
 TWO_DBN = Contract(
     "2dbn",
-    (ROUND, REFIT, PARTS),
+    (ROUND, REFIT, PARTS, PERSONALISED, OWN_NETWORKS),
     dimensions,
     ("sums", "relations", "series", "interventions"),
     options=TwoDBNPartyOptions,

@@ -116,7 +116,7 @@ def _of_policy(policy: Policy) -> Iterator[Setting]:
 
 def _of_values(sent: Mapping[str, Any], rows: int) -> Iterator[Setting]:
     """Yield the settings among the plain values of one training's request."""
-    for name in ("start", "candidates"):
+    for name in ("start", "candidates", "proximity"):
         # Some exchanges send an array of this name, which is no option.
         if name in sent and not isinstance(sent[name], np.ndarray):
             yield Setting(name, sent[name])

@@ -178,10 +178,11 @@ class LinearADMM(PaperVariant, LinearStrategy):
 
     def settled(self, options: Any) -> Any:
         """Return the options with the number of rounds."""
+        options = super().settled(options)
         if options.max_rounds is None:
             rounds = PAPER_ROUNDS if self.papers else self.usual_rounds
             options = replace(options, max_rounds=rounds + options.local_graphs)
-        return super().settled(options)
+        return options
 
     def validate(self) -> None:
         """Check that the options fit each other."""
@@ -220,7 +221,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         DataError
             As in the base class.
         """
-        if self.options.local_graphs:
+        if self.compares_parties:
             require_several("local_graphs", reports)
         return super().agree(reports)
 
@@ -290,6 +291,11 @@ class LinearADMM(PaperVariant, LinearStrategy):
         assert result.graph is not None
         own = local_graphs(sums_by_party(replies, agreement), result.graph, masks)
         return replace(result, heterogeneity=own)
+
+    @property
+    def compares_parties(self) -> bool:
+        """Whether own graphs follow from how a party's moments differ from the others'."""
+        return self.options.local_graphs
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:

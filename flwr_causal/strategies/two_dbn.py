@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
+
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.consensus import TWO_DBN
+from flwr_causal.protocol.consensus import OWN_NETWORKS, PERSONALISED, REFIT, ROUND, TWO_DBN
 from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,
@@ -19,11 +21,19 @@ from flwr_causal.strategies.series import (
     stationarity_warning,
     system_of_series,
 )
+from flwr_causal.strategies.two_dbn_personalised import (
+    OF_PERSONALISED,
+    PROXIMITY,
+    SPARSITY,
+    PersonalisedProblem,
+    personalised_networks,
+)
 from flwr_causal.strategies.variant import OfPaper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -32,7 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.runtime.algorithm import Result
+    from flwr_causal.runtime.algorithm import Result, Training
     from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 
 
@@ -55,6 +65,9 @@ OF_PAPER = OfPaper(
     },
 )
 
+OF_PERSONALISED_NETWORKS = Mode(
+    "variant='personalised'", lambda method: method.options.variant == "personalised"
+)
 SEVERAL_ORDERS = Mode("order=2 or more", lambda method: method.options.order > 1)
 
 
@@ -67,11 +80,19 @@ class TwoDBNOptions(SeriesOptions, ADMMOptions):
     max_rounds : int or None, default None
         None is 25 (24 rounds and the refit), or 200 with ``variant="paper"``, for which the paper
         gives no number.
-    variant : {"default", "paper"}, default "default"
+    variant : {"default", "paper", "personalised"}, default "default"
         "paper": penalties from 1 that grow by the factors 1.1 and 1.6 (section 4), and the loss of
         a party divided by its own rows (section 3, where the matrices S, M and N are defined).
         The paper chooses lambda by the true graph from 0.05 to 0.5: ``sparsity`` is a number,
-        left out 0.5 (section 7.3). ``threshold`` is 0.3 if left out (figure 1).
+        left out 0.5 (section 7.3). ``threshold`` is 0.3 if left out (figure 1). "personalised":
+        the paper's second version (PFDBNL). Every party has a network of its own, drawn to the
+        common one; ``local_graphs`` is True, and the common graph is that of the mean of the
+        parties' weights, without the weakest edges of cycles within a step. ``max_rounds`` is 26 if
+        left out, and ``sparsity`` "auto" or a number in the units of the data's variance.
+    proximity : float or "auto", default "auto"
+        mu, how strongly the parties' networks are drawn to the common one, in units of the data's
+        variance; 0 leaves every party alone. "auto" is 40 divided by the mean number of a party's
+        rows: the common network then counts as much as 80 rows.
     threshold : float or None, default None
         Threshold of instantaneous edges. None is 0.15: with the paper's 0.3 its program finds
         almost no edges in small samples.
@@ -87,6 +108,8 @@ perturbed_from, perturbed_to
         See :class:`~flwr_causal.strategies.series.SeriesOptions`.
     """
 
+    variant: Literal["default", "paper", "personalised"] = "default"  # type: ignore[assignment]
+    proximity: float | Literal["auto"] = only(OF_PERSONALISED_NETWORKS, "auto", least=0)
     select_order: bool = only(SEVERAL_ORDERS, False)
     center: Literal["global", "series", "phase"] = "global"  # type: ignore[assignment]
 
@@ -133,6 +156,9 @@ class TwoDBN(LinearADMM):
         super().validate()
         fits = not self.papers or number_or_none(self.options.sparsity) is not None
         require(fits, "sparsity", self.options.sparsity, "a number with variant='paper'")
+        if self.personalised:
+            fits = self.options.sparsity not in ("bic", "held-out")
+            require(fits, "sparsity", self.options.sparsity, "'auto' or a number")
         self.options.check_series()
 
     @property
@@ -142,8 +168,65 @@ class TwoDBN(LinearADMM):
 
     @property
     def of_paper(self) -> OfPaper:
-        """The settings of Chen, Ma & Yue (2024)."""
-        return OF_PAPER
+        """The settings of Chen, Ma & Yue (2024), of the version that the variant names."""
+        return OF_PERSONALISED if self.personalised else OF_PAPER
+
+    @property
+    def personalised(self) -> bool:
+        """Whether every party has a network of its own, as in the paper's second version."""
+        return self.options.variant == "personalised"
+
+    @property
+    def compares_parties(self) -> bool:
+        """Whether own graphs follow from how a party's moments differ from the others'."""
+        return super().compares_parties and not self.personalised
+
+    @property
+    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+        """Which options fit secure sums; networks of the parties are no sums."""
+        variant = (not self.personalised, "'default' or 'paper'")
+        return {"variant": variant, **super().with_secure_aggregation}
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """The rounds of the variant, and what follows."""
+        if self.personalised:
+            return (PERSONALISED, *self.later_exchanges)
+        return (ROUND, REFIT, *self.later_exchanges)
+
+    @property
+    def later_exchanges(self) -> tuple[Exchange, ...]:
+        """The exchange for the parties' own graphs, if there are to be some."""
+        return (OWN_NETWORKS,) if self.personalised else super().later_exchanges
+
+    def train(self, agreement: Agreement, replicate: int = 0) -> Training:
+        """Solve for one network of all parties, or for one of each near the common one."""
+        if not self.personalised:
+            return (yield from super().train(agreement, replicate))
+        problem = self._own_problem(agreement)
+        start = self.initial_weights(agreement, self.lags)
+        own = personalised_networks(problem, agreement, start, with_own=not replicate)
+        return (yield from own)
+
+    def _own_problem(self, agreement: Agreement) -> PersonalisedProblem:
+        """Return the settings of the problem with a network of each party."""
+        d, rows = len(agreement.names), agreement.n / agreement.num_parties
+        sparsity, near = (
+            number_or_none(value) for value in (self.options.sparsity, self.options.proximity)
+        )
+        if sparsity is None:
+            sparsity = SPARSITY * float(np.sqrt(np.log(max(d, 2)) / rows))
+        else:
+            sparsity /= self.noise_scale(agreement)
+        lagged, order = self.options.lagged_sparsity, self.options.order
+        factors = by_block(1.0, 1.0 if lagged is None else lagged, d, order)[:, 0]
+        assert self.options.max_rounds is not None  # see `settled`
+        return PersonalisedProblem(
+            rounds=self.options.max_rounds - 1,
+            sparsity=sparsity * factors,
+            proximity=PROXIMITY / rows if near is None else near,
+            thresholds=self.thresholds(agreement, self.usual_threshold)[:, 0],
+        )
 
     @property
     def expected(self) -> Expected:

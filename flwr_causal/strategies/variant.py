@@ -73,7 +73,7 @@ class PaperVariant(CausalStrategy):
         return self.options.variant == "paper"
 
     def settled(self, options: Any) -> Any:
-        """Return the options with the values of the paper, with ``variant="paper"``.
+        """Return the options with the values of the paper, with another variant than ours.
 
         An option that is at its default, or an empty text, is taken as left out.
 
@@ -82,7 +82,8 @@ class PaperVariant(CausalStrategy):
         ConfigError
             If an option that the paper fixes has another value, with the option's name.
         """
-        return super().settled(_of_paper(options, self.of_paper) if self.papers else options)
+        ours = self.options.variant == "default"
+        return super().settled(options if ours else _of_paper(options, self.of_paper))
 
 
 def _of_paper(options: Any, declared: OfPaper) -> Any:
@@ -98,7 +99,7 @@ def _of_paper(options: Any, declared: OfPaper) -> Any:
         elif name in allowed and given not in allowed[name]:
             shown = " or ".join(map(repr, allowed[name]))
             raise ConfigError(
-                f"The option '{name}' is {given!r}, but with variant='paper' it is {shown}, as "
-                f"in the paper: leave '{name}' out, or leave variant out."
+                f"The option '{name}' is {given!r}, but with variant='{options.variant}' it is "
+                f"{shown}, as in the paper: leave '{name}' out, or leave variant out."
             )
     return replace(options, **settled)

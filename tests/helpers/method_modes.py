@@ -82,6 +82,11 @@ MODES = {
     "admm local": ("notears-admm", NUMBERS, {"max_rounds": 7, "local_graphs": True}),
     "2dbn": ("2dbn", SERIES, {"max_rounds": 6, "order": 1}),
     "2dbn local": ("2dbn", SERIES, {"max_rounds": 7, "order": 1, "local_graphs": True}),
+    "2dbn personalised": (
+        "2dbn",
+        SERIES,
+        {"max_rounds": 7, "order": 1, "variant": "personalised"},
+    ),
     "moments": ("moments", NUMBERS, {}),
     "moments order": ("moments", SERIES, {"order": 1}),
     "moments ges": ("moments", NUMBERS, {"solver": "ges"}),

@@ -185,7 +185,7 @@ def test_each_key_that_travels_is_a_setting_or_has_a_reason(mode):
 
 
 def test_each_plain_value_of_an_exchange_is_a_setting_or_has_a_reason():
-    known = {"start", "candidates", "share", "weightings", "draw", SEED}
+    known = {"start", "candidates", "proximity", "share", "weightings", "draw", SEED}
     declared = {
         one.name
         for method in OWN_METHODS

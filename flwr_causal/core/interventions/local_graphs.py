@@ -65,22 +65,36 @@ def own_graph(own: Moments, weights: FloatArray, acted: BoolArray, masks: EdgeMa
     masks
         Background knowledge over the m columns; none of them causes a lag.
     """
-    own, common, (m, d) = _varying(own), weights != 0, weights.shape
+    own, common, (m, d) = varying(own), weights != 0, weights.shape
     required = masks.required[:, :d] | (common & ~acted)
     allowed = (masks.allowed[:, :d] & acted) | required | common
     # Lags have no causes.
     start, *both = (np.pad(one, ((0, 0), (0, m - d))) for one in (common, allowed, required))
     found = polish(own, start, knowledge=EdgeMasks(*both), num_targets=d)
     graph = found.adjacency[:, :d]
-    return LinearGraph(
-        graph,
-        least_squares(own, graph)[0],
-        np.where(common | graph, _support(own, weights), 0.0),
-        _squared(own, graph),
-    )
+    return compared(own, graph, least_squares(own, graph)[0], weights)
 
 
-def _varying(own: Moments) -> Moments:
+def compared(
+    own: Moments, graph: BoolArray, own_weights: FloatArray, weights: FloatArray
+) -> LinearGraph:
+    """Return a party's graph as it compares with the common one.
+
+    Parameters
+    ----------
+    own
+        Moments of the party's rows, of the m columns; all of them vary.
+    graph, own_weights
+        ``(m, d)`` the party's own.
+    weights
+        ``(m, d)`` those of the common graph.
+    """
+    either = (weights != 0) | graph
+    support = np.where(either, _support(own, weights), 0.0)
+    return LinearGraph(graph, own_weights, support, _squared(own, graph))
+
+
+def varying(own: Moments) -> Moments:
     """Return the moments with variance 1 where a column is constant: it has no effects then."""
     flat = np.zeros(own.d, dtype=np.bool_)
     flat[own.constant_columns()] = True

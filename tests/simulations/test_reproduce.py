@@ -17,7 +17,15 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import varsortability
 from flwr_causal.data.synthetic.nonlinear import PACKAGE_ROWS
 from flwr_causal.errors import ConfigError
-from flwr_causal.simulations.scenarios import baselines, hard, joint, results, scenario, tables
+from flwr_causal.simulations.scenarios import (
+    baselines,
+    hard,
+    joint,
+    results,
+    scenario,
+    simulators,
+    tables,
+)
 from flwr_causal.simulations.scenarios.reproduce import prepared, reproduce
 from flwr_causal.simulations.scenarios.runner import OUTPUTS
 from flwr_causal.simulations.scenarios.scores import measured
@@ -413,3 +421,39 @@ def test_interventions_cut_the_causes_of_their_targets():
         ]
         assert frame[target].mean() == pytest.approx(2, abs=0.1)
         assert all(abs(frame[target].corr(frame[p])) < 0.12 for p in parents)
+
+
+def test_errors_by_party_are_of_its_own_graph_or_of_the_common_one():
+    one, other = (
+        CausalGraph.from_array(now, ("a", "b"), lagged=np.zeros((1, 2, 2)))
+        for now in ([[0, 1], [0, 0]], [[0, 0], [0, 0]])
+    )
+    world = World([], one, own=(one, other))
+    names = ("own_shd", "own_lagged_shd")
+    found = measured(world, LineResult((one,)), names)
+    assert found == {"own_shd": 0.5, "own_lagged_shd": 0.0}
+    assert measured(world, LineResult((one,), local=(one, other)), names)["own_shd"] == 0.0
+    assert measured(world, LineResult((other, one)), names)["own_shd"] == 1.0
+    plain = CausalGraph(("a", "b"), np.zeros((2, 2)))
+    assert measured(world, LineResult((plain,)), names) == {"own_shd": 0.5}
+
+
+@pytest.mark.parametrize("differences", simulators.DIFFERENCES)
+def test_series_of_parties_that_differ(differences):
+    world = simulators.differing_series(0, 6, 50, 6, differences)
+    assert [table.shape for table in world.parties] == [(51, 6)] * 6
+    unlike = [
+        int((own.adjacency != world.truth.adjacency).sum())
+        + int(((own.lagged != 0) != (world.truth.lagged != 0)).sum())
+        for own in world.own
+    ]
+    assert all(own.is_acyclic() for own in world.own)
+    if differences == "all":
+        assert unlike[0] == 0
+        assert min(unlike[1:]) > 2
+    else:
+        # One edge less, and one more.
+        some, every = [2, 0, 0, 2, 0, 0], [2] * 6
+        assert unlike == {"none": [0] * 6, "some": some, "each": every}[differences]
+    with pytest.raises(ConfigError, match="no differences 'few'"):
+        simulators.differing_series(0, 6, 50, 6, "few")

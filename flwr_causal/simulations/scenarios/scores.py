@@ -44,11 +44,13 @@ OF_MODELS = ("log_likelihood", "accuracy", "macro_f1", "class_auroc")
 COUNTED = ("exchanges", "kilobytes")
 #: Of the parties' own graphs, where a run has them: means over the parties.
 LOCAL = ("local_tpr", "local_fdr")
+#: Of each party's graph (its own, or the common one) beside its own truth: means over the parties.
+BY_PARTY = ("own_shd", "own_lagged_shd")
 #: Of the data, not of a line: how well variances, and explained shares, order causes before
 #: effects. They are in every table of graphs over numbers.
 OF_WORLD = ("varsortability", "r2_sortability")
 TIMES = ("cpu_seconds",)
-OWN = (*COMPARED, *LOCAL, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_WORLD, *TIMES)
+OWN = (*COMPARED, *LOCAL, *BY_PARTY, *RANKED, *OTHER, *OF_MODELS, *COUNTED, *OF_WORLD, *TIMES)
 #: Functions of other packages: they are given the data and a line's result with one of its graphs,
 #: or with none if it has none, and return a number, or None where they say nothing.
 DECLARED: Mapping[str, Callable[[World, LineResult], float | None]] = with_declared({}, "metric")
@@ -81,12 +83,30 @@ def measured(world: World, outcome: LineResult, names: Sequence[str]) -> dict[st
         rates = [compare(world.truth, graph) for graph in outcome.local]
         own = {name: name.removeprefix("local_") for name in LOCAL if name in names}
         found |= {name: float(np.mean([one[key] for one in rates])) for name, key in own.items()}
+    if world.own and outcome.graphs:
+        found |= _by_party(world.own, outcome, names)
     if outcome.model is not None and world.test is not None:
         found |= _of_model(world, outcome.model, names)
     for name in names:
         if name in DECLARED:
             found |= _by_declared(world, outcome, name)
     return {name: float(value) for name, value in found.items()}
+
+
+def _by_party(
+    truths: Sequence[CausalGraph], outcome: LineResult, names: Sequence[str]
+) -> dict[str, float]:
+    """Return the errors of each party's graph: its own, one of each, or the common one."""
+    graphs = outcome.local or outcome.graphs
+    if len(graphs) == 1:
+        graphs *= len(truths)
+    each = [compare(truth, graph) for truth, graph in zip(truths, graphs, strict=True)]
+    asked = {name: name.removeprefix("own_") for name in BY_PARTY if name in names}
+    return {
+        name: float(np.mean([one[key] for one in each]))
+        for name, key in asked.items()
+        if all(key in one for one in each)  # of a graph without lags there is none of lags
+    }
 
 
 def _of_graph(

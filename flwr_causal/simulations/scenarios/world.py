@@ -28,12 +28,15 @@ class World:
         Rows set aside for evaluation.
     options : mapping
         Options that the data need, such as the class column; methods get those that they have.
+    own : tuple of CausalGraph
+        The true graph of each party, where they differ.
     """
 
     parties: list[Any]
     truth: CausalGraph | None = None
     test: pd.DataFrame | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    own: tuple[CausalGraph, ...] = ()
 
     @property
     def pooled(self) -> pd.DataFrame:

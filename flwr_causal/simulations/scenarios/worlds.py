@@ -40,6 +40,7 @@ WORLDS: Mapping[str, Callable[..., World]] = with_declared(
         "linear": simulators.linear,
         "nonlinear": simulators.nonlinear,
         "series": simulators.series,
+        "differing-series": simulators.differing_series,
         "joint": joint.joint,
         "tables": tables,
         **hard.HARD,

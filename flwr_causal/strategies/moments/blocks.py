@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
 from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.blocks.search import block_class
+from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.doubts.graphs import curved_warning, determined_warning
@@ -69,15 +69,15 @@ def solve_blocks(
         own, acted = moments_of_targets(agreement, products, columns)
         apart, info = distinguished_pairs(acted), {"target sets": len(agreement.targets)}
     widths = [block.width for block in blocks]
-    found = block_class(
+    problem = BlockProblem.of(
         own,
         widths,
         agreement.names,
         masks,
         distinguished=apart,
-        least_effect=options.least_effect,
-        max_parents=options.max_parents,
+        **options.block_limits,
     )
+    found = problem.best()
     now = pooled.subset(range(sum(widths[:d])))
     warnings = determined_warning(blocks[:d], now, agreement.rows.values())
     system = _system(blocks, own, found.graph) if not options.private else None

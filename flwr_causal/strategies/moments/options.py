@@ -216,6 +216,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return takes_blocks(self, self.text_columns)
 
     @property
+    def block_limits(self) -> dict[str, Any]:
+        """What limits the graphs of a search over blocks of columns."""
+        return {"least_effect": self.least_effect, "max_parents": self.max_parents}
+
+    @property
     def finds_class(self) -> bool:
         """Whether the result is an equivalence class."""
         return not self.hidden_causes and (self.solver in ("class", "ges") or self.takes_blocks)

@@ -95,8 +95,7 @@ def _problem(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -
         [one.width for one in blocks_of(agreement, options.model, 0)],
         agreement.names,
         pooled.masks,
-        least_effect=options.least_effect,
-        max_parents=options.max_parents,
+        **options.block_limits,
     )
 
 

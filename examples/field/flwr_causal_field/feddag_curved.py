@@ -40,7 +40,7 @@ from flwr_causal_field.feddag import (
 #: Of each exchange; and the exchanges before penalty or multiplier change.
 NUM_STEPS, NUM_EXCHANGES, RATE = 100, 10, 3e-2
 HIDDEN, SLOPE = (16, 16, 16, 16), 0.05  # widths of the layers, and the slope below zero
-TEMPERATURE, FIRST_PENALTY = 0.2, 6e-3
+TEMPERATURE, FIRST_PENALTY, PRECISION = 0.2, 6e-3, np.float32
 
 
 def shapes(d: int) -> Any:
@@ -131,7 +131,7 @@ class FedDAGCurvedClient(CausalClient):
     options: FedDAGCurvedPartyOptions
 
     def centred(self) -> Any:
-        return (self.rows() - self.setup.mean).astype(np.float32)
+        return (self.rows() - self.setup.mean).astype(PRECISION)
 
     @answers(STEPS)
     def steps(self, asked: Any) -> Any:
@@ -144,18 +144,18 @@ class FedDAGCurvedClient(CausalClient):
             networks, moments = old["values"][d * d :], (old["mean"], old["square"])
         else:
             networks = first_networks(d, self.options.seed)
-            moments = (np.zeros(d * d + len(networks), np.float32),) * 2
+            moments = (np.zeros(d * d + len(networks), PRECISION),) * 2
         networks = asked["networks"] if shared else networks
-        values = np.concatenate([asked["logits"].ravel(), networks]).astype(np.float32)
+        values = np.concatenate([asked["logits"].ravel(), networks]).astype(PRECISION)
         rows, h = self.once("centred", self.centred), 0.0
         noise = np.random.default_rng((self.options.seed, count)).logistic(size=(NUM_STEPS, d, d))
-        for step, drawn in enumerate(noise.astype(np.float32), count + 1):
+        for step, drawn in enumerate(noise.astype(PRECISION), count + 1):
             mask = masked(values[: d * d].reshape(d, d), drawn)
             _, by_mask, by_networks = squared_error(rows, mask, values[d * d :])
             h, of_h = acyclicity(mask)
-            factor = np.float32(asked["multiplier"] + asked["penalty"] * h)
-            by_mask += np.float32(self.options.sparsity) + factor * of_h
-            by_logits = by_mask * mask * (1 - mask) / np.float32(TEMPERATURE)
+            factor = PRECISION(asked["multiplier"] + asked["penalty"] * h)
+            by_mask += PRECISION(self.options.sparsity) + factor * of_h
+            by_logits = by_mask * mask * (1 - mask) / TEMPERATURE
             gradient = np.concatenate([by_logits.ravel(), by_networks])
             values, moments = adam(values, gradient, moments, step, RATE)
         kept = {"values": values, "mean": moments[0], "square": moments[1], "h": np.array(h)}

@@ -46,8 +46,10 @@ MOST_UPDATES, FEWEST_UPDATES, LARGEST_PENALTY, GROWTH, PROGRESS = 20, 3, 1e16, 1
 
 def acyclicity(weights: Any) -> Any:
     """Return h(W) = tr exp(W * W) - d, and its gradient; for some hundred steps of small graphs."""
-    exponential = expm(weights * weights)
-    return exponential.trace() - len(weights), 2.0 * exponential.T * weights
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = expm(weights * weights)
+        h, gradient = exponential.trace() - len(weights), 2.0 * exponential.T * weights
+    return h if np.isfinite(h) else np.inf, gradient
 
 
 def adam(values: Any, gradient: Any, moments: Any, step: int, rate: float) -> Any:

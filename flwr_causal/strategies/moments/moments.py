@@ -186,7 +186,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         pooled = PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
-        if not agreement.targets:
+        # Regressions of categories leave out the rows of the stated targets.
+        if not agreement.targets or options.parameters == "likelihood":
             return pooled
         return with_kept_mechanisms(pooled, options)
 
@@ -272,7 +273,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         info: dict[str, Any] = {}
         pooled: SecondMoments | Sequence[SecondMoments]
         if agreement.targets:
-            pooled, _ = moments_of_targets(agreement, products, names)
+            pooled = moments_of_targets(agreement, products, names)
             info = {"target sets": len(agreement.targets)}
         else:
             # Rows are centred at the parties: their mean is 0.

@@ -169,7 +169,8 @@ def methods(
         typer.secho(one["id"], bold=True)
         text = one["description"] if method else one["summary"]
         typer.echo(textwrap.indent(text, "  "))
-        typer.echo(f"  data: {one['data']}; exchanges at most: {one['max_rounds']}")
+        most = one["exchanges_at_most"]
+        typer.echo(f"  data: {one['data']}; exchanges at most: {most or 'not stated'}")
         if not method:
             leaves = dict.fromkeys(item["name"] for e in one["exchanges"] for item in e["leaves"])
             _wrapped(f"leaves a party: {', '.join(leaves)}", "  ")

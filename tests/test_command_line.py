@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import flwr_causal
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
+from flwr_causal.app.description import described
 from flwr_causal.command_line import app
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.party.record import PartyRecord
@@ -67,6 +68,15 @@ def test_methods_say_what_docstrings_and_contracts_say():
         assert leaves == [i.meaning for e in strategy.contract.exchanges for i in e.returns]
     text = call("methods").stdout
     assert all(one in text for one in methods.METHODS)
+    most = {one["id"]: one["exchanges_at_most"] for one in found}
+    assert most["moments"] == 1
+    assert most["fedges"] == 101
+    assert text.count("exchanges at most: 1\n") == 1
+
+
+def test_methods_that_do_not_say_how_many_exchanges_they_make():
+    several = methods.build("moments", {"missing_values": "em"})
+    assert described(several)["exchanges_at_most"] is None
     assert "sums" in call("methods", "moments").stdout
 
 

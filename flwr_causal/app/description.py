@@ -20,9 +20,9 @@ def described(strategy: CausalStrategy) -> dict[str, Any]:
     -------
     dict
         ``id``; ``summary`` and ``description``, the docstring's first paragraph and all of its
-        text; ``references``, the papers; ``data``, the kind of tables; ``max_rounds``;
-        ``exchanges``, a list with ``name``, ``meaning``, ``when`` and, under ``leaves``, what
-        leaves a party.
+        text; ``references``, the papers; ``data``, the kind of tables; ``exchanges_at_most``, None
+        if the method does not say; ``exchanges``, a list with ``name``, ``meaning``, ``when`` and,
+        under ``leaves``, what leaves a party.
     """
     text, *sections = _SECTION.split(inspect.getdoc(strategy) or "")
     papers = dict(zip(sections[::2], sections[1::2], strict=True)).get("References", "")
@@ -33,7 +33,7 @@ def described(strategy: CausalStrategy) -> dict[str, Any]:
         "description": text.strip(),
         "references": [" ".join(paper.split()) for paper in papers.split("\n\n") if paper.strip()],
         "data": strategy.data.value,
-        "max_rounds": strategy.options.max_rounds,
+        "exchanges_at_most": strategy.exchanges_at_most,
         "exchanges": [
             {
                 "name": exchange.name,

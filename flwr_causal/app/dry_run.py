@@ -12,7 +12,6 @@ from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.runtime.cost import costs_of, most_bytes
 from flwr_causal.runtime.run_directory import check_own
 from flwr_causal.runtime.schema import exchange_schema
-from flwr_causal.strategies.base import UNSTATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,8 +60,7 @@ def dry_run(strategy: CausalStrategy, grid: Grid, *, settle: float = 0.0) -> dic
     strategy.federation, strategy.grid = federation, grid
     strategy.init(agreement)
     options, parties = strategy.options, len(federation.parties)
-    most = options.max_rounds + strategy.exchanges_beyond
-    exchanges = None if most >= UNSTATED else most
+    exchanges = strategy.exchanges_at_most
     costs = costs_of(strategy, federation)
     trainings = 1 + options.replicates + parties * options.leave_one_out
     return {

@@ -32,6 +32,7 @@ from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.interventions import acted_on
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.data.series.series import value_columns
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.levels import Centering
@@ -195,16 +196,25 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             ]
         )
 
-    def _by_targets(self) -> Iterator[list[FloatArray]]:
-        """Yield the rows of each set of targets, in pieces; without interventions all rows."""
+    def _with_sets(self) -> Iterator[tuple[FloatArray, IntArray | None]]:
+        """Yield the columns of the variables in pieces, and each row's set of targets if any."""
         sets, start = self.strata(), 0
         for rows in self._block_pieces():
-            if sets is None:
-                yield [rows]
-                continue
-            own = sets[start : start + len(rows)]
-            start += len(rows)
-            yield [rows[own == k] for k in range(len(self.setup.targets))]
+            end = start + len(rows)
+            yield rows, None if sets is None else sets[start:end]
+            start = end
+
+    def _by_targets(self) -> Iterator[list[FloatArray]]:
+        """Yield the rows of each set of targets, in pieces; without interventions all rows."""
+        for rows, sets in self._with_sets():
+            several = range(len(self.setup.targets))
+            yield [rows] if sets is None else [rows[sets == k] for k in several]
+
+    def _acted_pieces(self) -> Iterator[tuple[FloatArray, BoolArray | None]]:
+        """Yield the columns of the variables in pieces, and which each row's targets are if any."""
+        acted = acted_on(self.setup.targets, self.setup.names)
+        for rows, sets in self._with_sets():
+            yield rows, None if sets is None else acted[sets]
 
     @answers(SEEN)
     def sums_of_seen(self, asked: Asked) -> Arrays:
@@ -260,10 +270,10 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         incomplete = self.setup.policy.missing_values == "em"
         estimate = _estimate(asked).of_set(0) if incomplete else None
         parts = [
-            sums_of_rows(families, rows, weights)
+            sums_of_rows(families, rows, weights, acted)
             if estimate is None
             else expected_sums_of_rows(families, rows, weights, estimate)
-            for rows in self._block_pieces()
+            for rows, acted in self._acted_pieces()
         ]
         logs, gradient, information = (
             reduce(np.add, part) / self.num_rows for part in zip(*parts, strict=True)

@@ -105,7 +105,8 @@ class Disclosure:
         a word of a ``"ring"`` (modulo 2^64, as its sum is); a
         ``"log-density"`` (finite or minus infinity); the edges of a ``"dag"``, a graph without a
         cycle: a square matrix with 1 where the row causes the column, or with ``below`` a list of
-        pairs (cause, effect). Of square matrices with any leading dimensions: mean ``"products"``
+        pairs (cause, effect). Square matrices may have any leading dimensions. So may mean
+        ``"products"``
         of pairs of columns (symmetric, no entry larger than its diagonal ones allow, by Cauchy and
         Schwarz), of which some may be masked with 0; ``"second-moments"``, the same without a mask
         (positive semi-definite).
@@ -215,8 +216,8 @@ class Exchange:
     Raises
     ------
     ConfigError
-        If some of what returns is averaged and some is not, a plain number is averaged, or two
-        things have one name.
+        If some of what returns is averaged and some is not, a plain number is averaged, a
+        ``"dag"`` is no square matrix, or two things have one name.
     """
 
     name: str
@@ -249,6 +250,15 @@ class Exchange:
                     f"The exchange '{self.name}' averages the plain number '{item.name}': numbers "
                     "travel beside the arrays, where Flower's privacy wrappers add no noise. "
                     "Declare it with the shape (1,)."
+                )
+        both: tuple[Sent | Disclosure, ...] = (*self.sends, *self.returns)
+        for thing in both:
+            *_, rows, columns = ("*", "*", *(thing.shape or ()))
+            if thing.values == "dag" and not thing.below and (rows == "*" or rows != columns):
+                raise ConfigError(
+                    f"The exchange '{self.name}' declares '{thing.name}' as a dag of the shape "
+                    f"{thing.shape}: a graph is a square matrix, such as ('d', 'd') or "
+                    "('q', 'd', 'd'), or with 'below' a list of pairs."
                 )
         for things in (self.sends, self.returns):
             names = [thing.name for thing in things]

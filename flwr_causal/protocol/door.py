@@ -692,13 +692,13 @@ def _check_types(exchange: Exchange, arrays: Mapping[str, NDArray[Any]]) -> None
 
 
 def _check_dag(item: Disclosure | Sent, array: NDArray[Any], sizes: Mapping[str, int]) -> None:
-    """Refuse edges that close a cycle."""
-    adjacency = array
+    """Refuse edges that close a cycle, of one graph or of each of several."""
+    graphs = array
     if item.below:
-        adjacency = np.zeros((sizes[item.below],) * 2, dtype=np.bool_)
+        graphs = np.zeros((sizes[item.below],) * 2, dtype=np.bool_)
         causes, effects = array.astype(np.int64).T
-        adjacency[causes, effects] = True
-    if not is_acyclic(adjacency):
+        graphs[causes, effects] = True
+    if not all(map(is_acyclic, graphs.reshape(-1, *graphs.shape[-2:]))):
         raise RefusedError(f"'{item.name}' are the edges of a graph with a cycle")
 
 

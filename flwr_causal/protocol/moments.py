@@ -300,7 +300,8 @@ REGRESSIONS = Exchange(
     returns=(
         Disclosure(
             "log-likelihoods",
-            "sum_i log p(y_i | x_i) / n_k of each regression",
+            "sum_i log p(y_i | x_i) / n_k of each regression; under interventions, here and below, "
+            "of the rows in which the category is no target",
             ("c",),
             combine="mean",
         ),

@@ -251,6 +251,12 @@ class CausalStrategy(FedAvg, Algorithm):
         return UNSTATED if self.options.max_rounds == self.options_type.max_rounds == 1 else 0
 
     @property
+    def exchanges_at_most(self) -> int | None:
+        """How many exchanges the training has at most; None if the method does not say."""
+        beyond = self.exchanges_beyond
+        return None if beyond == UNSTATED else self.options.max_rounds + beyond
+
+    @property
     def data(self) -> DataKind:
         """Which tables the method is for; a subclass may state it as a class attribute."""
         return DataKind.LINEAR

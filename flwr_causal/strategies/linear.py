@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pandas as pd
-    from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -314,7 +313,7 @@ class LinearStrategy(CausalStrategy):
         self,
         agreement: Agreement,
         moments: Moments | Sequence[Moments],
-        adjacency: NDArray[np.bool_],
+        graph: CausalGraph,
     ) -> LinearModel:
         """Return the least-squares system of a graph in the units of the data.
 
@@ -324,9 +323,10 @@ class LinearStrategy(CausalStrategy):
         moments : Moments or sequence of Moments
             Moments of the centred and scaled rows, or one for each variable; only entries within
             families (a variable and its parents) are read.
-        adjacency : ndarray of bool, shape (d, d)
+        graph : CausalGraph
+            Without lags.
         """
-        return fit(in_units(moments, agreement.mean, self.scale(agreement)), adjacency)
+        return fit(in_units(moments, agreement.mean, self.scale(agreement)), graph.adjacency)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone

@@ -268,7 +268,7 @@ class Lingam(LinearStrategy):
         """Return the fitted system in the units of the data."""
         if self.options.order:
             return system_of_series(agreement, self.scale(agreement), moments, graph)
-        return self.fitted_system(agreement, moments, graph.adjacency)
+        return self.fitted_system(agreement, moments, graph)
 
 
 def _info(search: OrderSearch) -> dict[str, int]:

@@ -330,7 +330,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         self, agreement: Agreement, moments: Sequence[Moments], graph: CausalGraph
     ) -> LinearModel | LaggedModel:
         """Return the fitted system of a graph in the units of the data."""
-        return self.fitted_system(agreement, moments, graph.adjacency)
+        return self.fitted_system(agreement, moments, graph)
 
     @property
     def nonlinear(self) -> bool:

@@ -7,8 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from entry_point_packages import FIELD, declare_field, forget
+from typer.testing import CliRunner
 
+from flwr_causal.app.description import described
 from flwr_causal.app.methods import METHODS, OWN_METHODS, find
+from flwr_causal.command_line import app
 from flwr_causal.protocol import tables
 
 ROOT = Path(__file__).parents[2]
@@ -43,3 +46,11 @@ def test_it_has_every_method():
 @pytest.mark.parametrize("method", sorted(FIELD))
 def test_its_tables_are_what_the_methods_declare(method):
     assert tables.leaves(find(method).strategy.contract) in PAGE
+
+
+def test_a_method_says_how_many_exchanges_it_makes_or_that_it_does_not():
+    most = {one: described(find(one).strategy())["exchanges_at_most"] for one in FIELD}
+    assert most["peri"] == 1000
+    assert most["fisher-z-pc"] is None
+    shown = CliRunner().invoke(app, ["methods", "fisher-z-pc"])
+    assert "exchanges at most: not stated" in shown.stdout

@@ -634,6 +634,35 @@ def test_what_a_party_does_not_compute_with(values, words):
         sent(**values)
 
 
+GRAPHS = Exchange(
+    "graphs",
+    "",
+    sends=(Sent("graphs", "", ("q", "d", "d"), values="dag"),),
+    returns=(Disclosure("own", "", ("q", "d", "d"), "dag"),),
+)
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_each_graph_of_a_stack_has_no_cycle(count):
+    graphs = np.triu(np.ones((count, 3, 3), int), 1)
+
+    def asked(graphs):
+        return door.asked(GRAPHS, records.request("graphs", "method", 1, {"graphs": graphs}), SIZES)
+
+    def replied(graphs):
+        return send({"own": graphs}, GRAPHS)
+
+    assert asked(graphs)["q"] == count
+    assert replied(graphs)["arrays"]["own"].shape == (count, 3, 3)
+    for k in range(count):
+        cyclic = graphs.copy()
+        cyclic[k, 2, 0] = 1
+        with pytest.raises(RefusedError, match="'graphs' are the edges of a graph with a cycle"):
+            asked(cyclic)
+        with pytest.raises(RefusedError, match="'own' are the edges of a graph with a cycle"):
+            replied(cyclic)
+
+
 def test_an_array_does_not_come_as_a_plain_value():
     with pytest.raises(RefusedError, match=r"'members' .* as a plain value"):
         door.asked(LISTS, records.request("lists", "method", 1, {"members": [7]}), SIZES)

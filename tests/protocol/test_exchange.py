@@ -45,6 +45,16 @@ def test_plain_numbers_are_not_averaged():
         Exchange("means", "", returns=(Disclosure("loss", "", combine="mean"),))
 
 
+@pytest.mark.parametrize("shape", [("d",), ("d", "p"), ("*", "*"), ()])
+def test_a_graph_is_a_square_matrix(shape):
+    with pytest.raises(ConfigError, match=r"declares 'graph' as a dag of the shape .*\('d', 'd'\)"):
+        Exchange("one", "", returns=(Disclosure("graph", "", shape, "dag"),))
+    with pytest.raises(ConfigError, match=r"declares 'graph' as a dag"):
+        Exchange("one", "", sends=(Sent("graph", "", shape, values="dag"),))
+    assert Exchange("one", "", sends=(Sent("graph", "", ("*", "d", "d"), values="dag"),)).sends
+    assert Exchange("one", "", sends=(Sent("graph", "", ("*", 2), values="dag", below="d"),)).sends
+
+
 def test_names_are_unique():
     twice = (Disclosure("a", ""), Disclosure("a", "", ("d",)))
     with pytest.raises(ConfigError, match="declares a name twice"):

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from worlds_of_blocks import intervened_table
 
 from flwr_causal import Knowledge, Run, simulate
@@ -85,6 +86,28 @@ def test_secure_sums_are_plain_sums(marked):
     same(found(secure_aggregation=True), marked)
 
 
+@pytest.fixture(scope="module")
+def likely():
+    return found(parameters="likelihood")
+
+
+@pytest.mark.parametrize(
+    ("parties", "options"),
+    [
+        (dealt(parties=1), {}),
+        ([part.reset_index(drop=True) for _, part in MARKED.groupby("on")], {}),
+        (dealt()[::-1], {"secure_aggregation": True}),
+    ],
+    ids=["one party", "by targets", "secure sums"],
+)
+def test_regressions_under_interventions_are_those_of_all_rows(likely, parties, options):
+    run = found(parties, parameters="likelihood", **options)
+    same(run, likely)
+    assert set(run.model.parameters) == set(likely.model.parameters) != set()
+    for name, own in run.model.parameters.items():
+        np.testing.assert_allclose(own, likely.model.parameters[name], rtol=1e-6, atol=1e-7)
+
+
 def test_directions_at_targets_are_found(marked):
     names, adjacency = list(TABLE), marked.graph.adjacency
     hit = {name for own in TARGETS for name in own}
@@ -121,6 +144,16 @@ def test_answers_of_a_set_category():
     )
     run = found(dealt(table))
     assert run.graph.adjacency.astype(int).tolist() == [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
+    # A regression is of the rows in which nothing has set the category.
+    fitted = found(dealt(table), parameters="likelihood")
+    np.testing.assert_array_equal(fitted.graph.adjacency, run.graph.adjacency)
+    ages = pd.DataFrame({"age": [35.0, 45.0, 50.0, 55.0, 65.0]})
+    theirs = LogisticRegression(C=1e6).fit(table[["age"]][~set_to], table["drug"][~set_to] == "new")
+    level, slopes = np.vsplit(fitted.model.parameters["drug"], [1])
+    age = fitted.model.variables[0]
+    log_odds = (level + (ages.to_numpy() - age.mean) / age.scale @ slopes).ravel()
+    wanted = theirs.decision_function(ages)
+    np.testing.assert_allclose(log_odds, wanted, atol=0.05 * np.abs(wanted).max())
     effect = run.total_effect("drug", "pain", state="new", reference="old")
     assert effect.value == pytest.approx(2.0, abs=4 * effect.standard_error)
     # Where nothing is set, who gets the drug depends on age.
@@ -134,11 +167,16 @@ def test_answers_of_a_set_category():
     assert abs(gaps[2] - gaps[1]) > 3
 
 
-def test_a_run_is_kept(tmp_path, marked):
-    marked.save(tmp_path / "run")
+@pytest.mark.parametrize("name", ["marked", "likely"])
+def test_a_run_is_kept(tmp_path, request, name):
+    run = request.getfixturevalue(name)
+    run.save(tmp_path / "run")
     again = Run.load(tmp_path / "run")
-    assert again.model.edge_tests() == marked.model.edge_tests()
-    np.testing.assert_array_equal(again.graph.weights, marked.graph.weights)
+    assert again.model.edge_tests() == run.model.edge_tests()
+    np.testing.assert_array_equal(again.graph.weights, run.graph.weights)
+    np.testing.assert_array_equal(
+        again.model.log_likelihood(TABLE), run.model.log_likelihood(TABLE)
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,6 +185,7 @@ def test_a_run_is_kept(tmp_path, marked):
         ({"epsilon": 1.0}, ConfigError, "epsilon"),
         ({"model": "additive"}, ConfigError, "'model'"),
         ({"interventions": {0: ["z"]}}, DataError, "'z' is stated"),
+        ({"parameters": "likelihood", "missing_values": "em"}, ConfigError, "'parameters'"),
     ],
 )
 def test_what_interventions_do_not_fit_is_refused(options, error, message):

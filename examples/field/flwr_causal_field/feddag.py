@@ -3,7 +3,7 @@
 The problem is that of NOTEARS, by an augmented Lagrangian. Each party makes 300 steps of Adam on
 its own rows from the average of all parties' weights; after 1,500 steps the penalty grows, or the
 multiplier is updated. Settings are those of the authors' program. For curved systems FedDAG trains
-perceptrons behind a mask, which the parties average in the same way (not here).
+perceptrons behind a mask: feddag_curved.py.
 
 References
 ----------
@@ -11,16 +11,17 @@ Gao, E., Chen, J., Shen, L., Liu, T., Gong, M. & Bondell, H. (2023). FedDAG: Fed
 learning. TMLR.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.linalg import expm
 
 from flwr_causal import CausalGraph
 from flwr_causal.app.methods import Method
 from flwr_causal.clients import CausalClient, answers
-from flwr_causal.core.graphs.acyclicity import break_cycles, h_exponential
+from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.options import bounded
 from flwr_causal.protocol import Contract, Disclosure, Exchange, PartyOptions, Sent
 from flwr_causal.strategies import Ask, CausalOptions, CausalStrategy, Note, Result
@@ -38,9 +39,41 @@ STEPS = Exchange(
     remembered=True,
 )
 #: Of each exchange; and the exchanges before penalty or multiplier change.
-NUM_STEPS, NUM_EXCHANGES = 300, 5
-RATE, DECAYS, SMALL = 1e-3, (0.9, 0.999), 1e-8  # Adam's, as TensorFlow 1 has it
-MOST_UPDATES, FEWEST_UPDATES, LARGEST_PENALTY, GROWTH = 20, 3, 1e16, 10.0
+NUM_STEPS, NUM_EXCHANGES, RATE = 300, 5, 1e-3
+DECAYS, SMALL = (0.9, 0.999), 1e-8  # Adam's, as TensorFlow 1 has it
+MOST_UPDATES, FEWEST_UPDATES, LARGEST_PENALTY, GROWTH, PROGRESS = 20, 3, 1e16, 10.0, 0.25
+
+
+def acyclicity(weights: Any) -> Any:
+    """Return h(W) = tr exp(W * W) - d, and its gradient; for some hundred steps of small graphs."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = expm(weights * weights)
+        h, gradient = exponential.trace() - len(weights), 2.0 * exponential.T * weights
+    return h if np.isfinite(h) else np.inf, gradient
+
+
+def adam(values: Any, gradient: Any, moments: Any, step: int, rate: float) -> Any:
+    """Make one step of Adam; return the values and the moments of the gradient."""
+    mean = DECAYS[0] * moments[0] + (1 - DECAYS[0]) * gradient
+    square = DECAYS[1] * moments[1] + (1 - DECAYS[1]) * gradient**2
+    rate *= (1 - DECAYS[1] ** step) ** 0.5 / (1 - DECAYS[0] ** step)
+    return values - rate * mean / (np.sqrt(square) + SMALL), (mean, square)
+
+
+@dataclass(frozen=True)
+class Lagrangian:
+    """Penalty rho and multiplier alpha of h, and how often the multiplier was updated."""
+
+    penalty: float
+    multiplier: float = 0.0
+    before: float = np.inf
+    updates: int = 0
+
+    def after(self, h: float) -> "Lagrangian":
+        """Return what follows a subproblem: a larger penalty, or if h fell another multiplier."""
+        if h > PROGRESS * self.before and self.penalty * GROWTH < LARGEST_PENALTY:
+            return replace(self, penalty=self.penalty * GROWTH)
+        return Lagrangian(self.penalty, self.multiplier + self.penalty * h, h, self.updates + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,23 +96,20 @@ class FedDAGClient(CausalClient):
     @answers(STEPS)
     def steps(self, asked: Any) -> Any:
         memory, weights = self.memory_at(asked.number), asked["weights"]
-        count, mean, square = 0, np.zeros_like(weights), np.zeros_like(weights)
+        count, moments = 0, (np.zeros_like(weights), np.zeros_like(weights))
         if memory is not None:
             if memory.numbers["number"] == asked.number:  # asked again
                 return {"weights": memory.arrays["weights"]}
             count = int(memory.numbers["count"])
-            mean, square = memory.arrays["mean"], memory.arrays["square"]
+            moments = memory.arrays["mean"], memory.arrays["square"]
         covariance = self.once("covariance", self.covariance)
         for step in range(count + 1, count + NUM_STEPS + 1):
-            h, of_h = h_exponential(weights)
+            h, of_h = acyclicity(weights)
             gradient = covariance @ weights - covariance + self.options.sparsity * np.sign(weights)
             gradient += (asked["multiplier"] + asked["penalty"] * h) * of_h
             np.fill_diagonal(gradient, 0.0)
-            mean = DECAYS[0] * mean + (1 - DECAYS[0]) * gradient
-            square = DECAYS[1] * square + (1 - DECAYS[1]) * gradient**2
-            rate = RATE * np.sqrt(1 - DECAYS[1] ** step) / (1 - DECAYS[0] ** step)
-            weights = weights - rate * mean / (np.sqrt(square) + SMALL)
-        kept = {"weights": weights, "mean": mean, "square": square}
+            weights, moments = adam(weights, gradient, moments, step, RATE)
+        kept = {"weights": weights, "mean": moments[0], "square": moments[1]}
         self.remember(kept, number=asked.number, count=count + NUM_STEPS)
         return {"weights": weights}
 
@@ -103,21 +133,17 @@ class FedDAG(CausalStrategy):
 
     def train(self, agreement: Any, replicate: int = 0) -> Any:
         names, d = agreement.names, len(agreement.names)
-        weights, penalty, multiplier, before = np.zeros((d, d)), 1.0, 0.0, np.inf
-        for update in range(1, MOST_UPDATES + 1):
-            while penalty < LARGEST_PENALTY:
-                for _ in range(NUM_EXCHANGES):
-                    sent = {"weights": weights, "penalty": penalty, "multiplier": multiplier}
-                    replies = yield Ask(STEPS, sent, so_far=partial(self.result, names, weights))
-                    weights = replies["weights"]
-                    h, _ = h_exponential(weights)
-                    yield Note({"h": float(h), "penalty": penalty})
-                if h <= 0.25 * before:
-                    break
-                penalty *= GROWTH
-            before = h
-            multiplier += penalty * h
-            if h <= self.options.tolerance and update > FEWEST_UPDATES:
+        weights, state, h = np.zeros((d, d)), Lagrangian(penalty=1.0), np.inf
+        while state.updates < MOST_UPDATES:
+            for _ in range(NUM_EXCHANGES):
+                sent = {"penalty": state.penalty, "multiplier": state.multiplier}
+                so_far = partial(self.result, names, weights)
+                replies = yield Ask(STEPS, {"weights": weights, **sent}, so_far=so_far)
+                weights = replies["weights"]
+                h, _ = acyclicity(weights)
+                yield Note({"h": float(h), "penalty": state.penalty})
+            state = state.after(h)
+            if state.updates > FEWEST_UPDATES and h <= self.options.tolerance:
                 break
         return self.result(names, weights, f"h is {h:.1e}")
 

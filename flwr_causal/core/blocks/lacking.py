@@ -42,7 +42,7 @@ from flwr_causal.core.blocks.missing import (
     few_together,
     stepped,
 )
-from flwr_causal.core.blocks.search import block_class, edge_costs
+from flwr_causal.core.blocks.search import BlockProblem, edge_costs
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.linear.moments import Moments, columns_of
 
@@ -263,7 +263,7 @@ def structured(
         moments = Moments(rows, np.zeros(len(second)), second, columns)
         left = masks.allowed if without is None else masks.allowed & ~without | masks.required
         own = masks._replace(allowed=left)
-        return block_class(moments, widths, names, own).dag
+        return BlockProblem.of(moments, widths, names, own).best().dag
 
     found: dict[bytes, tuple[float, Structured]] = {}
 

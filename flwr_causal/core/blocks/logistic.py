@@ -41,7 +41,7 @@ from flwr_causal.core.blocks.conditionals import PRIOR_ROWS, BlockConditional, c
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.missing import completions
 from flwr_causal.core.graphs.edge_lists import families_of
-from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.linear.moments import columns_of, moments_of_variables
 from flwr_causal.core.linear.regression import solved
 
 if TYPE_CHECKING:
@@ -141,8 +141,10 @@ def diagonals(asked: Sequence[Family], information: FloatArray) -> FloatArray:
     return np.asarray(information[np.concatenate(kept) > 0])
 
 
-def sums_of_rows(asked: Sequence[Family], rows: FloatArray, weights: FloatArray) -> LogisticSums:
-    """Return the sums over rows.
+def sums_of_rows(
+    asked: Sequence[Family], rows: FloatArray, weights: FloatArray, acted: BoolArray | None = None
+) -> LogisticSums:
+    """Return the sums over rows, of each family those in which its category is no target.
 
     Parameters
     ----------
@@ -151,10 +153,13 @@ def sums_of_rows(asked: Sequence[Family], rows: FloatArray, weights: FloatArray)
         The columns of all variables, see :mod:`core.blocks.design`.
     weights : ndarray of shape (b,)
         As :attr:`LogisticSums.gradient`.
+    acted : ndarray of bool, shape (n, d), optional
+        Which variables an intervention acts on in each row. Default: none.
     """
     logs, gradients, triangles = [], [], []
     for family, own in zip(asked, _by_family(asked, weights), strict=True):
-        x, seen = np.column_stack([np.ones(len(rows)), rows[:, family.others]]), rows[:, family.own]
+        told = rows if acted is None else rows[~acted[:, family.child]]
+        x, seen = np.column_stack([np.ones(len(told)), told[:, family.others]]), told[:, family.own]
         given = _log_probabilities(x, own)
         logs.append(float(_of_seen(given, seen).sum()))
         gradient, triangle = _derivatives(x, seen, given, np.ones(len(x)))
@@ -272,6 +277,8 @@ class Ascent:
     log_likelihood : float, default minus infinity
         Mean log-likelihood at the best weights, without the prior; of a finished fit after the last
         step, to the second order.
+    num_rows : int
+        Number of the rows in which the category is no target of an intervention.
     """
 
     family: Family
@@ -279,6 +286,7 @@ class Ascent:
     products: FloatArray
     step: FloatArray
     best: FloatArray
+    num_rows: int
     value: float = -np.inf
     finished: bool = False
     log_likelihood: float = -np.inf
@@ -290,18 +298,19 @@ class Ascent:
 
 
 def init(
-    variables: Sequence[Variable], moments: Moments, members: Sequence[Members]
+    variables: Sequence[Variable], moments: Moments | Sequence[Moments], members: Sequence[Members]
 ) -> list[Ascent]:
     """Return where the fits of categories with causes begin, from second moments."""
-    found = []
+    found, own_moments = [], moments_of_variables(moments, len(variables))
     for family, (child, causes) in zip(families(variables, members), members, strict=True):
-        own = conditional(variables, moments, causes, child)
+        told = own_moments[child]
+        own = conditional(variables, told, causes, child)
         start = np.vstack([own.offset, own.weights])
         start = start[:, :-1] - start[:, -1:]
-        mean = np.concatenate([[1.0], moments.mean[family.others]])
-        second = moments.second[np.ix_(family.others, family.others)]
+        mean = np.concatenate([[1.0], told.mean[family.others]])
+        second = told.second[np.ix_(family.others, family.others)]
         products = np.outer(mean, mean) + np.pad(second, (1, 0))
-        found.append(Ascent(family, start, products, np.zeros(start.shape), start))
+        found.append(Ascent(family, start, products, np.zeros(start.shape), start, told.n))
     return found
 
 
@@ -318,26 +327,27 @@ def server_step(ascents: Sequence[Ascent], means: LogisticSums, num_rows: int) -
     ascents : sequence of Ascent
         Whose sums were asked for.
     means : LogisticSums
-        Over all rows.
+        Divided by the number of all rows.
     num_rows : int
+        Of all rows.
     """
     asked = [one.family for one in ascents]
     gradients = _by_family(asked, means.gradient)
     ends = np.cumsum([0, *[one.num_weights * (one.num_weights + 1) // 2 for one in asked]])
-    return [
-        _advanced(one, float(log), gradient, means.information[start:end], num_rows)
-        for one, log, gradient, start, end in zip(
-            ascents, means.log_likelihoods, gradients, ends[:-1], ends[1:], strict=True
-        )
-    ]
+    found = []
+    for one, log, gradient, start, end in zip(
+        ascents, means.log_likelihoods, gradients, ends[:-1], ends[1:], strict=True
+    ):
+        share = num_rows / one.num_rows
+        triangle = share * means.information[start:end]
+        found.append(_advanced(one, share * float(log), share * gradient, triangle))
+    return found
 
 
-def _advanced(
-    ascent: Ascent, log: float, gradient: FloatArray, triangle: FloatArray, num_rows: int
-) -> Ascent:
-    """Return the fit of a family, given its sums at ``ascent.weights``."""
+def _advanced(ascent: Ascent, log: float, gradient: FloatArray, triangle: FloatArray) -> Ascent:
+    """Return the fit of a family, given the means over its rows at ``ascent.weights``."""
     here = ascent.weights
-    prior = PRIOR_ROWS / num_rows * np.diagonal(ascent.products)[:, None]
+    prior = PRIOR_ROWS / ascent.num_rows * np.diagonal(ascent.products)[:, None]
     value = log - 0.5 * float((prior * (here - ascent.start) ** 2).sum())
     if not value >= ascent.value:
         return replace(ascent, step=SHORTER * ascent.step)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.blocks.missing import MomentEstimate, completed
-from flwr_causal.core.blocks.search import block_class
+from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
 from flwr_causal.core.linear.moments import columns_of, mean_and_second
@@ -179,7 +179,7 @@ class UnderTargets:
         columns = [f"{k:06d}" for k in range(sum(self._widths))]
         own = moments_by_variable(shares, self._acted, self._num_rows, columns, self._names)
         apart = distinguished_pairs(self._acted)
-        found = block_class(
+        problem = BlockProblem.of(
             own,
             self._widths,
             self._names,
@@ -187,4 +187,4 @@ class UnderTargets:
             distinguished=apart,
             least_effect=LEAST_EFFECT,
         )
-        return found.dag
+        return problem.best().dag

@@ -18,7 +18,7 @@ from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.linear.moments import columns_of, moments_of_variables
 from flwr_causal.core.linear.order_search import log_pivots, moved
 from flwr_causal.core.ties import SCORE_TIE
 
@@ -37,7 +37,7 @@ NUM_MOVES = 30
 
 def scores_of(
     variables: Sequence[Variable],
-    moments: Moments,
+    moments: Moments | Sequence[Moments],
     families: Sequence[Sequence[tuple[int, ...]]],
     costs: FloatArray,
     log_likelihoods: Mapping[Members, float],
@@ -47,30 +47,31 @@ def scores_of(
     Parameters
     ----------
     variables : sequence of Number or Category
-    moments : Moments
-        Of all columns.
+    moments : Moments or sequence of Moments
+        Of all columns; or one for each variable, of the rows in which it is no target.
     families : sequence of sequence of tuple of int
         Of each child the sets of causes.
     costs : ndarray of shape (d, d)
         Of the edge from each variable to each.
     log_likelihoods : mapping
-        Of each category with causes, the sum over all rows.
+        Of each category with causes, the sum over these rows.
     """
     columns = columns_of([one.width for one in variables])
-    correlations = moments.correlations
+    of_variables = moments_of_variables(moments, len(variables))
+    correlations = {id(one): one.correlations for one in of_variables}
 
     def fit(child: int, causes: tuple[int, ...]) -> float:
-        own = columns[child]
+        own, told = columns[child], of_variables[child]
         if not isinstance(variables[child], Category):
             given = np.concatenate([own[:0], *[columns[k] for k in causes]])
-            pivots = log_pivots(correlations, np.concatenate([given, own]))
-            return -0.5 * moments.n * float(pivots[len(given) :].sum())
+            pivots = log_pivots(correlations[id(told)], np.concatenate([given, own]))
+            return -0.5 * told.n * float(pivots[len(given) :].sum())
         if causes:
             return log_likelihoods[child, causes]
-        shares = moments.mean[own]
+        shares = told.mean[own]
         shares = np.append(shares, 1.0 - shares.sum())
         seen = shares[shares > 0]
-        return moments.n * float(seen @ np.log(seen))
+        return told.n * float(seen @ np.log(seen))
 
     return [
         np.array([fit(j, own) - float(costs[list(own), j].sum()) for own in sets])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.blocks.fit_check import BlockTests
-from flwr_causal.core.blocks.search import arranged, block_class, edge_costs, independent
+from flwr_causal.core.blocks.search import BlockProblem, arranged, edge_costs, independent
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.words import by_name
@@ -52,7 +52,7 @@ class _BlockSource:
 
     def class_without(self, masks: EdgeMasks) -> BoolArray:
         """Return a DAG of the class of best score without hidden causes, ``(d, d)``."""
-        return block_class(self.moments, self.widths, self.names, masks).dag
+        return BlockProblem.of(self.moments, self.widths, self.names, masks).best().dag
 
     def strength(self, i: int, j: int, given: IndexArray) -> float:
         """Return ``sqrt(1 - det S / det S')``, where S has one of the two more than S'."""

@@ -139,40 +139,15 @@ def block_search(
     moments = Moments.from_rows(rows, column_names(variables))
     names = tuple(one.name for one in variables)
     masks = edge_masks(knowledge, names)
-    return block_class(
+    problem = BlockProblem.of(
         moments,
         [one.width for one in variables],
         names,
         masks,
         least_effect=least_effect,
         max_parents=max_parents,
-    ).graph
-
-
-def block_class(
-    moments: Moments | Sequence[Moments],
-    widths: Sequence[int],
-    names: tuple[str, ...],
-    masks: EdgeMasks,
-    *,
-    distinguished: BoolArray | None = None,
-    least_effect: float = 0.0,
-    max_parents: int | None = None,
-) -> BlockClass:
-    """Find the equivalence class of blocks of columns, from their second moments.
-
-    Parameters are those of :meth:`BlockProblem.of`.
-    """
-    problem = BlockProblem.of(
-        moments,
-        widths,
-        names,
-        masks,
-        distinguished=distinguished,
-        least_effect=least_effect,
-        max_parents=max_parents,
     )
-    return problem.best()
+    return problem.best().graph
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.effects import by_regression
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.parties import disagreement
+from flwr_causal.core.linear.parties import disagreement, known_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,7 +101,7 @@ class AncestralModel:
         i, j = pair_of(self.names, cause, effect)
         if not self.graph.may_cause(cause, effect):
             return NO_EFFECT
-        parties = list(self._parties().values()) if by_party else []
+        parties = list(known_parties(self.party_moments).values()) if by_party else []
         found = self.graph.adjustment_set(cause, effect)
         assert found is not None  # a set exists in each graph in which the effect is identified
         adjusted = [self.names.index(name) for name in found]
@@ -121,16 +121,7 @@ class AncestralModel:
             If the moments of two parties or more are not known.
         """
         d = len(self.names)
-        return disagreement(self._parties(), np.zeros((d, d), dtype=np.bool_))
-
-    def _parties(self) -> Mapping[str, Moments]:
-        """Return the moments of each party's rows; a ConfigError if unknown."""
-        if self.party_moments is None or len(self.party_moments) < 2:
-            raise ConfigError(
-                "what differs between parties needs the moments of each of two parties or more: "
-                "run without secure aggregation, and ask in the process that ran the method"
-            )
-        return self.party_moments
+        return disagreement(known_parties(self.party_moments), np.zeros((d, d), dtype=np.bool_))
 
     def with_rows_together(self, together: Sequence[FloatArray]) -> AncestralModel:
         """Return the model of rows with missing cells; those of all variables are the same."""

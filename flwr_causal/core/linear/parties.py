@@ -21,6 +21,7 @@ import numpy as np
 from flwr_causal.core.graphs.fit_check import holm
 from flwr_causal.core.linear.moments import Moments, merge
 from flwr_causal.core.linear.regression import regress
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,18 @@ MOST_REGRESSIONS = 50_000
 VARIES = 1e-12
 #: The edge is in a party's own rows above this t statistic in the sign that all rows have.
 SUPPORTED = 1.96
+
+
+def known_parties(moments: Mapping[str, Moments] | None) -> Mapping[str, Moments]:
+    """Return the moments of each party's rows; a ConfigError unless those of two are known."""
+    if moments is None or len(moments) < 2:
+        raise ConfigError(
+            "what differs between parties, standard errors by party too, needs the moments of "
+            "each of two parties or more, which this model does not have: run moments or lingam, "
+            "or a search for hidden causes, without secure aggregation, known interventions or a "
+            "privacy wrapper, and ask in the process that ran it"
+        )
+    return moments
 
 
 class Difference(NamedTuple):

@@ -21,7 +21,7 @@ from flwr_causal.core.linear.moments import (
     plain_by_variable,
     with_rows,
 )
-from flwr_causal.core.linear.parties import disagreement, left_out_log_likelihood
+from flwr_causal.core.linear.parties import disagreement, known_parties, left_out_log_likelihood
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.errors import ConfigError, DataError
 
@@ -114,9 +114,7 @@ class LinearSystem:
         ConfigError
             If the moments of two parties or more are not known.
         """
-        self._parties(by_party=True)
-        assert self.party_moments is not None
-        return disagreement(self.party_moments, self._edges)
+        return disagreement(known_parties(self.party_moments), self._edges)
 
     def edge_tests(self) -> list[EdgeTest]:
         """Test each edge given the other parents of its effect; empty without moments of rows."""
@@ -198,15 +196,7 @@ class LinearSystem:
 
     def _parties(self, by_party: bool) -> list[Moments]:
         """Return the moments of each party's rows if they are wanted; a ConfigError if unknown."""
-        if not by_party:
-            return []
-        if self.party_moments is None or len(self.party_moments) < 2:
-            raise ConfigError(
-                "standard errors by party need the moments of each of two parties or more, which "
-                "this model does not have: moments and lingam keep them in the process that ran "
-                "them, without secure aggregation, known interventions or a privacy wrapper"
-            )
-        return list(self.party_moments.values())
+        return list(known_parties(self.party_moments).values()) if by_party else []
 
     def _freeze(self, shapes: Mapping[str, tuple[int, ...]], columns: Sequence[str]) -> None:
         """Check the system and replace its arrays by read-only float64 copies.

@@ -61,6 +61,7 @@ def nonlinear(
     iid: bool = False,
     graph: str = "er",
     sizes: str = "even",
+    degree: float = 2.0,
 ) -> World:
     """One graph, parties with functions of their own: Yang et al. (2024)."""
     parties, truth = federated_nonlinear(
@@ -71,6 +72,7 @@ def nonlinear(
         iid=iid,
         graph=graph,
         sizes=sizes,
+        degree=degree,
         seed=seed,
     )
     return World(parties, truth)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.blocks.design import column_names, functions_of, variables_of, with_lags
 from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
 from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.blocks.search import block_class
+from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.doubts.graphs import curved_warning, determined_warning
-from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
+from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, moments_of_targets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,33 @@ def blocks_of(agreement: Agreement, model: str, order: int) -> tuple[Variable, .
         agreement.values,
     )
     return with_lags(now, order)
+
+
+def block_problem(
+    agreement: Agreement,
+    masks: EdgeMasks,
+    moments: Moments | Sequence[Moments],
+    options: MomentsOptions,
+) -> tuple[BlockProblem, dict[str, Any]]:
+    """Return the search for the class of blocks of columns, and what the history says of it.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    masks : EdgeMasks
+        Background knowledge over the d variables and their lags.
+    moments : Moments or sequence of Moments
+        Of all columns; under interventions one for each variable.
+    options : MomentsOptions
+    """
+    apart, info = None, {}
+    if agreement.targets:
+        apart = distinguished_pairs(changed_mechanisms(agreement))
+        info = {"target sets": len(agreement.targets)}
+    widths = [block.width for block in blocks_of(agreement, options.model, options.order)]
+    names, limits = agreement.names, options.block_limits
+    problem = BlockProblem.of(moments, widths, names, masks, distinguished=apart, **limits)
+    return problem, info
 
 
 def solve_blocks(
@@ -64,21 +91,11 @@ def solve_blocks(
     columns = column_names(blocks)
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), columns)
     own: Moments | Sequence[Moments] = pooled
-    apart, info = None, {}
     if agreement.targets:
-        own, acted = moments_of_targets(agreement, products, columns)
-        apart, info = distinguished_pairs(acted), {"target sets": len(agreement.targets)}
-    widths = [block.width for block in blocks]
-    found = block_class(
-        own,
-        widths,
-        agreement.names,
-        masks,
-        distinguished=apart,
-        least_effect=options.least_effect,
-        max_parents=options.max_parents,
-    )
-    now = pooled.subset(range(sum(widths[:d])))
+        own = moments_of_targets(agreement, products, columns)
+    problem, info = block_problem(agreement, masks, own, options)
+    found = problem.best()
+    now = pooled.subset(range(sum(block.width for block in blocks[:d])))
     warnings = determined_warning(blocks[:d], now, agreement.rows.values())
     system = _system(blocks, own, found.graph) if not options.private else None
     if system is not None and options.model == "linear":

@@ -15,7 +15,7 @@ from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.series.design import lagged_names, split_blocks
 from flwr_causal.doubts.graphs import combination_warning
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.outcome import Outcome, moments_of_targets
+from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, moments_of_targets
 from flwr_causal.strategies.series import series_moments, stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def solve_class(
     distinguished = present[:, None] != present
     pooled: Moments | Sequence[Moments]
     if agreement.targets:
-        own, acted = moments_of_targets(agreement, products, columns)
+        own = moments_of_targets(agreement, products, columns)
+        acted = changed_mechanisms(agreement)
         distinguished[:d, :d] = distinguished_pairs(acted)
         # Lags have no causes: the rows of any variable serve them.
         pooled = [*own, *[max(own, key=lambda part: part.n)] * (len(columns) - d)]

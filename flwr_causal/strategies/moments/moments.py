@@ -67,12 +67,13 @@ from flwr_causal.strategies.series import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     import pandas as pd
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
@@ -186,7 +187,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         pooled = PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
-        if not agreement.targets:
+        # Regressions of categories leave out the rows of the stated targets.
+        if not agreement.targets or options.parameters == "likelihood":
             return pooled
         return with_kept_mechanisms(pooled, options)
 
@@ -240,6 +242,8 @@ class Moments(JoiningStrategy, LinearStrategy):
             return solve_class(agreement, masks, products, scale, options)
         if options.model == "additive":
             return solve_additive(agreement, masks, products, scale, options)
+        found: WeightedGraph
+        fitted: Callable[[CausalGraph], LinearModel | LaggedModel]
         if options.order:
             found = solve_series(
                 agreement,
@@ -249,20 +253,17 @@ class Moments(JoiningStrategy, LinearStrategy):
                 select_order=self.chosen_order or options.select_order,
                 num_smaller=self._num_smaller,
             )
+            fitted = partial(system_of_series, agreement, scale, found.moments)
         else:
             found = self._of_rows(agreement, masks, products)
+            fitted = partial(self.fitted_system, agreement, found.moments)
         graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
-        model: LinearModel | LaggedModel
-        if options.order:
-            model = system_of_series(agreement, scale, found.moments, graph)
-        else:
-            model = self.fitted_system(agreement, found.moments, graph.adjacency)
+        model = fitted(graph)
         if isinstance(found.moments, SecondMoments):  # interventions direct edges too
             warnings += self.doubtful_directions(agreement, graph, found.masks, model, found.search)
             now = found.moments.subset(range(len(agreement.names)))
             warnings += combination_warning(now, agreement.rows.values())
-        if options.order:
-            warnings += stationarity_warning(graph, agreement.n)
+        warnings += stationarity_warning(graph, agreement.n)  # none without lags
         return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
 
     def _of_rows(
@@ -273,7 +274,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         info: dict[str, Any] = {}
         pooled: SecondMoments | Sequence[SecondMoments]
         if agreement.targets:
-            pooled, _ = moments_of_targets(agreement, products, names)
+            pooled = moments_of_targets(agreement, products, names)
             info = {"target sets": len(agreement.targets)}
         else:
             # Rows are centred at the parties: their mean is 0.
@@ -335,6 +336,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.incomplete:
             sums = (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
         return (*sums, REGRESSIONS) if self.options.parameters == "likelihood" else sums
+
+    @property
+    def exchanges_beyond(self) -> int:
+        """How many exchanges there may be beyond one: none where all sums are asked for at once."""
+        return super().exchanges_beyond if len(self.exchanges) > 1 else 0
 
     @property
     def pools_rows(self) -> bool:

@@ -100,7 +100,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         from the second moments and is right where the causes are normal in each state, or by
         logistic regression, which takes 2 to 8 exchanges more (at most 16) of sums over the rows
         (``core.blocks.logistic``). With "likelihood" the regressions also choose the graph, among
-        those near the best Gaussian score (``core.blocks.near_ties``).
+        those near the best Gaussian score (``core.blocks.near_ties``). Rows of an intervention on a
+        category say nothing of its regression; all stated targets count as such.
     solver : {"auto", "order", "class", "dagma", "notears", "ges"}, default "auto"
         "order" searches over the orders of the variables for the graph of the best score
         (``core.linear.order_search``); it allows for noise terms of different variances, and takes
@@ -214,6 +215,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     def takes_blocks(self) -> bool:
         """Whether a variable is a block of columns: a category, or functions of a number."""
         return takes_blocks(self, self.text_columns)
+
+    @property
+    def block_limits(self) -> dict[str, Any]:
+        """What limits the graphs of a search over blocks of columns."""
+        return {"least_effect": self.least_effect, "max_parents": self.max_parents}
 
     @property
     def finds_class(self) -> bool:
@@ -396,6 +402,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return {
             **self.with_interventions,
             **self._without_interventions,
+            "parameters": (self.parameters == "moments", "'moments'"),
             "hidden_causes": (not self.hidden_causes, "False"),
             "missing_values": (not self.incomplete, "'fail' or 'drop'"),
             "unshared_columns": (self.unshared_columns != "keep", "'fail' or 'drop'"),
@@ -442,7 +449,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         return {
             **super().with_interventions,
             "model": (self.model != "additive", "'linear' or 'curved'"),
-            "parameters": (self.parameters == "moments", "'moments'"),
+            "parameters": (
+                self.parameters == "moments" or not self.incomplete,
+                "'moments', or missing_values='drop'",
+            ),
             "order": (self.order == 0 or not penalised, "0 with the solvers 'dagma' and 'notears'"),
             "select_order": (not self.select_order, "False"),
             "instantaneous": (self.instantaneous != "auto", "True or False"),

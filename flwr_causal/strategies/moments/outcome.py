@@ -143,13 +143,24 @@ class Outcome(NamedTuple):
 
 def moments_of_targets(
     agreement: Agreement, products: FloatArray, columns: tuple[str, ...]
-) -> tuple[list[Moments], BoolArray]:
-    """Return each variable's moments where it is no target, and what was acted on, (sets, d)."""
-    names = agreement.names
-    acted = acted_on(agreement.targets, names)
-    shifted = acted_on(agreement.shifted, names) if agreement.shifted else np.zeros_like(acted)
-    own = moments_by_variable(products, acted, agreement.n, columns, names, shifted)
-    return own, acted | shifted
+) -> list[Moments]:
+    """Return each variable's moments, of the rows in which it is no target."""
+    acted, shifted = _acted(agreement)
+    return moments_by_variable(products, acted, agreement.n, columns, agreement.names, shifted)
+
+
+def changed_mechanisms(agreement: Agreement) -> BoolArray:
+    """Return the variables that were acted on in the rows of each set of targets, (sets, d)."""
+    acted, shifted = _acted(agreement)
+    return np.asarray(acted | shifted)
+
+
+def _acted(agreement: Agreement) -> tuple[BoolArray, BoolArray]:
+    """Return whose mechanisms were replaced, and which have another level, (sets, d) each."""
+    acted = acted_on(agreement.targets, agreement.names)
+    if not agreement.shifted:
+        return acted, np.zeros_like(acted)
+    return acted, acted_on(agreement.shifted, agreement.names)
 
 
 def products_with_ones(mean: FloatArray, second: FloatArray, ones: int = 1) -> FloatArray:

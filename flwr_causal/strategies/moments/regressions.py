@@ -19,17 +19,17 @@ from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.missing import MomentEstimate
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.near_ties import best_dag, scores_of
-from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.words import some
 from flwr_causal.protocol.moments import REGRESSIONS
 from flwr_causal.runtime.algorithm import Ask, Note, Step
-from flwr_causal.strategies.moments.blocks import blocks_of
+from flwr_causal.strategies.moments.blocks import block_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.blocks.logistic import Ascent, Members
+    from flwr_causal.core.blocks.search import BlockProblem
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Training
     from flwr_causal.strategies.moments.options import MomentsOptions
@@ -66,14 +66,14 @@ def by_likelihood(
         Returns the result of an outcome.
     """
     fits: Fits = {}
-    incomplete = options.incomplete
+    incomplete, num_rows = options.incomplete, pooled.agreement.n
     if not incomplete:
-        problem = _problem(pooled, outcome, options)
-        fits, outcome = yield from _compared(problem, outcome, result_of(outcome))
+        problem, _ = block_problem(pooled.agreement, pooled.masks, outcome.moments, options)
+        fits, outcome = yield from _compared(problem, outcome, result_of(outcome), num_rows)
     model, result = outcome.model, result_of(outcome)
     assert isinstance(model, BlockModel)
     own = logistic.regressed(model.variables, model.member)
-    started = logistic.init(model.variables, model.moments, own)
+    started = logistic.init(model.variables, outcome.moments, own)
     fits = {key: fits.get(key, start) for key, start in zip(own, started, strict=True)}
     moments = model.moments
     estimate = MomentEstimate(moments.mean, moments.second).for_sets(1) if incomplete else None
@@ -82,26 +82,13 @@ def by_likelihood(
             break
         sent = {**_request(left), **(estimate._asdict() if estimate else {})}
         replies = yield Ask(REGRESSIONS, sent, graph_stands=True, so_far=partial(_chosen, result))
-        fits |= _ascended(left, replies, moments.n)
+        fits |= _ascended(left, replies, num_rows)
         yield Note({"regressions": len(left)})
     return _with_parameters(_chosen(result), model, list(fits.values()))
 
 
-def _problem(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> BlockProblem:
-    """Return the search for the class of blocks of columns that found an outcome."""
-    agreement = pooled.agreement
-    return BlockProblem.of(
-        outcome.moments,
-        [one.width for one in blocks_of(agreement, options.model, 0)],
-        agreement.names,
-        pooled.masks,
-        least_effect=options.least_effect,
-        max_parents=options.max_parents,
-    )
-
-
 def _compared(
-    problem: BlockProblem, outcome: Outcome, result: Result
+    problem: BlockProblem, outcome: Outcome, result: Result, num_rows: int
 ) -> Generator[Step, Any, tuple[Fits, Outcome]]:
     """Return the regressions in the graphs near the best one, and the outcome of the most likely.
 
@@ -118,19 +105,19 @@ def _compared(
     ]
     if not members:
         return {}, outcome
-    started = logistic.init(model.variables, model.moments, members)
-    fits, rows = dict(zip(members, started, strict=True)), model.moments.n
+    started = logistic.init(model.variables, outcome.moments, members)
+    fits = dict(zip(members, started, strict=True))
     for _ in range(MOST_COMPARED):
         if not (left := _left(fits)):
             break
         replies = yield Ask(REGRESSIONS, _request(left), so_far=lambda: result)
-        fits |= _ascended(left, replies, rows)
+        fits |= _ascended(left, replies, num_rows)
         yield Note({"regressions": len(left)})
-    logs = {key: rows * fit.log_likelihood for key, fit in fits.items()}
-    scores = scores_of(model.variables, model.moments, families, problem.least_costs, logs)
+    logs = {key: fit.num_rows * fit.log_likelihood for key, fit in fits.items()}
+    scores = scores_of(model.variables, outcome.moments, families, problem.least_costs, logs)
     found = problem.class_of(best_dag(families, scores, model.member))
     if (found.graph.adjacency != outcome.graph.adjacency).any():
-        model = BlockModel.of(model.variables, model.moments, found.graph.adjacency)
+        model = BlockModel.of(model.variables, outcome.moments, found.graph.adjacency)
         outcome = outcome._replace(graph=found.graph, model=model, scores=found.strengths)
     return fits, outcome
 

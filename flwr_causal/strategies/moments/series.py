@@ -74,7 +74,7 @@ def solve_series(
     d = len(agreement.names)
     columns = lagged_names(agreement.names, options.order)
     if agreement.targets:
-        own, _ = moments_of_targets(agreement, products, columns)
+        own = moments_of_targets(agreement, products, columns)
         found = problem.search(own, d, with_now=bool(problem.instantaneous))
     else:
         num_folds = len(products) - num_smaller

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.blocks.design import column_names
-from flwr_causal.core.blocks.search import block_class
+from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.kept import kept_mechanisms
@@ -94,15 +94,12 @@ class _TargetSearch(NamedTuple):
         if options.takes_blocks:
             blocks = blocks_of(agreement, options.model, options.order)
             widths = [block.width for block in blocks]
-            of_blocks = partial(
-                block_class,
-                widths=widths,
-                names=agreement.names,
-                masks=masks,
-                least_effect=options.least_effect,
-                max_parents=options.max_parents,
-            )
-            return cls(column_names(blocks), widths, lambda own: of_blocks(own).dag[:, :d])
+
+            def of_blocks(own: Sequence[Moments]) -> BoolArray:
+                names, limits = agreement.names, options.block_limits
+                return BlockProblem.of(own, widths, names, masks, **limits).best().dag[:, :d]
+
+            return cls(column_names(blocks), widths, of_blocks)
         columns = lagged_names(agreement.names, options.order)
         allowed = masks.allowed.copy()
         allowed[:d] &= options.instantaneous is not False

@@ -8,7 +8,7 @@ from worlds_of_blocks import intervened_table
 from flwr_causal.core.blocks.design import Category, column_names, design
 from flwr_causal.core.blocks.interventions import implied_moments
 from flwr_causal.core.blocks.model import BlockModel
-from flwr_causal.core.blocks.search import block_class, edge_costs, independent
+from flwr_causal.core.blocks.search import BlockProblem, edge_costs, independent
 from flwr_causal.core.ges.linear_class import linear_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
@@ -36,7 +36,7 @@ def fitted(table, targets, functions=1):
 
 def searched(table, targets, functions=1, **options):
     variables, own, acted = fitted(table, targets, functions)
-    return block_class(
+    problem = BlockProblem.of(
         own,
         [one.width for one in variables],
         tuple(one.name for one in variables),
@@ -44,6 +44,7 @@ def searched(table, targets, functions=1, **options):
         distinguished=distinguished_pairs(acted),
         **options,
     )
+    return problem.best()
 
 
 def test_numbers_alone_have_the_class_of_columns():
@@ -52,9 +53,9 @@ def test_numbers_alone_have_the_class_of_columns():
         table, _, targets = intervened_table(7, 900, seed=seed, kinds=(0,))
         variables, own, acted = fitted(table, targets)
         apart = distinguished_pairs(acted)
-        found = block_class(
+        found = BlockProblem.of(
             own, [1] * 7, tuple(table), free(7), distinguished=apart, least_effect=0.05
-        )
+        ).best()
         columns = linear_class(own, free(7), distinguished=apart, least_effect=0.05, by_orders=True)
         agreed += np.array_equal(found.graph.adjacency, columns.marks)
         assert all(isinstance(one.width, int) for one in variables)

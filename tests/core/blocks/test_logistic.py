@@ -64,6 +64,25 @@ def log_likelihood(asked, rows, weights):
     return float(logistic.sums_of_rows(asked, rows, weights).log_likelihoods.sum())
 
 
+def test_rows_in_which_a_category_is_a_target_are_left_out():
+    own, rows = model(table(80))
+    asked = logistic.families(own.variables, MEMBERS)
+    rng = np.random.default_rng(3)
+    weights = rng.normal(size=sum(one.num_weights for one in asked))
+    acted = rng.random((80, len(own.variables))) < 0.4
+    found = logistic.sums_of_rows(asked, rows, weights, acted)
+    parts = np.split(weights, np.cumsum([one.num_weights for one in asked])[:-1])
+    wanted = [
+        logistic.sums_of_rows([one], rows[~acted[:, one.child]], part)
+        for one, part in zip(asked, parts, strict=True)
+    ]
+    for ours, theirs in zip(found, zip(*wanted, strict=True), strict=True):
+        np.testing.assert_allclose(ours, np.concatenate(theirs), atol=1e-12)
+    none = logistic.sums_of_rows(asked, rows, weights, np.zeros_like(acted))
+    for ours, theirs in zip(none, logistic.sums_of_rows(asked, rows, weights), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_sums_are_derivatives_of_the_log_likelihood():
     own, rows = model(table(60))
     asked = logistic.families(own.variables, MEMBERS)

@@ -169,6 +169,21 @@ def test_scores_are_likelihoods_of_rows_less_the_costs():
             assert gain == pytest.approx(-200 * np.log(left / rows[:, own].var()))
 
 
+def test_a_family_is_scored_by_the_rows_of_its_variable():
+    """Under interventions each variable has moments of its own."""
+    frame, _ = mixed_table(5, 400, seed=6)
+    problem, variables, moments, rows, _ = problem_of(frame)
+    families = [[(), tuple(k for k in range(5) if k != j)] for j in range(5)]
+    own = [Moments.from_rows(rows[40 * j :], moments.names) for j in range(5)]
+    logs = likelihoods(variables, moments, rows, families)
+    costs = problem.least_costs
+    scores = near_ties.scores_of(variables, own, families, costs, logs)
+    for j, part in enumerate(own):
+        alone = near_ties.scores_of(variables, part, families, costs, logs)
+        np.testing.assert_array_equal(scores[j], alone[j])
+    assert (scores[4] != near_ties.scores_of(variables, moments, families, costs, logs)[4]).any()
+
+
 def _columns(widths, j):
     first = sum(widths[:j])
     return list(range(first, first + widths[j]))

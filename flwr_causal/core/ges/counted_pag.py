@@ -5,7 +5,8 @@ cause acts on variables that have other causes, it has edges without an effect, 
 it misses some. Tests of independence decide for each pair of variables, given sets of at most two
 neighbours of one of them in that graph:
 
-- an edge is taken away if the largest p-value is above ``REMOVED``;
+- an edge is taken away if a p-value is above ``REMOVED``, which is larger for tests given more
+  variables, since they find less;
 - two variables that the graph does not join are joined if all p-values are small, among so many
   pairs (Benjamini & Hochberg 1995). The parents of each in the graph, which separate the two by the
   score, are among the sets, however many they are; where their table is too large for a test, the
@@ -53,15 +54,16 @@ if TYPE_CHECKING:
 
 # The constants were chosen on 69 worlds: random networks and those of the bnlearn repository, with
 # a fifth of the variables hidden and with none; docs/how_to/hidden_causes.md has results on others.
-#: An edge of the graph of the score goes if a p-value is above this.
-REMOVED = 0.5
+#: An edge of the graph of the score goes if a p-value is above this: of tests given no variable,
+#: one, and more.
+REMOVED = (0.1, 0.2, 0.5)
 #: Of the pairs that are joined beside those of the score, the share that may be false by chance;
 #: and the largest p-value of such a pair, above which no further set is tried.
 FALSE_SHARE, JOINED = 0.5, 0.05
 #: The sizes of the sets of neighbours, by level: all tests of a level are asked for together.
 LEVELS = ((0, 1), (2,))
-#: Rows for each cell that a test given other variables needs.
-ROWS_A_CELL = 10
+#: Rows for each cell that a test given other variables needs, and the most cells of its table.
+ROWS_A_CELL, MOST_CELLS = 10, 10**6
 
 
 class SeparationTest(NamedTuple):
@@ -73,13 +75,19 @@ class SeparationTest(NamedTuple):
         The p-value.
     given
         The variables that are held fixed.
-    ratio
-        The likelihood ratio G.
+    strength
+        Of the dependence, from 0 to 1: ``sqrt(1 - exp(-G / n))`` for the likelihood ratio G of n
+        rows.
     """
 
     p: float
     given: Given
-    ratio: float
+    strength: float
+
+    @property
+    def removed(self) -> float:
+        """The p-value above which it takes an edge away."""
+        return REMOVED[min(len(self.given), len(REMOVED) - 1)]
 
 
 class _Independences(NamedTuple):
@@ -129,6 +137,10 @@ class SeparationTests:
     num_rows : int
     knowledge : Knowledge, optional
         As of :func:`~flwr_causal.core.ges.linear_pag.pag_search`.
+    drawn : bool, default False
+        Whether the rows were drawn from others with replacement. Chance dependences of a sample are
+        those of the draws, too, so that G of independent variables is twice as large on average;
+        tests take half of it.
     """
 
     def __init__(
@@ -138,13 +150,17 @@ class SeparationTests:
         cardinalities: IntArray,
         num_rows: int,
         knowledge: Knowledge | None = None,
+        *,
+        drawn: bool = False,
     ) -> None:
         self.names, self.dag = names, dag
+        self._excess = 2.0 if drawn else 1.0
         self.cardinalities, self.num_rows = cardinalities, num_rows
         self.adjacent: BoolArray = dag | dag.T
         self.required = edge_masks(knowledge, names).required
         self.known = Ancestry.of(knowledge, names)
         self.found: dict[Pair, SeparationTest] = {}
+        self._apart: set[Pair] = set()
         self._level = 0
         self._asked: dict[Given, list[tuple[Pair, Given]]] = {}
         self._open: Counter[Pair] = Counter()
@@ -158,7 +174,7 @@ class SeparationTests:
         while self._level < len(LEVELS) and not self._asked:
             last = self._level == len(LEVELS) - 1
             for pair in combinations(range(len(self.dag)), 2):
-                if self._separated(pair):
+                if pair in self._apart:
                     continue
                 sets = self._near(pair)
                 if last and not self.adjacent[pair]:
@@ -175,19 +191,20 @@ class SeparationTests:
             axes = [members.index(k) for k in (*given, *pair)]
             ratio, degrees = likelihood_ratio(table.transpose(axes).astype(np.float64))
             if degrees:
-                self._keep(pair, SeparationTest(p_value(ratio, degrees), given, ratio))
+                strength = float(np.sqrt(-np.expm1(-ratio / table.sum())))
+                self._keep(
+                    pair, SeparationTest(p_value(ratio / self._excess, degrees), given, strength)
+                )
             self._open[pair] -= 1
 
     def _keep(self, pair: Pair, test: SeparationTest) -> None:
         """Keep the test with the largest p-value; of equal ones that with the fewest variables."""
+        if test.p > (test.removed if self.adjacent[pair] else JOINED):
+            self._apart.add(pair)
         order = (-test.p, len(test.given), test.given)
         own = self.found.get(pair)
         if own is None or order < (-own.p, len(own.given), own.given):
             self.found[pair] = test
-
-    def _separated(self, pair: Pair) -> bool:
-        limit = REMOVED if self.adjacent[pair] else JOINED
-        return pair in self.found and self.found[pair].p > limit
 
     def _near(self, pair: Pair) -> set[Given]:
         """Return the sets of neighbours that a pair is tested given, at this level."""
@@ -209,9 +226,9 @@ class SeparationTests:
         return found
 
     def _testable(self, pair: Pair, given: Given) -> bool:
-        """Whether there are enough rows for a test."""
+        """Whether a test has enough rows."""
         cells = np.prod(self.cardinalities[[*pair, *given]], dtype=np.float64)
-        return not given or bool(cells * ROWS_A_CELL <= self.num_rows)
+        return not given or bool(cells <= min(self.num_rows / ROWS_A_CELL, MOST_CELLS))
 
     def graph(self) -> CausalGraph:
         """Return the PAG of all tests so far.
@@ -228,8 +245,7 @@ class SeparationTests:
     def _weights(self, marks: IntArray) -> FloatArray:
         found = np.zeros(marks.shape)
         for i, j in np.argwhere(np.triu(marks != NONE)).tolist():
-            ratio = self.found[i, j].ratio if (i, j) in self.found else 0.0
-            strength = np.sqrt(-np.expm1(-ratio / self.num_rows))
+            strength = self.found[i, j].strength if (i, j) in self.found else 0.0
             found[i, j] = found[j, i] = max(strength, np.finfo(np.float64).tiny)
         return found
 
@@ -258,15 +274,17 @@ class SeparationTests:
         Clearness is the distance of the logarithm of the p-value from that of its limit.
         """
         joined, separators = before.adjacent.copy(), before.separators.copy()
-        limits = {True: REMOVED, False: self._joined()}
+        most = self._joined()
         clearness, least = {}, np.finfo(np.float64).tiny
         for pair, test in self.found.items():
             if self._open[pair]:  # tests of it are missing
                 continue
-            (i, j), limit = pair, limits[bool(self.adjacent[pair])]
+            i, j = pair
+            stays = pair not in self._apart if self.adjacent[pair] else test.p <= most
             forced = self.required[i, j] or self.required[j, i]
-            joined[i, j] = joined[j, i] = forced or test.p <= limit
+            joined[i, j] = joined[j, i] = forced or stays
             separators[i, j] = separators[j, i] = np.isin(np.arange(len(joined)), test.given)
+            limit = test.removed if self.adjacent[pair] else most
             clearness[pair] = abs(float(np.log(max(test.p, least) / max(limit, least))))
         return _Independences(joined, separators), clearness
 

@@ -22,7 +22,7 @@ the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
 3. Tables of the graphs that were found, by which the one with the highest held-out likelihood is
    chosen (``FIT``; `searches_on_sums.fit`).
 4. With ``mode="scores", start="driven"``: rounds of fusion from that graph, and its tables. With
-   ``hidden_causes``: tables of tests of independence (``COUNTS``; `hidden.tested`).
+   ``hidden_causes``: tables of tests of independence (``COUNTS``; `hidden.separations`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
-from flwr_causal.strategies.fedges.hidden import tested, tests_of
+from flwr_causal.strategies.fedges.hidden import separation_tests, separations
 from flwr_causal.strategies.fedges.joined import MOST_PARENTS, check_required, joined_counts
 from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
 from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
@@ -340,10 +340,10 @@ class FedGES(PaperVariant, JoiningStrategy):
         search = (
             self._joined(agreement, cuts, replicate)
             if self.columns_differ
+            else self._tested(agreement, cuts, small, taken, replicate)
+            if self.options.hidden_causes
             else self._completed(agreement, small)
             if self.options.incomplete
-            else self._tested(agreement, cuts, small, taken)
-            if self.options.hidden_causes
             else self._search(agreement, cuts, small, taken)
         )
         # Every request of the search says the cut points. Cells of few rows in the replies are
@@ -360,16 +360,33 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     def _completed(self, agreement: Agreement, small: Mapping[str, int]) -> Training:
         """Search on the rows that are seen; then on all rows, completed by the network found."""
+        found, network, taken = yield from self._seen(agreement, small)
+        if not network:
+            return self._result(agreement, {}, small, found, over=True)
+        return (yield from relayed(self._search(agreement, {}, small, taken), network))
+
+    def _seen(
+        self, agreement: Agreement, small: Mapping[str, int]
+    ) -> Generator[Step, Any, tuple[Found, Mapping[str, Any], int]]:
+        """Search on the rows that are seen.
+
+        Returns
+        -------
+        found : Found
+        network : mapping
+            The network of the graph, as it is sent; empty if its tables are too large.
+        taken : int
+            How many exchanges it has taken.
+        """
         problem = replace(self._problem(agreement), seen=True)
         result = partial(self._result, agreement, {}, small)
         most = self.options.max_rounds // 2 - 1
         graphs, taken = yield from self._on_sums(problem, most, result)
         fitted = yield from fit(problem, graphs, result)
         if fitted is None:
-            return result(graphs[0], over=True)
+            return graphs[0], {}, taken
         network = network_values(fitted, self.options.equivalent_sample_size)
-        search = self._tested if self.options.hidden_causes else self._search
-        return (yield from relayed(search(agreement, {}, small, taken + 1), network))
+        return fitted.found, network, taken + 1
 
     def _on_sums(
         self, problem: Problem, most: int, standing: Standing
@@ -426,27 +443,54 @@ class FedGES(PaperVariant, JoiningStrategy):
         return result(fitted.found if fitted else graphs[0], fitted, over=True)
 
     def _tested(
-        self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
+        self,
+        agreement: Agreement,
+        cuts: Cuts,
+        small: Mapping[str, int],
+        taken: int,
+        replicate: int,
     ) -> Training:
-        """Search as `_search` does, then test independences: there may be hidden common causes.
+        """Search, then test independences: there may be hidden common causes.
 
-        Three exchanges are kept for the choice among graphs and for the tests.
+        Where cells are missing the tests are of the rows in which the columns of each are seen: a
+        network without hidden causes would plant its own dependences in completed rows.
         """
-        options, problem = self.options, self._problem(agreement)
-        result = partial(self._result, agreement, cuts, small)
-        most = max(1, options.max_rounds - FEWEST_TESTED + 1 - taken)
+        network: Mapping[str, Any] = {}
+        if self.options.incomplete:
+            found, network, taken = yield from self._seen(agreement, small)
+        if network or not self.options.incomplete:
+            chosen = self._chosen(agreement, cuts, small, taken)
+            found, taken = yield from relayed(chosen, network)
+        tests, ended = yield from separations(
+            self._problem(agreement),
+            found,
+            self.options.max_rounds - taken,
+            partial(self._pag, agreement, small),
+            replicate,
+        )
+        return self._pag(agreement, small, tests, found.reason if ended else USED_UP)
+
+    def _chosen(
+        self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Search without hidden causes; where there are several graphs, choose one.
+
+        Three exchanges are kept for the choice and for the tests.
+
+        Returns
+        -------
+        found : Found
+        taken : int
+            How many exchanges are done.
+        """
+        problem, result = self._problem(agreement), partial(self._result, agreement, cuts, small)
+        most = max(1, self.options.max_rounds - FEWEST_TESTED + 1 - taken)
         graphs, used = yield from self._on_sums(problem, most, result)
-        taken += used
         fitted = None
         if len(graphs) > 1:
             fitted = yield from fit(problem, graphs, result)
-            taken += fitted is not None
         found = fitted.found if fitted else graphs[0]
-        tests, ended = yield from tested(
-            problem, found, options.max_rounds - taken, partial(self._pag, agreement, small)
-        )
-        reason = found.reason if ended else USED_UP
-        return self._pag(agreement, small, tests, reason)
+        return found, taken + used + (fitted is not None)
 
     def _pag(
         self,
@@ -564,7 +608,7 @@ class FedGES(PaperVariant, JoiningStrategy):
             Whether the training is over.
         """
         if self.options.hidden_causes:
-            return self._pag(agreement, small, tests_of(self._problem(agreement), found))
+            return self._pag(agreement, small, separation_tests(self._problem(agreement), found, 0))
         model: BayesianNetwork | MixedNetwork | None = network
         if fitted is not None:
             model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**22
 
 
-def tests_of(problem: Problem, found: Found) -> SeparationTests:
+def separation_tests(problem: Problem, found: Found, replicate: int) -> SeparationTests:
     """Return the tests of a graph that was found without hidden causes, none of them made."""
     return SeparationTests(
         problem.names,
@@ -38,14 +38,16 @@ def tests_of(problem: Problem, found: Found) -> SeparationTests:
         problem.cardinalities,
         problem.num_rows,
         problem.options.known,
+        drawn=replicate > 0,
     )
 
 
-def tested(
+def separations(
     problem: Problem,
     found: Found,
     most: int,
     standing: Callable[[SeparationTests], Result],
+    replicate: int,
 ) -> Generator[Step, Any, tuple[SeparationTests, bool]]:
     """Ask for the tables of the tests, and make them.
 
@@ -58,6 +60,8 @@ def tested(
         Largest number of exchanges.
     standing : callable
         Returns what stands if the run ends with the tests so far.
+    replicate : int
+        0, or the number of a replicate, whose rows are drawn from the parties' rows.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def tested(
     ended : bool
         Whether all tests were made before the exchanges were used up.
     """
-    tests, taken = tests_of(problem, found), 0
+    tests, taken = separation_tests(problem, found, replicate), 0
     while wanted := tests.next_level():
         for part in _parts(problem, wanted):
             if taken == most:

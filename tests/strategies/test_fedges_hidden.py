@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, Knowledge, Run, simulate
+from flwr_causal.core.graphs.metrics import compare
+from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.strategies.fedges import hidden
 
 EDGES = [("a", "o->", "b"), ("b", "->", "g"), ("b", "<->", "c"), ("e", "o->", "c")]
@@ -173,3 +175,32 @@ def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tm
 def test_options_that_do_not_fit_are_refused(options, name):
     with pytest.raises(ConfigError, match=name):
         simulate("fedges", PARTIES, hidden_causes=True, **options)
+
+
+def _world(seed, hidden=4, n=4000):
+    """Rows of a random network without some variables, and the true PAG."""
+    network = random_network(12 + hidden, edges_per_variable=1.5, seed=seed)
+    effects = network.graph.adjacency.sum(axis=1)
+    left_out = np.argsort(-effects, kind="stable")[:hidden]
+    names = [name for k, name in enumerate(network.names) if k not in left_out]
+    return network.sample(n, seed)[names], network.graph.to_pag(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hidden", "more"), [(4, 0.02), (0, -0.005)])
+def test_more_edges_are_found_and_fewer_causes_are_wrong_than_without(hidden, more):
+    """Measured: F1 .747 and .707, nothing hidden .972 and .960; causes 4 of 33, 40 of 150 wrong."""
+    with_option, without = [], []
+    for seed in range(500, 512):
+        table, truth = _world(seed, hidden)
+        runs = [simulate("fedges", [table], hidden_causes=own) for own in (True, False)]
+        for run, found in zip(runs, (with_option, without), strict=True):
+            found.append(compare(truth, run.graph))
+
+    def total(found, name):
+        return sum(one[name] for one in found)
+
+    f1 = [total(found, "adjacency_f1") / 12 for found in (with_option, without)]
+    assert f1[0] > f1[1] + more
+    assert total(with_option, "wrong_causes") < 0.2 * total(with_option, "num_causes")
+    assert total(with_option, "wrong_causes") < 0.3 * total(without, "wrong_causes")

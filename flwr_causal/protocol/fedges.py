@@ -361,8 +361,8 @@ LIKELIHOODS = Exchange(
 COUNTS = Exchange(
     "counts",
     "contingency tables, on whose sums the server searches as on the pooled rows. In mode='scores' "
-    "only tables of variables that the graph found so far joins; with hidden_causes=True also those "
-    "of all pairs of variables, alone and with a few others, by which independence is tested",
+    "only tables of variables that the graph found so far joins; with hidden_causes=True tables "
+    "of all pairs of variables, too, alone and with a few others, by which independence is tested",
     sends=(*_SETS, *_CUT_POINTS, *_NETWORK),
     returns=_TABLES,
     when="in each exchange, mode='exact'; after the gains, mode='scores' with parameters=True and "

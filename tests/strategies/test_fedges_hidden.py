@@ -168,6 +168,7 @@ def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tm
         ({"parameters": True}, "parameters"),
         ({"small_counts": "suppress"}, "small_counts"),
         ({"max_rounds": 3}, "max_rounds"),
+        ({"mode": "exact", "equivalent_sample_size": 2.0}, "equivalent_sample_size"),
         ({"mode": "exact", "row_id": "a", "max_parents": 1}, "row_id.*moments"),
         ({"variant": "paper"}, "mode|hidden_causes"),
     ],

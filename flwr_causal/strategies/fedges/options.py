@@ -29,9 +29,10 @@ OF_FUSED_GRAPHS = Mode(
 )
 OF_DRIVEN = Mode("start='driven'", lambda method: method.options.drives)
 OF_PRIOR = Mode(
-    "score='bdeu' or parameters=True",
+    "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of graphs, or "
+    "where cells are missing)",
     lambda method: (
-        method.options.asks_for_tables
+        method.options.fits_tables
         or method.options.continues
         or method.options.chosen_score == "bdeu"
     ),
@@ -193,6 +194,12 @@ class FedGESOptions(VariantOptions, CausalOptions):
     def asks_for_tables(self) -> bool:
         """Whether a last exchange is for the tables of probabilities."""
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
+
+    @property
+    def fits_tables(self) -> bool:
+        """Whether probabilities are computed: of a network, or to choose among graphs."""
+        choice = len(self.refined_by) > 1 or self.incomplete
+        return self.asks_for_tables and (choice or not self.hidden_causes)
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:

@@ -29,7 +29,7 @@ OF_FUSED_GRAPHS = Mode(
 )
 OF_DRIVEN = Mode("start='driven'", lambda method: method.options.drives)
 OF_PRIOR = Mode(
-    "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of graphs, or "
+    "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of graphs or "
     "where cells are missing)",
     lambda method: (
         method.options.fits_tables

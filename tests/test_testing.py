@@ -33,6 +33,7 @@ POOLING = (
     "moments curved",
     "moments mixed interventions",
     "fedges exact",
+    "fedges hidden",
     "fedges cuts",
     "fedges missing",
     "fedges mixed",

@@ -62,14 +62,14 @@ fedges:
     categories=TEXT changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep
     dictionary=TEXT discretize=NUMBER duplicate_columns=fail|drop|keep
     equivalent_sample_size=NUMBER exclude=TEXT expected_parties=TEXT fraction_train=NUMBER
-    fusion=TEXT|NUMBER groups=NUMBER|auto keep=best|last knowledge=TEXT leave_one_out=BOOL
-    max_edges=NUMBER max_fused_edges=NUMBER max_parents=NUMBER max_rounds=NUMBER
-    max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
-    missing_texts=TEXT missing_values=fail|drop|keep|em mode=auto|scores|exact|fusion
-    numbers=TEXT output_dir=TEXT parameters=BOOL patience=NUMBER precision=float64|float32
-    quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT
-    score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL seed=NUMBER
-    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    fusion=TEXT|NUMBER groups=NUMBER|auto hidden_causes=BOOL keep=best|last knowledge=TEXT
+    leave_one_out=BOOL max_edges=NUMBER max_fused_edges=NUMBER max_parents=NUMBER
+    max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
+    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL patience=NUMBER
+    precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
+    row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL
+    seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
     start=driven|fuse|overwrite text_columns=fail|drop|keep turn=BOOL
     unshared_columns=fail|drop|keep variant=default|paper
 fedpc:

@@ -361,11 +361,12 @@ LIKELIHOODS = Exchange(
 COUNTS = Exchange(
     "counts",
     "contingency tables, on whose sums the server searches as on the pooled rows. In mode='scores' "
-    "only tables of variables that the graph found so far joins",
+    "only tables of variables that the graph found so far joins; with hidden_causes=True tables "
+    "of all pairs of variables, too, alone and with a few others, by which independence is tested",
     sends=(*_SETS, *_CUT_POINTS, *_NETWORK),
     returns=_TABLES,
     when="in each exchange, mode='exact'; after the gains, mode='scores' with parameters=True and "
-    "another score than 'bdeu'",
+    "another score than 'bdeu'; after the search, hidden_causes=True",
     same_parties=True,
     contradiction=_other_rows,
 )

@@ -6,7 +6,7 @@ import pytest
 from flwr_causal import CausalGraph, ConfigError, DataError
 from flwr_causal.core.graphs.metrics import compare, structural_hamming_distance
 from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, TAIL
-from flwr_causal.simulations.scenarios.hidden import hidden_causes
+from flwr_causal.simulations.scenarios.hidden import hidden_categories, hidden_causes
 from flwr_causal.simulations.scenarios.scenario import find, names
 from flwr_causal.simulations.scenarios.scores import measured
 from flwr_causal.simulations.scenarios.world import LineResult
@@ -22,6 +22,18 @@ def test_the_truth_is_the_pag_of_the_variables_that_are_seen(kind, hidden):
     assert table.shape == (30000, 8)
     again = hidden_causes(1, 8, hidden, 30000, kind)
     np.testing.assert_array_equal(again.parties[0], table)
+
+
+@pytest.mark.parametrize(("network", "hidden"), [("random", 3), ("asia", 2), ("alarm", 0)])
+def test_of_categories_too_and_columns_of_one_state_are_left_out(network, hidden):
+    world = hidden_categories(1, None, network, hidden, 300)
+    (table,) = world.parties
+    assert world.truth.kind == "pag"
+    assert world.truth.names == tuple(table.columns)
+    assert table.nunique().min() > 1
+    assert len(table) == 300
+    again = hidden_categories(1, None, network, hidden, 300)
+    assert again.parties[0].equals(table)
 
 
 def test_of_many_rows_the_search_finds_most_of_the_truth():
@@ -69,4 +81,6 @@ def test_scores_of_marks_are_metrics_of_scenarios():
 @pytest.mark.parametrize("name", [one for one in names() if one.startswith("hidden-")])
 def test_the_scenarios_have_the_peers_beside(name):
     labels = {line.label for line in find(name).lines}
-    assert {"moments, hidden causes", "moments", "Voting", "FCI", "BOSS"} <= labels
+    method = "fedges" if name == "hidden-categories" else "moments"
+    assert {f"{method}, hidden causes", method, "Voting", "FCI"} <= labels
+    assert method == "fedges" or "BOSS" in labels

@@ -53,6 +53,15 @@ def test_fci_finds_a_hidden_common_cause():
     assert edges == {("a", "o->", "b"), ("b", "<->", "c"), ("e", "o->", "c")}
 
 
+def test_fci_tests_categories_by_g():
+    rng = np.random.default_rng(0)
+    hidden, a, e = rng.integers(0, 3, (3, 6000))
+    table = pd.DataFrame({"a": a, "b": a + hidden, "c": e + hidden, "e": e}).map("s{}".format)
+    (graph,) = found("causal-learn-fci", World([table[:2500], table[2500:]])).graphs
+    edges = {edge[:3] for edge in graph.marked_edges()}
+    assert edges == {("a", "o->", "b"), ("b", "<->", "c"), ("e", "o->", "c")}
+
+
 @pytest.mark.parametrize("name", ["causal-learn-boss", "causal-learn-grasp"])
 def test_random_orders_follow_the_seed_and_leave_the_generator(name):
     rows = np.random.default_rng(0).normal(size=(200, 3))

@@ -61,7 +61,7 @@ def check(
         # The smaller number of states bounds the ratio, as in Cramér's V without strata.
         largest = table.sum() * (min(table.shape[-2:]) - 1)
         strength = float(np.sqrt(min(statistic / largest, 1.0)))
-        return strength, statistic, _p_value(statistic, degrees)
+        return strength, statistic, p_value(statistic, degrees)
 
     return check_order(names, edges, test)
 
@@ -107,7 +107,8 @@ def likelihood_ratio(table: FloatArray) -> tuple[float, int]:
     return max(statistic, 0.0), int(free[total > 0].sum())
 
 
-def _p_value(statistic: float, degrees: int) -> float:
+def p_value(statistic: float, degrees: int) -> float:
+    """Return the probability of a larger likelihood ratio under independence."""
     from scipy.special import chdtrc
 
     return float(chdtrc(degrees, statistic))

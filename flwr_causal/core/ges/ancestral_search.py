@@ -31,16 +31,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
     NONE,
     TAIL,
     ancestral_separators,
-    directed_edges,
-    is_ancestral,
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
@@ -51,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
-    from flwr_causal.core.graphs.knowledge import Knowledge
+    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.ancestral_fit import AncestralScore
 
 # A test proposes to take an edge away if Fisher's z is below this. The score decides: a larger
@@ -144,10 +140,7 @@ class AncestralSearch:
 
     def without_hidden_causes(self) -> IntArray:
         """Return the marks of a DAG of the class of best score without hidden causes."""
-        d = len(self.source.names)
-        possible = ~self.known.no_causes & ~np.eye(d, dtype=np.bool_)
-        masks = EdgeMasks(possible | self.required, self.required)
-        return marks_of_dag(self.source.class_without(masks))
+        return marks_of_dag(self.source.class_without(self.known.edges(self.required)))
 
     def _improved(
         self, mag: IntArray, score: float, changes: Callable[[IntArray], Iterator[IntArray]]
@@ -164,9 +157,7 @@ class AncestralSearch:
 
     def _fits(self, mag: IntArray) -> bool:
         """Whether a graph is ancestral and agrees with background knowledge."""
-        directed = directed_edges(mag)
-        against = ancestors(directed) & self.known.no_causes
-        return is_ancestral(mag) and not against.any() and bool(directed[self.required].all())
+        return self.known.agrees(mag, self.required)
 
     def pruned(self, mag: IntArray, score: float, enough: float) -> tuple[IntArray, float]:
         """Take edges away by one proposal after the other until the score is below ``enough``."""

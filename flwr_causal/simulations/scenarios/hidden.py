@@ -1,4 +1,4 @@
-"""Linear systems some of whose variables are in no table; the truth is the PAG of the others."""
+"""Systems some of whose variables are in no table; the truth is the PAG of the others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.data.synthetic.linear import SyntheticSystem
 from flwr_causal.errors import ConfigError
+from flwr_causal.simulations.scenarios.files import network_of
 from flwr_causal.simulations.scenarios.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from flwr_causal.core.arrays import BoolArray
 
@@ -24,6 +27,8 @@ REACH = 0.5
 #: "some": variables with two effects or more are hidden, whatever causes them. "hubs": the hidden
 #: variables have no causes, and each acts on half of the others.
 KINDS = ("some", "hubs")
+#: The variables of a random network that are seen.
+SEEN = 20
 
 
 def hidden_causes(
@@ -50,6 +55,28 @@ def hidden_causes(
     return World([pd.DataFrame(frame[names])], truth)
 
 
+def hidden_categories(
+    seed: int, data_dir: Path | None, network: str, num_hidden: int, num_rows: int
+) -> World:
+    """Rows of a discrete network without ``num_hidden`` variables, and the PAG of the true one.
+
+    The network is "random", of twenty variables beside the hidden ones, or one of the data
+    "network". Hidden are variables with two effects or more. Columns of one state are left out, and
+    the others are in random order.
+    """
+    rng = np.random.default_rng([seed, len(network)])
+    found = (
+        random_network(num_hidden + SEEN, seed=rng)
+        if network == "random"
+        else network_of(network, data_dir)
+    )
+    hidden = _chosen(found.graph.adjacency, num_hidden, rng)
+    frame = found.sample(num_rows, int(rng.integers(2**31)))
+    kept = [found.names[k] for k in rng.permutation(len(found.names)).tolist() if k not in hidden]
+    kept = [name for name in kept if frame[name].nunique() > 1]
+    return World([pd.DataFrame(frame[kept])], found.graph.to_pag(kept))
+
+
 def _chosen(dag: BoolArray, num_hidden: int, rng: np.random.Generator) -> list[int]:
     """Draw the hidden variables of those with two effects or more, then of the others."""
     drawn = rng.permutation(len(dag))
@@ -57,4 +84,7 @@ def _chosen(dag: BoolArray, num_hidden: int, rng: np.random.Generator) -> list[i
     return sorted(int(k) for k in [*drawn[able], *drawn[~able]][:num_hidden])
 
 
-HIDDEN: dict[str, Callable[..., World]] = {"hidden-causes": hidden_causes}
+HIDDEN: dict[str, Callable[..., World]] = {
+    "hidden-causes": hidden_causes,
+    "hidden-categories": hidden_categories,
+}

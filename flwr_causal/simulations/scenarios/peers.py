@@ -85,13 +85,21 @@ def _pc(frame: pd.DataFrame, alpha: float) -> LineResult:
 
 
 def causal_learn_fci(world: World, alpha: float = 0.01) -> LineResult:
-    """FCI with Fisher's z: a partial ancestral graph."""
+    """FCI with Fisher's z, or with G where columns are categories: a partial ancestral graph.
+
+    An edge with two tails, which only selection explains, is taken as undecided.
+    """
     from causallearn.search.ConstraintBased.FCI import fci
 
     frame = _frame(world)
+    categories = any(not pd.api.types.is_numeric_dtype(t) for t in frame.dtypes)
+    rows = frame.apply(lambda c: pd.factorize(c)[0]) if categories else frame
+    test = "gsq" if categories else "fisherz"
     found, _ = fci(
-        frame.to_numpy(np.float64, copy=True), "fisherz", alpha, show_progress=False, verbose=False
+        rows.to_numpy(np.float64, copy=True), test, alpha, show_progress=False, verbose=False
     )
+    ends = found.graph
+    ends[(ends == -1) & (ends.T == -1)] = 2
     graph = from_causal_learn(found, kind="pag")
     return LineResult((CausalGraph.from_marks(graph.marks, list(frame.columns)),))  # type: ignore[arg-type]
 

@@ -21,7 +21,8 @@ the exchanges (:mod:`flwr_causal.protocol.fedges`) in this order:
 
 3. Tables of the graphs that were found, by which the one with the highest held-out likelihood is
    chosen (``FIT``; `searches_on_sums.fit`).
-4. With ``mode="scores", start="driven"``: rounds of fusion from that graph, and its tables.
+4. With ``mode="scores", start="driven"``: rounds of fusion from that graph, and its tables. With
+   ``hidden_causes``: tables of tests of independence (``COUNTS``; `hidden.separations`).
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
 from flwr_causal.strategies.fedges.baselines import bdeu, ges_baselines
+from flwr_causal.strategies.fedges.hidden import separation_tests, separations
 from flwr_causal.strategies.fedges.joined import MOST_PARENTS, check_required, joined_counts
-from flwr_causal.strategies.fedges.options import FedGESOptions
+from flwr_causal.strategies.fedges.options import FEWEST_TESTED, FedGESOptions
 from flwr_causal.strategies.fedges.paper import Fuser, algorithm_1
 from flwr_causal.strategies.fedges.results import (
     NO_NETWORK,
@@ -79,6 +81,7 @@ from flwr_causal.strategies.fedges.results import (
 )
 from flwr_causal.strategies.fedges.scored_rounds import best_of_rounds, driven_rounds
 from flwr_causal.strategies.fedges.searches_on_sums import (
+    USED_UP,
     Problem,
     cardinalities_of,
     fit,
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
+    from flwr_causal.core.ges.counted_pag import SeparationTests
     from flwr_causal.core.ges.fusion import Fusion
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.policy import Policy
@@ -193,6 +197,8 @@ class FedGES(PaperVariant, JoiningStrategy):
             require_fitting(self.options, self.with_missing, "missing_values='em'")
         kept = self.options.unshared_columns != "keep" or self.options.incomplete
         require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
+        if self.options.hidden_causes:
+            require_fitting(self.options, self.options.with_hidden_causes, "hidden_causes=True")
         if self.options.fusion is not None:
             needed(self.options.fusion, 1)
         last = self.options.drives and self.options.keep == "last"
@@ -236,7 +242,7 @@ class FedGES(PaperVariant, JoiningStrategy):
             found.append(counts)
         elif self.options.chosen_mode == "scores":
             found.append(SCORES if self.options.chosen_score == "bdeu" else LIKELIHOODS)
-            found += [counts] if self.options.refined_by else []
+            found += [counts] if self.options.refined_by or self.options.hidden_causes else []
         if self.options.continues or self.options.chosen_mode == "fusion":
             found += [GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE]
         return (*found, *((fit,) if self.options.asks_for_tables else ()))
@@ -334,6 +340,8 @@ class FedGES(PaperVariant, JoiningStrategy):
         search = (
             self._joined(agreement, cuts, replicate)
             if self.columns_differ
+            else self._tested(agreement, cuts, small, taken, replicate)
+            if self.options.hidden_causes
             else self._completed(agreement, small)
             if self.options.incomplete
             else self._search(agreement, cuts, small, taken)
@@ -352,15 +360,33 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     def _completed(self, agreement: Agreement, small: Mapping[str, int]) -> Training:
         """Search on the rows that are seen; then on all rows, completed by the network found."""
+        found, network, taken = yield from self._seen(agreement, small)
+        if not network:
+            return self._result(agreement, {}, small, found, over=True)
+        return (yield from relayed(self._search(agreement, {}, small, taken), network))
+
+    def _seen(
+        self, agreement: Agreement, small: Mapping[str, int]
+    ) -> Generator[Step, Any, tuple[Found, Mapping[str, Any], int]]:
+        """Search on the rows that are seen.
+
+        Returns
+        -------
+        found : Found
+        network : mapping
+            The network of the graph, as it is sent; empty if its tables are too large.
+        taken : int
+            How many exchanges it has taken.
+        """
         problem = replace(self._problem(agreement), seen=True)
         result = partial(self._result, agreement, {}, small)
         most = self.options.max_rounds // 2 - 1
         graphs, taken = yield from self._on_sums(problem, most, result)
         fitted = yield from fit(problem, graphs, result)
         if fitted is None:
-            return result(graphs[0], over=True)
+            return graphs[0], {}, taken
         network = network_values(fitted, self.options.equivalent_sample_size)
-        return (yield from relayed(self._search(agreement, {}, small, taken + 1), network))
+        return fitted.found, network, taken + 1
 
     def _on_sums(
         self, problem: Problem, most: int, standing: Standing
@@ -415,6 +441,68 @@ class FedGES(PaperVariant, JoiningStrategy):
                 if taken + used < options.max_rounds:
                     fitted = yield from fit(self._problem(agreement), graphs, result)
         return result(fitted.found if fitted else graphs[0], fitted, over=True)
+
+    def _tested(
+        self,
+        agreement: Agreement,
+        cuts: Cuts,
+        small: Mapping[str, int],
+        taken: int,
+        replicate: int,
+    ) -> Training:
+        """Search, then test independences: there may be hidden common causes.
+
+        Where cells are missing the tests are of the rows in which the columns of each are seen: a
+        network without hidden causes would plant its own dependences in completed rows.
+        """
+        network: Mapping[str, Any] = {}
+        if self.options.incomplete:
+            found, network, taken = yield from self._seen(agreement, small)
+        if network or not self.options.incomplete:
+            chosen = self._chosen(agreement, cuts, small, taken)
+            found, taken = yield from relayed(chosen, network)
+        tests, ended = yield from separations(
+            self._problem(agreement),
+            found,
+            self.options.max_rounds - taken,
+            partial(self._pag, agreement, small),
+            replicate,
+        )
+        return self._pag(agreement, small, tests, found.reason if ended else USED_UP)
+
+    def _chosen(
+        self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Search without hidden causes; where there are several graphs, choose one.
+
+        Three exchanges are kept for the choice and for the tests.
+
+        Returns
+        -------
+        found : Found
+        taken : int
+            How many exchanges are done.
+        """
+        problem, result = self._problem(agreement), partial(self._result, agreement, cuts, small)
+        most = max(1, self.options.max_rounds - FEWEST_TESTED + 1 - taken)
+        graphs, used = yield from self._on_sums(problem, most, result)
+        fitted = None
+        if len(graphs) > 1:
+            fitted = yield from fit(problem, graphs, result)
+        found = fitted.found if fitted else graphs[0]
+        return found, taken + used + (fitted is not None)
+
+    def _pag(
+        self,
+        agreement: Agreement,
+        small: Mapping[str, int],
+        tests: SeparationTests,
+        reason: str = "",
+    ) -> Result:
+        """Return the graph of tests, the variables in the agreed order, and what to know of it."""
+        warnings = small_cell_warning(small, agreement, self.options) + two_party_warning(agreement)
+        graph = tests.graph().reordered(agreement.names)
+        return Result(graph, warnings=tuple(warnings), reason=reason)
 
     def _fused(
         self, agreement: Agreement, most: int, standing: Standing, begin: BoolArray | None = None
@@ -519,6 +607,8 @@ class FedGES(PaperVariant, JoiningStrategy):
         over : bool, default False
             Whether the training is over.
         """
+        if self.options.hidden_causes:
+            return self._pag(agreement, small, separation_tests(self._problem(agreement), found, 0))
         model: BayesianNetwork | MixedNetwork | None = network
         if fitted is not None:
             model = network_of(agreement, fitted, self.options.equivalent_sample_size, cuts)
@@ -577,7 +667,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         return ges_baselines(tables, names, self.policy)
 
     def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
-        """Return ``bdeu``, the score in nats; nothing where columns are cut into intervals."""
-        if self._takes_numbers or self.columns_differ:
+        """Return ``bdeu``, the score in nats; nothing of intervals, and of a PAG."""
+        if self._takes_numbers or self.columns_differ or graph.kind == "pag":
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import Mode, bounded, only
@@ -11,9 +11,14 @@ from flwr_causal.protocol.fedges import MIXED
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.variant import VariantOptions
 
+if TYPE_CHECKING:
+    from flwr_causal.strategies.options import Needs
+
 #: The scores that refine the graph of mode "scores", among which the held-out likelihood chooses;
 #: of graphs of the same likelihood the first.
 CANDIDATES = ("qnml", "bic", "bdeu")
+#: The fewest exchanges of a search, of the choice among its graphs, and of tests.
+FEWEST_TESTED = 4
 #: The options that select mode "fusion".
 OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
 
@@ -24,9 +29,10 @@ OF_FUSED_GRAPHS = Mode(
 )
 OF_DRIVEN = Mode("start='driven'", lambda method: method.options.drives)
 OF_PRIOR = Mode(
-    "score='bdeu' or parameters=True",
+    "score='bdeu' or parameters=True (with hidden_causes=True where there is a choice of graphs or "
+    "where cells are missing)",
     lambda method: (
-        method.options.asks_for_tables
+        method.options.fits_tables
         or method.options.continues
         or method.options.chosen_score == "bdeu"
     ),
@@ -93,6 +99,11 @@ class FedGESOptions(VariantOptions, CausalOptions):
         one, for which parties send no score. Default: "best".
     patience : int, default 3
         Start "driven": number of rounds without a better graph after which the run ends.
+    hidden_causes : bool, default False
+        Return a partial ancestral graph, in which hidden common causes have a place. After the
+        search, in the modes "scores" and "exact", tests of independence of all pairs of variables
+        follow, from contingency tables, in two exchanges (more only for very many cells). There is
+        no network then. See docs/how_to/hidden_causes.md.
     turn : bool, default False
         Also turn edges (Hauser & Buhlmann 2012).
     max_parents : int, optional
@@ -140,6 +151,7 @@ class FedGESOptions(VariantOptions, CausalOptions):
     max_fused_edges: int | None = only(OF_FUSED_GRAPHS, None, least=1)
     keep: Literal["best", "last"] | None = only(OF_FUSED_GRAPHS, None)
     patience: int = only(OF_DRIVEN, 3, least=1)
+    hidden_causes: bool = False
     turn: bool = False
     max_parents: int | None = bounded(None, least=1)
     knowledge: Knowledge | str | None = None
@@ -184,6 +196,12 @@ class FedGESOptions(VariantOptions, CausalOptions):
         return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
 
     @property
+    def fits_tables(self) -> bool:
+        """Whether probabilities are computed: of a network, or to choose among graphs."""
+        choice = len(self.refined_by) > 1 or self.incomplete
+        return self.asks_for_tables and (choice or not self.hidden_causes)
+
+    @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
         """The start of mode "fusion"; "driven" needs scores, which ``keep="last"`` excludes."""
         return self.start or ("fuse" if self.keep == "last" else "driven")
@@ -202,6 +220,21 @@ class FedGESOptions(VariantOptions, CausalOptions):
     def drives(self) -> bool:
         """Whether the sum of the parties' scores chooses among starts, round by round."""
         return self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
+
+    @property
+    def with_hidden_causes(self) -> Needs:
+        """Which options fit hidden common causes, and what they must be: tests need all counts."""
+        numbers = "another one (for numbers beside categories: 'moments' with text_columns='keep')"
+        joining = "left out (or 'moments' with text_columns='keep')"
+        return {
+            "mode": (self.chosen_mode != "fusion", "'scores' or 'exact'"),
+            "score": (self.score != MIXED, numbers),
+            "start": (not self.continues, "left out"),
+            "parameters": (self.parameters is None, "left out"),
+            "small_counts": (self.small_counts == "report", "'report'"),
+            "row_id": (not self.row_id, joining),
+            "max_rounds": (self.max_rounds >= FEWEST_TESTED, f"{FEWEST_TESTED} or more"),
+        }
 
     @property
     def incomplete(self) -> bool:

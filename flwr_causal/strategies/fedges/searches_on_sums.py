@@ -35,6 +35,7 @@ from flwr_causal.core.ges.speculative_search import (
     lacking_sets,
 )
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, parents_of
+from flwr_causal.core.graphs.pag.rules import Ancestry
 from flwr_causal.core.ties import first_largest
 from flwr_causal.core.words import by_name
 from flwr_causal.errors import FederationError
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, IntArray
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.strategies.fedges.options import FedGESOptions
@@ -102,6 +104,17 @@ class Problem:
     def withheld(self) -> bool:
         """Whether parties withhold counts, so that tables count different rows."""
         return self.options.small_counts == "suppress"
+
+    @property
+    def known(self) -> EdgeMasks | None:
+        """What is known of the edges of a graph without hidden common causes."""
+        if self.options.known is None:
+            return None
+        masks = self.options.known.masks(self.names)
+        if self.options.hidden_causes:
+            # A forbidden edge may stand for an effect through others.
+            return Ancestry.of(self.options.known, self.names).edges(masks.required)
+        return masks
 
     def terms(self, score: str) -> ScoreTerms:
         """Return a score of the rows of all parties."""
@@ -150,7 +163,7 @@ class Problem:
             source,
             self.names,
             start=np.zeros((d, d), dtype=np.bool_) if start is None else start,
-            knowledge=self.options.known,
+            knowledge=self.known,
             max_parents=self.options.max_parents,
             pairs=pairs,
         )
@@ -305,9 +318,7 @@ def _counted(
         if not len(sets.sizes):
             return found, taken
         if taken < most:
-            values, exchange = sets._asdict(), COUNTS
-            if problem.options.secure_aggregation:
-                values, exchange = values | all_cells(sets, problem.cardinalities), POOLED_COUNTS
+            exchange, values = asked_tables(problem, sets)
             replies = yield Ask(exchange, values, so_far=partial(standing, found[0]))
             counts = summed_counts(replies, sets, problem.cardinalities)
             if problem.seen:
@@ -488,6 +499,13 @@ def mixed_network(
 def family_sets(dag: BoolArray) -> list[tuple[int, ...]]:
     """Return each variable of a DAG with its parents, ascending."""
     return [tuple(sorted((*parents, y))) for y, parents in families_of(dag)]
+
+
+def asked_tables(problem: Problem, sets: Sets) -> tuple[Exchange, dict[str, Any]]:
+    """Return the exchange that asks for contingency tables, and what it sends."""
+    if problem.options.secure_aggregation:
+        return POOLED_COUNTS, {**sets._asdict(), **all_cells(sets, problem.cardinalities)}
+    return COUNTS, dict(sets._asdict())
 
 
 def all_cells(sets: Sets, cardinalities: IntArray) -> dict[str, int]:

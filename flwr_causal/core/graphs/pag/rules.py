@@ -24,7 +24,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.graphs.knowledge import Knowledge
+from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
     CIRCLE,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, IntArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
 class Ancestry(NamedTuple):
@@ -86,6 +85,30 @@ class Ancestry(NamedTuple):
         """
         causes = ancestors(masks.required)
         return cls(causes, causes.T | ~ancestors(masks.allowed | masks.required))
+
+    def edges(self, required: BoolArray) -> EdgeMasks:
+        """Return what is known of the edges of a graph without hidden common causes.
+
+        Parameters
+        ----------
+        required : ndarray of bool, shape (d, d)
+            Edges that the graph must have.
+        """
+        possible = ~self.no_causes & ~np.eye(len(required), dtype=np.bool_)
+        return EdgeMasks(possible | required, required)
+
+    def agrees(self, marks: IntArray, required: BoolArray) -> bool:
+        """Whether a graph of tails and arrowheads is ancestral, and nothing known is against it.
+
+        Parameters
+        ----------
+        marks : ndarray of int, shape (d, d)
+        required : ndarray of bool, shape (d, d)
+            Edges that the graph must have.
+        """
+        directed = directed_edges(marks)
+        against = ancestors(directed) & self.no_causes
+        return is_ancestral(marks) and not against.any() and bool(directed[required].all())
 
 
 def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None = None) -> IntArray:

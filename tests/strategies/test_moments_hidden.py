@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal.reports.page.effects import effect_rows
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import pag_search
 
@@ -173,16 +174,24 @@ def with_categories(n=6000):
     "options",
     [{}, {"secure_aggregation": True}, {"missing_values": "em"}, {"model": "curved"}],
 )
-def test_categories_and_curved_effects_take_part(options):
+def test_categories_and_curved_effects_take_part(options, tmp_path):
     table = with_categories()
     table["g"] += np.random.default_rng(5).normal(size=len(table))
     parties = [table[:2000], table[2000:3500], table[3500:]]
     run = simulate("moments", parties, hidden_causes=True, text_columns="keep", **options)
     assert set(edges_of(run)) == set(EDGES)
-    assert run.model is None
     assert run.graph.weights.min() >= 0
-    with pytest.raises(ConfigError, match="numbers"):
-        run.total_effect("b", "g")
+    asked = {"state": 1.0, "reference": 0.0} if "model" in options else {}
+    assert run.total_effect("b", "g", **asked).value == pytest.approx(1, abs=0.1)
+    assert run.total_effect("g", "b", **asked).value == 0
+    with pytest.raises(DataError, match=r"not identified.*e o-> c"):
+        run.total_effect("e", "c", state="yes", reference="no", outcome="high")
+    with pytest.raises(ConfigError, match="hidden_causes"):
+        run.fit_check()
+    run.save(tmp_path)
+    loaded = Run.load(tmp_path)
+    assert loaded.total_effect("b", "g", **asked) == run.total_effect("b", "g", **asked)
+    assert [row[1] for row in effect_rows(run.model, run.graph)] == ["g"]
 
 
 def test_different_columns_of_numbers_and_categories_take_part():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import block_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
@@ -49,7 +50,7 @@ def solve_hidden(
 def solve_hidden_blocks(
     agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, model: str
 ) -> Outcome:
-    """Find the partial ancestral graph of numbers and categories; there is no fitted system.
+    """Find the partial ancestral graph of numbers and categories.
 
     Parameters
     ----------
@@ -65,7 +66,8 @@ def solve_hidden_blocks(
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), column_names(blocks))
     graph = block_pag(pooled, [block.width for block in blocks], agreement.names, knowledge)
     warnings = determined_warning(blocks, pooled, agreement.rows.values())
-    return Outcome(pooled, graph, None, graph.weights, tuple(warnings), {})
+    system = AncestralBlockModel(blocks, pooled, graph)
+    return Outcome(pooled, graph, system, graph.weights, tuple(warnings), {})
 
 
 def with_doubts(outcome: Outcome, knowledge: Knowledge | None) -> Outcome:

@@ -89,6 +89,89 @@ def test_a_run_without_the_option_tells_of_likely_hidden_causes(options, tmp_pat
     assert Run.load(tmp_path).headline == run.headline
 
 
+def with_gaps(parties):
+    rng = np.random.default_rng(3)
+    return [part.mask(rng.random(part.shape) < 0.03) for part in parties]
+
+
+def with_states(parties):
+    states = {"a": "low", "b": "high"}
+    return [part.assign(e=np.where(part["e"] > 0, *states.values())) for part in parties]
+
+
+def as_series(parties):
+    """The same rows as what acts on a step beside the step before."""
+    out = []
+    for part in parties:
+        steps = part.to_numpy().copy()
+        for t in range(1, len(steps)):
+            steps[t] += 0.4 * steps[t - 1]
+        out.append(pd.DataFrame(steps, columns=part.columns))
+    return out
+
+
+def acted_on_last(parties):
+    """Parties beside one in whose rows b and g were set."""
+    rng = np.random.default_rng(5)
+    last = parties[0].assign(b=rng.normal(3, 1, len(parties[0])), g=rng.normal(3, 1, 1000))
+    return [*parties, last]
+
+
+@pytest.mark.parametrize(
+    ("changed", "options"),
+    [
+        (with_gaps, {"missing_values": "em"}),
+        (with_states, {"text_columns": "keep"}),
+        (as_series, {"order": 1}),
+        (acted_on_last, {"interventions": {"party 3": ["b", "g"]}}),
+    ],
+)
+def test_they_are_told_of_with_gaps_categories_lags_and_interventions(changed, options):
+    run = simulate("moments", changed(two_hidden(8000)), **options)
+    assert "hidden common causes are likely (b <-> c, g <-> m)" in run.headline
+    assert any(one.startswith("Hidden common causes are likely") for one in run.warnings)
+
+
+def test_without_a_row_on_which_nothing_acted_nothing_is_told():
+    parties = acted_on_last(two_hidden(8000))
+    acted = {f"party {k}": ["b"] for k in range(3)} | {"party 3": ["b", "g"]}
+    run = simulate("moments", parties, interventions=acted)
+    assert "hidden" not in run.headline
+
+
+def test_edges_that_redrawn_moments_do_not_give_are_left_out_and_named():
+    rng = np.random.default_rng(2)
+    hubs = rng.normal(size=(4000, 3))
+    loads = rng.uniform(0.5, 1.2, (3, 10)) * (rng.random((3, 10)) < 0.5)
+    table = pd.DataFrame(hubs @ loads + rng.normal(size=(4000, 10)))
+    table.columns = [f"v{k}" for k in range(10)]
+    parties = [table[:1000], table[1000:2500], table[2500:]]
+    run, kept = (simulate("moments", parties, stability=share) for share in (0.4, 0.0))
+    left_out = kept.graph.adjacency & ~run.graph.adjacency
+    assert left_out.any()
+    assert not (run.graph.adjacency & ~kept.graph.adjacency).any()
+    said = f"the rows do not settle the graph ({left_out.sum()} of {kept.graph.num_edges} edges"
+    assert said in run.headline
+    assert "do not settle" not in kept.headline
+    (warning,) = [one for one in run.warnings if one.startswith("The rows do not settle")]
+    cause, effect = np.argwhere(left_out)[0]
+    assert f"v{cause} -> v{effect}" in warning
+    assert simulate("moments", [table], seed=1).graph.equals(run.graph)
+    # Replicates are draws themselves: an edge is as frequent among them as without.
+    both = [simulate("moments", parties, stability=k, replicates=3).graph for k in (0.4, 0.0)]
+    np.testing.assert_array_equal(
+        both[0].confidence[run.graph.adjacency], both[1].confidence[run.graph.adjacency]
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{"solver": "class"}, {"epsilon": 1.0, "scales": 3.0}, {"local_graphs": True}]
+)
+def test_where_no_moments_are_redrawn_the_share_is_refused(options):
+    with pytest.raises(ConfigError, match="stability"):
+        simulate("moments", PARTIES, stability=0.5, **options)
+
+
 @pytest.mark.parametrize("options", [{"hidden_causes": True}, {"solver": "dagma"}])
 def test_a_run_that_allows_for_them_or_has_another_solver_does_not(options):
     run = simulate("moments", two_hidden(), **options)

@@ -104,6 +104,7 @@ class WeightedGraph(NamedTuple):
         The chosen penalties and order, as plain numbers.
     search : OrderSolution, optional
         The search over orders that found it.
+    warnings : tuple of str, default ()
     """
 
     moments: Moments | Sequence[Moments]
@@ -112,6 +113,7 @@ class WeightedGraph(NamedTuple):
     masks: EdgeMasks
     info: dict[str, Any]
     search: OrderSolution | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,6 +107,8 @@ def with_doubts(
     blocks = options.takes_blocks
     source = BlockSource(moments, widths, names) if blocks else NumberSource(moments)
     graph = outcome.graph if outcome.graph.kind == "dag" else outcome.graph.to_dag()
+    if knowledge is not None:
+        knowledge = replace(knowledge, required_lagged=(), forbidden_lagged=())
     found = hidden_causes(source, names, graph.adjacency, knowledge)
     warnings = hidden_warning(found)
     if not warnings:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.ges.linear_pag import HiddenCauses
+    from flwr_causal.core.ges.hidden_check import HiddenCauses
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
@@ -241,6 +241,27 @@ def hidden_warning(found: HiddenCauses) -> list[str]:
         "cause, and edges and directions of this graph about them may be wrong. Compare with "
         "hidden_causes=True, which takes no further exchange. Effects that are not linear can give "
         "the same signs."
+    ]
+
+
+def unstable_warning(names: Sequence[str], edges: BoolArray, unstable: BoolArray) -> list[str]:
+    """Say which edges were left out, as other rows of the same kind would not give them again.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The d variables.
+    edges, unstable : ndarray of bool, shape (d, d)
+        Those of the best graph, and those of them that were left out.
+    """
+    left_out = [f"{names[i]} -> {names[j]}" for i, j in np.argwhere(unstable)]
+    return [
+        f"The rows do not settle the graph: {len(left_out)} of {int(edges.sum())} edges of the "
+        "best graph are left out, since graphs of redrawn moments seldom have them "
+        f"({some(left_out)}). "
+        "Hidden common causes are the usual reason with many rows: no graph without them fits, and "
+        "chance decides among several. Compare with hidden_causes=True, which takes no further "
+        "exchange; stability=0 keeps these edges."
     ]
 
 

@@ -118,8 +118,9 @@ moments:
     scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
     series_column=TEXT server_timeout=NUMBER signing_key=TEXT
     small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
-    sparsity=NUMBER|auto|bic|held-out standardize=BOOL text_columns=fail|drop|keep
-    threshold=NUMBER time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep
+    sparsity=NUMBER|auto|bic|held-out stability=NUMBER standardize=BOOL
+    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT unknown_targets=BOOL
+    unshared_columns=fail|drop|keep
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER

@@ -55,7 +55,7 @@ def fitted_model(run: RunRecord, wanted: str) -> Any:
     if marked and not hasattr(run.model, wanted):
         raise ConfigError(
             f"{wanted} needs a graph without hidden common causes: the run with hidden_causes=True "
-            "has none. run.total_effect gives the effects that are identified for numbers, and "
+            "has none. run.total_effect gives the effects that are identified, and "
             "run.graph.marked_edges() says what causes what."
         )
     if not hasattr(run.model, wanted):

@@ -182,7 +182,7 @@ class RunRecord:
 
     @property
     def headline(self) -> str:
-        """The status, which parties the result lacks, and signs of hidden causes, in one phrase."""
+        """The status, which parties the result lacks, and that the graph does not fit, if so."""
         status = f"{self.status} {lost_in_words(self)}".strip()
         return "; ".join([status, *hidden_in_words(self)])
 
@@ -202,12 +202,17 @@ class RunRecord:
 
 
 def hidden_in_words(run: RunRecord) -> list[str]:
-    """Return that hidden common causes are likely, and of which pairs; nothing where none are."""
+    """Return which signs there are that the graph does not fit; nothing where there are none."""
     pairs = [pair for one in run.history for pair in one.get("common_causes", ())]
-    if not pairs:
-        return []
-    listed = some(f"{one} <-> {other}" for one, other in pairs)
-    return [f"hidden common causes are likely ({listed})"]
+    said = []
+    if pairs:
+        listed = some(f"{one} <-> {other}" for one, other in pairs)
+        said.append(f"hidden common causes are likely ({listed})")
+    for one in run.history:
+        if "unstable_edges" in one:
+            left_out = f"{one['unstable_edges']} of {one['edges']} edges left out"
+            said.append(f"the rows do not settle the graph ({left_out})")
+    return said
 
 
 def lost_in_words(run: RunRecord) -> str:

@@ -53,6 +53,8 @@ class ExchangeRecord(NumberedRecord, total=False):
         Groups of parties that are missing.
     common_causes : list of [str, str]
         Pairs of variables that are likely to have a hidden common cause, where any are.
+    unstable_edges, edges : int
+        How many edges were left out as unstable, and of how many, where it is worth telling.
     """
 
     exchange: str
@@ -66,6 +68,8 @@ class ExchangeRecord(NumberedRecord, total=False):
     started_again: Any
     without_groups: list[str]
     common_causes: list[list[str]]
+    unstable_edges: int
+    edges: int
 
 
 class GuaranteeRecord(TypedDict):

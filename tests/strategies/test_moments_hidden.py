@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from flwr_causal import CausalGraph, ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal.reports.page.effects import effect_rows
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import pag_search
 
@@ -86,6 +87,105 @@ def test_a_run_without_the_option_tells_of_likely_hidden_causes(options, tmp_pat
     assert "idden common causes are likely (b <-> c" in payload_of(run)["verdict"]
     run.save(tmp_path)
     assert Run.load(tmp_path).headline == run.headline
+
+
+def with_gaps(parties):
+    rng = np.random.default_rng(3)
+    return [part.mask(rng.random(part.shape) < 0.03) for part in parties]
+
+
+def with_states(parties):
+    states = {"a": "low", "b": "high"}
+    return [part.assign(e=np.where(part["e"] > 0, *states.values())) for part in parties]
+
+
+def as_series(parties):
+    """The same rows as what acts on a step beside the step before."""
+    out = []
+    for part in parties:
+        steps = part.to_numpy().copy()
+        for t in range(1, len(steps)):
+            steps[t] += 0.4 * steps[t - 1]
+        out.append(pd.DataFrame(steps, columns=part.columns))
+    return out
+
+
+def acted_on_last(parties):
+    """Parties beside one in whose rows b and g were set."""
+    rng = np.random.default_rng(5)
+    last = parties[0].assign(b=rng.normal(3, 1, len(parties[0])), g=rng.normal(3, 1, 1000))
+    return [*parties, last]
+
+
+@pytest.mark.parametrize(
+    ("changed", "options"),
+    [
+        (with_gaps, {"missing_values": "em"}),
+        (with_states, {"text_columns": "keep"}),
+        (as_series, {"order": 1}),
+        (acted_on_last, {"interventions": {"party 3": ["b", "g"]}}),
+    ],
+)
+def test_they_are_told_of_with_gaps_categories_lags_and_interventions(changed, options):
+    run = simulate("moments", changed(two_hidden(8000)), **options)
+    assert "hidden common causes are likely (b <-> c, g <-> m)" in run.headline
+    assert any(one.startswith("Hidden common causes are likely") for one in run.warnings)
+
+
+def test_without_a_row_on_which_nothing_acted_nothing_is_told():
+    parties = acted_on_last(two_hidden(8000))
+    rng = np.random.default_rng(6)
+    acted = {"party 0": ["c"], "party 1": ["m"], "party 2": ["c"], "party 3": ["b", "g"]}
+    for k in range(3):
+        (name,) = acted[f"party {k}"]
+        parties[k] = parties[k].assign(**{name: rng.normal(3, 1, len(parties[k]))})
+    run = simulate("moments", parties, interventions=acted)
+    assert "hidden" not in run.headline
+
+
+def with_hubs():
+    """Rows of twelve effects of the same three hidden variables."""
+    rng = np.random.default_rng(3)
+    hubs = rng.normal(size=(4000, 3))
+    loads = rng.uniform(0.5, 1.2, (3, 12))
+    rows = hubs @ loads + rng.normal(size=(4000, 12))
+    return pd.DataFrame(rows, columns=[f"v{k}" for k in range(12)])
+
+
+def test_edges_that_redrawn_moments_do_not_give_are_left_out_and_named(tmp_path):
+    table = with_hubs()
+    parties = [table[:1000], table[1000:2500], table[2500:]]
+    run, kept = (simulate("moments", parties, stability=share) for share in (0.4, 0.0))
+    left_out = kept.graph.adjacency & ~run.graph.adjacency
+    assert left_out.any()
+    assert not (run.graph.adjacency & ~kept.graph.adjacency).any()
+    said = f"the rows do not settle the graph ({left_out.sum()} of {kept.graph.num_edges} edges"
+    assert said in run.headline
+    assert said[1:] in payload_of(run)["verdict"]
+    assert "do not settle" not in kept.headline
+    (warning,) = [one for one in run.warnings if one.startswith("The rows do not settle")]
+    cause, effect = np.argwhere(left_out)[0]
+    assert f"v{cause} -> v{effect}" in warning
+    run.save(tmp_path)
+    assert Run.load(tmp_path).headline == run.headline
+    whole = simulate("moments", [table])
+    np.testing.assert_array_equal(whole.graph.adjacency, run.graph.adjacency)
+
+
+def test_replicates_are_draws_themselves():
+    table = with_hubs()
+    run, kept = (
+        simulate("moments", [table[:2000], table[2000:]], stability=share, replicates=3)
+        for share in (0.4, 0.0)
+    )
+    edges = run.graph.adjacency
+    np.testing.assert_array_equal(run.graph.confidence[edges], kept.graph.confidence[edges])
+
+
+@pytest.mark.parametrize("options", [{"solver": "class"}, {"epsilon": 1.0}, {"local_graphs": True}])
+def test_where_no_moments_are_redrawn_the_share_is_refused(options):
+    with pytest.raises(ConfigError, match="stability"):
+        simulate("moments", PARTIES, stability=0.5, **options)
 
 
 @pytest.mark.parametrize("options", [{"hidden_causes": True}, {"solver": "dagma"}])
@@ -173,16 +273,24 @@ def with_categories(n=6000):
     "options",
     [{}, {"secure_aggregation": True}, {"missing_values": "em"}, {"model": "curved"}],
 )
-def test_categories_and_curved_effects_take_part(options):
+def test_categories_and_curved_effects_take_part(options, tmp_path):
     table = with_categories()
     table["g"] += np.random.default_rng(5).normal(size=len(table))
     parties = [table[:2000], table[2000:3500], table[3500:]]
     run = simulate("moments", parties, hidden_causes=True, text_columns="keep", **options)
     assert set(edges_of(run)) == set(EDGES)
-    assert run.model is None
     assert run.graph.weights.min() >= 0
-    with pytest.raises(ConfigError, match="numbers"):
-        run.total_effect("b", "g")
+    asked = {"state": 1.0, "reference": 0.0} if "model" in options else {}
+    assert run.total_effect("b", "g", **asked).value == pytest.approx(1, abs=0.1)
+    assert run.total_effect("g", "b", **asked).value == 0
+    with pytest.raises(DataError, match=r"not identified.*e o-> c"):
+        run.total_effect("e", "c", state="yes", reference="no", outcome="high")
+    with pytest.raises(ConfigError, match="hidden_causes"):
+        run.fit_check()
+    run.save(tmp_path)
+    loaded = Run.load(tmp_path)
+    assert loaded.total_effect("b", "g", **asked) == run.total_effect("b", "g", **asked)
+    assert [row[1] for row in effect_rows(run.model, run.graph)] == ["g"]
 
 
 def test_different_columns_of_numbers_and_categories_take_part():

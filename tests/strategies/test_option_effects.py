@@ -83,6 +83,7 @@ VALUES = {
     "solver": ["dagma", "ges", "order"],
     "sparsity": [0.9],
     "split_rows": [9.0],
+    "stability": [1.0],
     "standardize": [True],
     "start": ["overwrite", "driven", "fuse"],
     "sums": [3],

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from flwr_causal.core.blocks import fit_check
+from flwr_causal.core.blocks.contrasts import contrast, contrast_table
 from flwr_causal.core.blocks.design import (
     Category,
     Number,
     column_names,
     variables_from_plain,
 )
-from flwr_causal.core.blocks.model import BlockModel, contrast, contrast_table, member_of
+from flwr_causal.core.blocks.model import BlockModel, member_of
 from flwr_causal.core.blocks.network import rows_of
 from flwr_causal.core.discrete.discrete import labelled
 from flwr_causal.core.graphs.adjustment import with_past
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.contrasts import Contrast
     from flwr_causal.core.blocks.design import Variable
-    from flwr_causal.core.blocks.model import Contrast
     from flwr_causal.core.graphs.doubt import EdgeTest
     from flwr_causal.core.graphs.fit_check import FitCheck
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.moments import Moments
 
 
-class _BlockSource:
+class BlockSource:
     """Blocks of columns, in the order of their variables' names."""
 
     def __init__(self, moments: Moments, widths: Sequence[int], names: Sequence[str]) -> None:
@@ -87,4 +87,4 @@ def block_pag(
     DataError
         If a variable has one value.
     """
-    return AncestralSearch(_BlockSource(moments, widths, names), knowledge).graph(names)
+    return AncestralSearch(BlockSource(moments, widths, names), knowledge).graph(names)

@@ -5,15 +5,13 @@ See :mod:`~flwr_causal.core.ges.ancestral_search` for the search.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.ges.linear_class import GAMMA, linear_class
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.graphs.pag.marks import ARROW, NONE, ancestral_separators, marks_of_dag
-from flwr_causal.core.graphs.pag.rules import oriented
 from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import as_moments
@@ -24,44 +22,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
     from flwr_causal.core.linear.moments import Moments
-
-# Of the check of a graph that was found without hidden causes: the largest z, the most proposals of
-# a pair, and by how many edges' costs a better score ends it.
-CHECK_Z = 2.0
-CHECK_PROPOSALS = 2
-ENOUGH = 3.0
-# Gains, in units of the cost of an edge: above the first the check goes on to the class of best
-# BIC, of more variables than SUSPECTED only above the second, from which on it tells of hidden
-# causes. Of systems without hidden causes (10 to 50 variables, up to four edges each, 500 to 20,000
-# rows; seeds 20000-23999 and 40000-41199) none of 350 had more than the second, and 4 % more than
-# 0.9, with which it finds a tenth more of those with hidden causes.
-SUSPICIOUS, LEAST_EVIDENCE = 0.3, 1.0
-SUSPECTED = 30
-# Graphs of more variables are not checked, nor graphs of more than SUSPECTED variables with more
-# edges a variable: the check would take up to a minute (45 variables with three edges each 11 s, 60
-# with two and a half 1.5 s).
-MOST_CHECKED, MOST_EDGES = 60, 2.5
-
-
-class HiddenCauses(NamedTuple):
-    """What a graph with hidden common causes has in place of edges of one without.
-
-    Attributes
-    ----------
-    gain
-        By how much its BIC is better, in units of the cost of an edge; 0 where none is better.
-    common
-        Pairs that have a hidden common cause and no effect on each other, in all graphs of its
-        class.
-    """
-
-    gain: float
-    common: tuple[tuple[str, str], ...]
-
-    @property
-    def likely(self) -> bool:
-        """Whether the evidence is worth telling; see docs/how_to/hidden_causes.md."""
-        return self.gain > LEAST_EVIDENCE and len(self.common) > 0
 
 
 def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> CausalGraph:
@@ -98,65 +58,17 @@ def linear_pag(moments: Moments, knowledge: Knowledge | None) -> CausalGraph:
     The weights are the partial correlations of the two variables of an edge, given the other
     ancestors of both in one graph of the class.
     """
-    source = _Numbers(moments.subset(by_name(moments.names)))
-    return AncestralSearch(source, knowledge).graph(moments.names)
+    return AncestralSearch(NumberSource(moments), knowledge).graph(moments.names)
 
 
-def hidden_causes(
-    moments: Moments, dag: BoolArray, knowledge: Knowledge | None = None
-) -> HiddenCauses:
-    """Return what speaks for hidden common causes against a graph that was found without them.
-
-    Edges are taken away whose variables a test finds independent given some of their neighbours,
-    as long as the BIC of the ancestral graph improves. If it improves, the same is done with the
-    equivalence class of best BIC, and the best graphs with and without hidden common causes are
-    compared. A gain of less than an edge is no evidence: an edge whose effect other paths nearly
-    cancel is lost in the same way.
-
-    Parameters
-    ----------
-    moments : Moments
-    dag : ndarray of bool, shape (d, d)
-        The graph, ``[i, j]`` is i -> j.
-    knowledge : Knowledge, optional
-
-    Returns
-    -------
-    HiddenCauses
-        Nothing for more than 60 variables, and for more than 30 with more than 2.5 edges each.
-    """
-    dense = moments.d > SUSPECTED and np.count_nonzero(dag) > MOST_EDGES * moments.d
-    if moments.d > MOST_CHECKED or dense:
-        return HiddenCauses(0.0, ())
-    order = by_name(moments.names)  # by which ties are broken
-    source = _Numbers(moments.subset(order))
-    search = AncestralSearch(source, knowledge, CHECK_Z, CHECK_PROPOSALS)
-    start = marks_of_dag(dag[np.ix_(order, order)])
-    without = search.score(start)
-    enough = ENOUGH * source.edge_cost
-    mag, score = search.pruned(start, without, without - enough)
-    least = SUSPICIOUS if moments.d <= SUSPECTED else LEAST_EVIDENCE
-    if without - score > least * source.edge_cost:
-        search = AncestralSearch(source, knowledge)
-        start = search.without_hidden_causes()
-        begin = search.score(start)
-        other, lower = search.pruned(start, begin, begin - enough)
-        without = min(without, begin)
-        mag, score = (other, lower) if lower < score else (mag, score)
-    marks = oriented(mag != NONE, ancestral_separators(mag), search.known)
-    both = np.argwhere(np.triu((marks == ARROW) & (marks.T == ARROW)))
-    pairs = sorted(tuple(sorted((order[i], order[j]))) for i, j in both)
-    named = tuple((moments.names[i], moments.names[j]) for i, j in pairs)
-    return HiddenCauses(float((without - score) / source.edge_cost), named)
-
-
-class _Numbers:
-    """Numbers: Fisher's z of partial correlations, and the Gaussian BIC."""
+class NumberSource:
+    """Numbers, in the order of their names: Fisher's z, and the Gaussian BIC."""
 
     def __init__(self, moments: Moments) -> None:
-        self.moments, self.names = moments, moments.names
-        self.edge_cost = edge_cost(moments.n, moments.d, GAMMA)
-        self.score = AncestralScore(moments.correlations, moments.n, self.edge_cost)
+        self.moments = moments.subset(by_name(moments.names))
+        self.names = self.moments.names
+        cost = edge_cost(moments.n, moments.d, GAMMA)
+        self.score = AncestralScore(self.moments.correlations, moments.n, cost)
 
     def z(self, i: int, j: int, sets: list[tuple[int, ...]]) -> FloatArray:
         """Return Fisher's z of the partial correlation of i and j given sets of one size."""

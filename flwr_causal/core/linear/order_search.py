@@ -306,7 +306,7 @@ def sorted_orders(moments: Moments, num_targets: int | None = None) -> dict[str,
     d = moments.d if num_targets is None else num_targets
     variances = moments.variances
     scale = np.sqrt(variances)
-    correlation = _rounded(moments.correlations)
+    correlation = rounded(moments.correlations)
     left = correlation[:d, :d]
     if moments.d > d:
         past = correlation[d:, d:]
@@ -406,7 +406,7 @@ def _log_determinant(
     moments: Moments, columns: Sequence[IntArray], parents: BoolArray, child: int
 ) -> float:
     """Return the log determinant of the residual correlations of a variable's columns."""
-    correlations = _rounded(moments.correlations)
+    correlations = rounded(moments.correlations)
     given = _joined(columns, parents, columns[child][:0])
     pivots = log_pivots(correlations, np.concatenate([given, columns[child]]))
     return float(pivots[len(given) :].sum())
@@ -472,7 +472,7 @@ class MomentOrders:
         self.d, self.growth = d, 1.0 if edge_cost is None else GROWTH
         parts, self.own = distinct(moments)
         # Where another variable is constant, as under interventions, it explains nothing.
-        self.correlations = np.array([_rounded(part.correlations) for part in parts])
+        self.correlations = np.array([rounded(part.correlations) for part in parts])
         self.rows = np.array([own.n for own in moments], dtype=np.float64)
         # The BIC does not depend on units: without them, equal scores are equal in every bit.
         self.log_variances = np.zeros(self.d)
@@ -691,7 +691,8 @@ class MomentOrders:
         )
 
 
-def _rounded(correlations: FloatArray) -> FloatArray:
+def rounded(correlations: FloatArray) -> FloatArray:
+    """Return correlations as multiples of ``RESOLUTION``, the same for any split of the rows."""
     return np.asarray(np.round(correlations / RESOLUTION) * RESOLUTION, dtype=np.float64)
 
 

@@ -135,6 +135,26 @@ def solved(among: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(found / across)
 
 
+def given_others(moments: Moments, count: int) -> Moments:
+    """Return the moments of the first columns given all others: of their residuals.
+
+    Parameters
+    ----------
+    moments
+        Of the columns, such as those of a step and of the past.
+    count
+        How many are left. One row less is counted for each of the others.
+    """
+    if count == moments.d:
+        return moments
+    own, others = np.arange(count), np.arange(count, moments.d)
+    cross = moments.second[np.ix_(others, own)]
+    explained = cross.T @ solved(moments.second[np.ix_(others, others)], cross)
+    second = moments.second[:count, :count] - (explained + explained.T) / 2
+    rows = max(1, moments.n - len(others))
+    return type(moments)(rows, np.zeros(count), second, moments.names[:count])
+
+
 def informing_rows(moments: Moments, regressors: IntArray, child: int) -> FloatArray:
     """Return how many rows inform about each coefficient of a regression, shape (k,).
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
 from flwr_causal.core.blocks.design import column_names
-from flwr_causal.core.blocks.pag import block_pag
+from flwr_causal.core.blocks.pag import BlockSource, block_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
-from flwr_causal.core.ges.linear_pag import hidden_causes, linear_pag
+from flwr_causal.core.ges.hidden_check import hidden_causes
+from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
 from flwr_causal.core.linear.moments import Moments, distinct
+from flwr_causal.core.linear.regression import given_others
 from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning
 from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.blocks import blocks_of
-from flwr_causal.strategies.moments.outcome import Outcome
+from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.ges.ancestral_search import PagSource
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.strategies.moments.outcome import PooledMoments
+
+# The check is made with so many rows for each column.
+FEWEST_ROWS = 5
 
 
 def solve_hidden(
@@ -49,7 +59,7 @@ def solve_hidden(
 def solve_hidden_blocks(
     agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, model: str
 ) -> Outcome:
-    """Find the partial ancestral graph of numbers and categories; there is no fitted system.
+    """Find the partial ancestral graph of numbers and categories.
 
     Parameters
     ----------
@@ -65,25 +75,56 @@ def solve_hidden_blocks(
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), column_names(blocks))
     graph = block_pag(pooled, [block.width for block in blocks], agreement.names, knowledge)
     warnings = determined_warning(blocks, pooled, agreement.rows.values())
-    return Outcome(pooled, graph, None, graph.weights, tuple(warnings), {})
+    system = AncestralBlockModel(blocks, pooled, graph)
+    return Outcome(pooled, graph, system, graph.weights, tuple(warnings), {})
 
 
-def with_doubts(outcome: Outcome, knowledge: Knowledge | None) -> Outcome:
+def with_doubts(
+    pooled: PooledMoments, outcome: Outcome, knowledge: Knowledge | None, options: MomentsOptions
+) -> Outcome:
     """Return the outcome with what speaks for hidden common causes against its graph, if anything.
 
     Parameters
     ----------
+    pooled : PooledMoments
     outcome : Outcome
-        Of a search by the BIC, over rows of one table. Under interventions, known or found, it is
-        returned as it is.
+        Of a search by the BIC. With lags its graph within a step is checked, given the past; under
+        interventions on the rows on which nothing acted.
     knowledge : Knowledge, optional
+    options : MomentsOptions
     """
-    if not isinstance(outcome.moments, Moments):
+    moments = _checked_moments(pooled, outcome)
+    if moments is None:
         return outcome
+    names = pooled.agreement.names
+    widths = [1] * len(names)
+    if options.takes_blocks:
+        widths = [block.width for block in blocks_of(pooled.agreement, options.model, 0)]
+    moments = given_others(moments, sum(widths))
+    if moments.n < FEWEST_ROWS * moments.d:
+        return outcome
+    source: PagSource
+    blocks = options.takes_blocks
+    source = BlockSource(moments, widths, names) if blocks else NumberSource(moments)
     graph = outcome.graph if outcome.graph.kind == "dag" else outcome.graph.to_dag()
-    found = hidden_causes(outcome.moments, graph.adjacency, knowledge)
+    if knowledge is not None:
+        knowledge = replace(knowledge, required_lagged=(), forbidden_lagged=())
+    found = hidden_causes(source, names, graph.adjacency, knowledge)
     warnings = hidden_warning(found)
     if not warnings:
         return outcome
     info = {**outcome.info, "common_causes": [list(pair) for pair in found.common]}
     return outcome._replace(warnings=(*warnings, *outcome.warnings), info=info)
+
+
+def _checked_moments(pooled: PooledMoments, outcome: Outcome) -> Moments | None:
+    """Return the moments of the rows on which nothing acted; None where there are none."""
+    agreement = pooled.agreement
+    if isinstance(outcome.moments, Moments):
+        return outcome.moments
+    undisturbed = ~changed_mechanisms(agreement).any(axis=1)
+    products = pooled.products[undisturbed].sum(axis=0)
+    rows = round(agreement.n * float(products[0, 0]))
+    if rows < 1:
+        return None
+    return Moments.from_products(rows, products / products[0, 0], outcome.moments[0].names)

@@ -18,9 +18,10 @@ from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
+from flwr_causal.core.linear.stability import unsettled, unstable_edges
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import combination_warning, plausible
+from flwr_causal.doubts.graphs import combination_warning, plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
@@ -151,7 +153,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
         if self.options.tells_hidden and not replicate:
-            outcome = with_doubts(outcome, self.knowledge_or_none)
+            outcome = with_doubts(pooled, outcome, self.knowledge_or_none, self.options)
         yield Note({**outcome.info, **pooled.info})
         result_of = partial(pooled.result, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
@@ -258,6 +260,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             found = self._of_rows(agreement, masks, products)
             fitted = partial(self.fitted_system, agreement, found.moments)
         graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
+        warnings += found.warnings
         model = fitted(graph)
         if isinstance(found.moments, SecondMoments):  # interventions direct edges too
             warnings += self.doubtful_directions(agreement, graph, found.masks, model, found.search)
@@ -283,9 +286,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         threshold, _ = options.thresholds(solver)
         if solver == "order":
             search = search_orders(pooled, masks, least_effect=options.least_effect)
-            weights = least_squares(pooled, search.best.adjacency)[0]
-            graph = finish(pooled, weights, threshold=threshold, masks=masks, refit=True)
-            found = WeightedGraph(pooled, graph, search.strengths, masks, search.info, search)
+            found = self._of_orders(pooled, masks, search, threshold)
         else:
             folds = None
             if options.sparsity == "held-out":
@@ -301,6 +302,33 @@ class Moments(JoiningStrategy, LinearStrategy):
                 score=options.score if options.polish else None,
             )
         return found._replace(info={**found.info, **info})
+
+    def _of_orders(
+        self,
+        pooled: SecondMoments | Sequence[SecondMoments],
+        masks: EdgeMasks,
+        search: OrderSolution,
+        threshold: float,
+    ) -> WeightedGraph:
+        """Return the graph of a search over orders; of exact sums without its unstable edges."""
+        edges, options, info = search.best.adjacency, self.options, dict(search.info)
+        warnings: list[str] = []
+        if options.draws_moments and isinstance(pooled, SecondMoments):
+            unstable = unstable_edges(
+                pooled,
+                edges,
+                masks,
+                least_share=options.stability,
+                least_effect=options.least_effect,
+            )
+            left_out, before = int(unstable.sum()), int(edges.sum())
+            if unsettled(left_out, before, pooled.n):
+                info |= {"unstable_edges": left_out, "edges": before}
+                warnings = unstable_warning(pooled.names, edges, unstable)
+            edges = edges & ~unstable
+        weights = least_squares(pooled, edges)[0]
+        graph = finish(pooled, weights, threshold=threshold, masks=masks, refit=True)
+        return WeightedGraph(pooled, graph, search.strengths, masks, info, search, tuple(warnings))
 
     @property
     def _num_smaller(self) -> int:

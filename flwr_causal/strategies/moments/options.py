@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
+from flwr_causal.core.linear.stability import LEAST_SHARE
 from flwr_causal.core.options import MOST, Mode, changed, only, require
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import takes_blocks
@@ -43,6 +44,10 @@ OF_ORDER = Mode(
             )
         )
     ),
+)
+OF_DRAWS = Mode(
+    "solver='order' and rows without time, interventions, epsilon and local_graphs",
+    lambda method: method.options.draws_moments,
 )
 OF_CLASS = Mode("solver='class' or 'ges'", lambda method: method.options.finds_class)
 OF_PENALTY = Mode(
@@ -136,8 +141,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
         of others, which are not, and what stays open (``core.ges.ancestral_search``). For rows
-        without time. ``run.total_effect`` gives the linear effects that are identified, and says of
-        the others what leaves them open; with categories or curved effects there are none.
+        without time. ``run.total_effect`` gives the effects that are identified, and says of the
+        others what leaves them open.
     max_parents : int, optional
         Largest number of parents of a variable, for the solvers "class" and
         "ges". Default: no limit.
@@ -145,6 +150,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         With the solvers "order" and "class": least partial correlation of an edge, given the other
         causes. Smaller effects are significant in large samples even where a system is only nearly
         linear, see ``core.linear.order_search.LEAST_EFFECT``.
+    stability : float, default 0.4
+        With the solver "order", for rows without time: least share of ten redrawn second moments
+        whose equivalence class allows an edge; others are left out (``core.linear.stability``, with
+        what the default was chosen on). 0 keeps all edges of the best graph. Replicates, and graphs
+        of more than 100 variables, keep them.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm, for "dagma" and "notears". "auto" is c sqrt(log d / n) times the
         geometric mean of the variances (``core.linear.selection.default_sparsity``;
@@ -194,6 +204,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     hidden_causes: bool = False
     max_parents: int | None = only(OF_CLASS, None, least=1, most=MOST)
     least_effect: float = only(OF_ORDER, LEAST_EFFECT, least=0, below=1)
+    stability: float = only(OF_DRAWS, LEAST_SHARE, least=0, most=1)
     sparsity: float | Literal["auto", "bic", "held-out"] = only(OF_PENALTY, "auto", least=0)
     threshold: float | None = only(OF_WEIGHTS, None)  # type: ignore[assignment]
     select_order: bool = only(OF_LAGS, False)
@@ -228,11 +239,23 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     @property
     def tells_hidden(self) -> bool:
-        """Whether the graph is checked for hidden common causes: one of best BIC, of exact sums."""
+        """Whether the graph is checked for hidden common causes: one of best BIC, of exact sums.
+
+        With lags it is the graph within a step.
+        """
         searched = self.solver in ("auto", "order", "class", "ges") and not self.takes_dagma
-        linear = self.model == "linear" and self.order == 0 and not self.takes_blocks
-        exact = not (self.private or self.incomplete or self.hidden_causes)
-        return searched and linear and exact
+        # An edge between blocks of functions costs nine times as much, which hides the signs.
+        effects = self.model == "linear" and (self.order == 0 or self.instantaneous is True)
+        exact = not (self.private or self.hidden_causes or self.unshared_columns == "keep")
+        return searched and effects and exact
+
+    @property
+    def draws_moments(self) -> bool:
+        """Whether edges are left out that redrawn moments do not give, see ``stability``."""
+        other = self.takes_dagma or self.takes_blocks or self.hidden_causes or self.local_graphs
+        unlike = self.order > 0 or self.private or self.model != "linear" or other
+        acted = self.interventions is not None or bool(self.intervention_column)
+        return self.solver in ("auto", "order") and not (unlike or acted)
 
     @property
     def incomplete(self) -> bool:
@@ -276,6 +299,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "solver": self.solver_of(num_rows, num_variables * (1 + self.order), intervened),
             **{name: info[name] for name in ("sparsity", "ridge") if name in info},
         }
+        if self.draws_moments:
+            settled["stability"] = 0.0  # replicates are draws themselves
         if self.order:
             settled["instantaneous"] = bool(info["instantaneous"])
             settled["ranking"] = "weights"  # others need folds

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
     from flwr_causal.core.blocks.lagged_model import LaggedBlockModel
     from flwr_causal.core.blocks.model import BlockModel
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
@@ -103,6 +104,7 @@ class WeightedGraph(NamedTuple):
         The chosen penalties and order, as plain numbers.
     search : OrderSolution, optional
         The search over orders that found it.
+    warnings : tuple of str, default ()
     """
 
     moments: Moments | Sequence[Moments]
@@ -111,6 +113,7 @@ class WeightedGraph(NamedTuple):
     masks: EdgeMasks
     info: dict[str, Any]
     search: OrderSolution | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -122,9 +125,9 @@ class Outcome(NamedTuple):
         Pooled moments of the centred and scaled rows; under interventions one for each variable.
     graph : CausalGraph
         The graph.
-    model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel, AncestralModel or None
-        The fitted system in the units of the data; the moments of blocks of columns, or those
-        of columns with hidden causes.
+    model : LinearModel, LaggedModel, BlockModel, LaggedBlockModel, or None
+        The fitted system in the units of the data, or the moments of blocks of columns. With
+        hidden causes AncestralModel, or AncestralBlockModel: moments of columns or blocks.
     scores : ndarray of shape (d, d)
         Strength of every edge, for ranking.
     warnings : tuple of str
@@ -135,7 +138,15 @@ class Outcome(NamedTuple):
 
     moments: Moments | Sequence[Moments]
     graph: CausalGraph
-    model: LinearModel | LaggedModel | BlockModel | LaggedBlockModel | AncestralModel | None
+    model: (
+        LinearModel
+        | LaggedModel
+        | BlockModel
+        | LaggedBlockModel
+        | AncestralModel
+        | AncestralBlockModel
+        | None
+    )
     scores: FloatArray
     warnings: tuple[str, ...]
     info: dict[str, Any]

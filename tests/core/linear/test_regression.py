@@ -1,9 +1,10 @@
-"""Shares of variance that all other variables explain."""
+"""Shares of variance that all other variables explain, and moments given other variables."""
 
 import numpy as np
 import pytest
 
-from flwr_causal.core.linear.regression import explained_shares
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.regression import explained_shares, given_others
 
 
 def by_least_squares(rows):
@@ -35,3 +36,15 @@ def test_a_constant_is_explained_by_nothing_and_explains_nothing():
     assert found[1] == 0
     np.testing.assert_allclose(found[[0, 2, 3]], by_least_squares(rows[:, [0, 2, 3]]), atol=1e-7)
     assert explained_shares(np.zeros((2, 2))).tolist() == [0, 0]
+
+
+def test_moments_given_others_are_those_of_residuals():
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5)) + 2
+    moments = Moments.from_rows(rows, list("abcde"))
+    found = given_others(moments, 2)
+    design = np.column_stack([rows[:, 2:], np.ones(200)])
+    residuals = rows[:, :2] - design @ np.linalg.lstsq(design, rows[:, :2], rcond=None)[0]
+    np.testing.assert_allclose(found.second, residuals.T @ residuals / 200, atol=1e-10)
+    assert (found.n, found.names) == (197, ("a", "b"))
+    assert given_others(moments, 5) is moments

@@ -1,0 +1,117 @@
+"""Which edges of a linear system's graph would be found again in other rows of the same kind.
+
+Second moments are drawn anew, as those of as many Gaussian rows with the pooled covariances
+(Wishart), and the graph of each draw is searched for in the same way. An edge is stable if the
+equivalence classes of enough draws allow it. Where hidden common causes act on the variables, no
+DAG is that of the system: which one fits best changes from draw to draw, while the edges of a
+system without them come back. It needs nothing but the moments.
+
+References
+----------
+Friedman, N., Goldszmidt, M. & Wyner, A. (1999). Data analysis with Bayesian networks: a bootstrap
+approach. UAI. (Edges of the classes of parametric bootstrap samples.)
+Meinshausen, N. & Bühlmann, P. (2010). Stability selection. JRSS B 72.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.core.graphs.equivalence import informed_class
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.order_search import rounded, search_orders
+from flwr_causal.core.words import by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.linear.moments import Moments
+
+# Number of draws; twenty gave the same results as ten.
+NUM_DRAWS = 10
+#: Least share of the draws' classes that allow an edge. Chosen on 90 linear systems with hidden
+#: causes and 225 without (5 to 30 variables, 1 to 4 edges each, 100 to 10,000 rows; like and unlike
+#: noise, weak effects, standardised columns; seeds 74000 on): the largest of .25, .3, ... .5 with
+#: which the graphs without hidden causes are as good as with 0. Claims of a cause that is none fall
+#: from 7.9 to 5.2 a graph with hidden causes; without, the mean SHD changes by -.07 +- .09.
+LEAST_SHARE = 0.4
+# Of graphs from so many rows, of which more than this share of the edges is unstable, it is worth
+# telling: of the same systems, with 1,000 rows and more, 5 % without hidden causes, 14 % with some,
+# and 57 % where three hidden variables or more act on half of the others.
+ROWS_TOLD, SHARE_TOLD = 1000, 0.1
+# Of more variables no moments are drawn: a search among 100 takes a third of a second.
+MOST_DRAWN = 100
+
+
+def unstable_edges(
+    moments: Moments, dag: BoolArray, masks: EdgeMasks, *, least_share: float, least_effect: float
+) -> BoolArray:
+    """Return the edges of a graph that too few draws' classes allow.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of d variables.
+    dag : ndarray of bool, shape (d, d)
+        The graph of best score of these moments.
+    masks : EdgeMasks
+        Background knowledge; required edges are stable.
+    least_share : float
+        From 0 to 1; with 0 all edges are stable.
+    least_effect : float
+        Of the search, see :func:`~flwr_causal.core.linear.order_search.search_orders`.
+
+    Returns
+    -------
+    ndarray of bool, shape (d, d)
+        A subset of ``dag``; empty for more than 100 variables.
+    """
+    if not least_share or not dag.any() or moments.d > MOST_DRAWN:
+        return np.zeros_like(dag)
+    order = by_name(moments.names)  # by which the draws are the same for any order of the columns
+    both = np.ix_(order, order)
+    own = EdgeMasks(masks.allowed[both], masks.required[both])
+    allowing = np.zeros(dag.shape, dtype=np.int64)
+    for drawn in _draws(moments.subset(order)):
+        found = search_orders(drawn, own, least_effect=least_effect).best.adjacency
+        allowing += informed_class(found, own.allowed)
+    back = np.ix_(np.argsort(order), np.argsort(order))
+    rare = allowing[back] < least_share * NUM_DRAWS
+    return np.asarray(dag & rare & ~masks.required)
+
+
+def unsettled(left_out: int, edges: int, rows: int) -> bool:
+    """Whether so many edges are unstable that it is worth telling.
+
+    Parameters
+    ----------
+    left_out, edges : int
+        How many edges are unstable, and of how many.
+    rows : int
+        Of all parties.
+    """
+    return rows >= ROWS_TOLD and left_out > SHARE_TOLD * edges
+
+
+def _draws(moments: Moments) -> Iterator[Moments]:
+    """Yield moments of as many rows, whose covariances vary as those of Gaussian rows do."""
+    rng, n, d = np.random.default_rng(0), moments.n, moments.d
+    scale = np.sqrt(moments.variances)
+    values, vectors = np.linalg.eigh(rounded(moments.correlations))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * scale
+    for _ in range(NUM_DRAWS):
+        half = _half(rng, n - 1, d) @ root
+        yield replace(moments, second=half.T @ half / n)
+
+
+def _half(rng: np.random.Generator, degrees: int, d: int) -> FloatArray:
+    """Draw A, of whose A'A the distribution is the standard Wishart distribution (Bartlett)."""
+    if degrees < d:
+        return rng.normal(size=(degrees, d))
+    found = np.triu(rng.normal(size=(d, d)), 1)
+    found[np.diag_indices(d)] = np.sqrt(rng.chisquare(degrees - np.arange(d)))
+    return found

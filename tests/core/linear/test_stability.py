@@ -1,0 +1,136 @@
+"""Unstable edges: what comes back, hidden common causes, order of columns, knowledge."""
+
+import numpy as np
+import pytest
+
+from flwr_causal.core.graphs.equivalence import cpdag
+from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.core.linear.stability import (
+    MOST_DRAWN,
+    _draws,
+    _half,
+    unsettled,
+    unstable_edges,
+)
+
+
+def free(d):
+    return EdgeMasks(~np.eye(d, dtype=bool), np.zeros((d, d), dtype=bool))
+
+
+def system(seed, d=10, hubs=0, n=2000):
+    """Moments of a random system of d variables, and its DAG; hubs act on half of the others."""
+    rng = np.random.default_rng(seed)
+    size = d + hubs
+    dag = np.triu(rng.random((size, size)) < 0.3, 1)
+    dag[:, :hubs] = False
+    dag[:hubs, hubs:] = rng.random((hubs, d)) < 0.5
+    effects = dag * rng.uniform(0.5, 1.2, dag.shape) * rng.choice([-1, 1], dag.shape)
+    rows = rng.normal(size=(n, size)) @ np.linalg.inv(np.eye(size) - effects)
+    return Moments.from_rows(rows[:, hubs:]), dag[hubs:, hubs:]
+
+
+def found(moments, masks=None, least_share=0.4):
+    masks = free(moments.d) if masks is None else masks
+    dag = search_orders(moments, masks).best.adjacency
+    own = {"least_share": least_share, "least_effect": 0.1}
+    return dag, unstable_edges(moments, dag, masks, **own)
+
+
+@pytest.mark.parametrize("degrees", [2, 3, 9])
+def test_draws_have_the_mean_and_the_variance_of_the_wishart_distribution(degrees):
+    rng = np.random.default_rng(0)
+    halves = [_half(rng, degrees, 3) for _ in range(20000)]
+    drawn = np.array([half.T @ half for half in halves])
+    np.testing.assert_allclose(drawn.mean(axis=0), degrees * np.eye(3), atol=0.15)
+    variance = degrees * (np.eye(3) + 1)
+    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.1)
+
+
+def test_draws_are_about_the_moments_in_their_units():
+    moments, _ = system(0, d=4, n=100_000)
+    units = np.array([1.0, 1e3, 1e-3, 1.0])
+    own = moments.scaled(units)
+    for drawn in _draws(own):
+        np.testing.assert_allclose(drawn.second, drawn.second.T)
+        spread = np.outer(*2 * [np.sqrt(own.variances)])
+        assert 0 < np.abs((drawn.second - own.second) / spread).max() < 0.03
+
+
+def test_edges_of_systems_without_hidden_causes_stay():
+    left_out = edges = 0
+    for seed in range(10):
+        dag, unstable = found(system(seed)[0])
+        assert not (unstable & ~dag).any()
+        left_out, edges = left_out + unstable.sum(), edges + dag.sum()
+    assert left_out <= 0.02 * edges
+
+
+def test_of_systems_with_hidden_causes_edges_of_no_effect_are_left_out_more_often_than_others():
+    left_out, edges = np.zeros(2), np.zeros(2)
+    for seed in range(10):
+        moments, true = system(seed, hubs=3)
+        dag, unstable = found(moments)
+        for k, kind in enumerate((true, ~true)):
+            left_out[k] += (unstable & kind).sum()
+            edges[k] += (dag & kind).sum()
+    shares = left_out / edges
+    assert shares[1] > 0.15
+    assert shares[1] > 1.5 * shares[0]
+
+
+def test_reversible_edges_of_a_class_are_no_reason_to_leave_them_out():
+    # x -> y -> z: noise terms of one share, so that draws differ in the direction.
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=3000)
+    y = x + rng.normal(size=3000)
+    rows = np.column_stack([x, y, y + rng.normal(size=3000)])
+    moments = Moments.from_rows(rows / rows.std(axis=0))
+    dag, unstable = found(moments)
+    assert cpdag(dag).sum() == 4
+    assert not unstable.any()
+
+
+def test_neither_the_order_of_the_columns_nor_the_split_of_the_rows_matters():
+    moments, _ = system(3, hubs=3)
+    dag, unstable = found(moments)
+    assert unstable.any()
+    order = np.random.default_rng(0).permutation(moments.d)
+    other_dag, other = found(moments.subset(order.tolist()))
+    np.testing.assert_array_equal(other_dag, dag[np.ix_(order, order)])
+    np.testing.assert_array_equal(other, unstable[np.ix_(order, order)])
+    rounded = Moments(moments.n, moments.mean, moments.second * (1 + 1e-15), moments.names)
+    np.testing.assert_array_equal(found(rounded)[1], unstable)
+
+
+def test_required_edges_stay_and_a_share_of_0_keeps_all():
+    moments, _ = system(3, hubs=3)
+    dag, unstable = found(moments)
+    assert not found(moments, least_share=0.0)[1].any()
+    required = dag & unstable
+    assert not (found(moments, EdgeMasks(~np.eye(10, dtype=bool), required))[1] & required).any()
+
+
+def test_few_rows_dependent_columns_and_many_variables():
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(8, 12))
+    assert found(Moments.from_rows(rows))[1].shape == (12, 12)
+    twice = Moments.from_rows(np.column_stack([rows[:, :3], rows[:, 0] + rows[:, 1]]))
+    assert found(twice)[1].shape == (4, 4)
+    many = MOST_DRAWN + 1
+    moments = Moments(50, np.zeros(many), np.eye(many), tuple(f"x{k}" for k in range(many)))
+    chain = np.eye(many, k=1, dtype=bool)
+    own = {"least_share": 0.4, "least_effect": 0.1}
+    assert not unstable_edges(moments, chain, free(many), **own).any()
+    few = moments.subset(range(5))
+    assert unstable_edges(few, chain[:5, :5], free(5), **own).sum() == 4
+
+
+@pytest.mark.parametrize(
+    ("left_out", "edges", "rows", "told"),
+    [(3, 20, 1000, True), (2, 20, 1000, False), (3, 20, 999, False), (0, 0, 5000, False)],
+)
+def test_many_unstable_edges_from_many_rows_are_told(left_out, edges, rows, told):
+    assert unsettled(left_out, edges, rows) is told

@@ -21,6 +21,13 @@ on the category.
 Parties with equal mechanisms cannot be told from each other: a party "acts" where it differs from
 the other parties that do not act. Of two parties either may.
 
+Where the search returns a class, a variable has several possible sets of causes, and a party acts
+on it if the regression on each of them differs: whichever member of the class is true. If a party
+acts on a variable, so that its regression on its causes differs, that on its causes and effects
+differs too, but for exact coincidences; of any other variable the regression on its true causes
+does not. Changed noise also tells directions (:func:`told_directions`), as every change of a
+mechanism does.
+
 References
 ----------
 Baldo, F. & Assaad, C. K. (2026). Regret-based federated causal discovery with unknown
@@ -35,10 +42,13 @@ Devlin, B. & Roeder, K. (1999). Genomic control for association studies. Biometr
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
+from flwr_causal.core.graphs.adjustment import local_parents
+from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.moments import columns_of
 
@@ -58,6 +68,10 @@ LEAST_FREE = 2
 # interventions, 20 variables and 5 parties of 200 rows with exponential noise, 1 % of the parties
 # are said to act; with all of the parties taken to act it is 5 % (Gaussian noise: none).
 ACTING = 0.05
+# Nats by which a direction is better than its opposite: 20 times as probable.
+TOLD = math.log(20)
+# Sets of causes of a variable that are tried at most; there are more in very dense classes only.
+MOST_SETS = 200
 
 
 class TargetRecord(TypedDict, total=False):
@@ -96,6 +110,10 @@ class FoundTargets(NamedTuple):
         mechanism without those of the party (:mod:`core.interventions.moments`).
     shifted
         ``(K, d)``: whether a party acts on a variable, whose causes have effects there still.
+    leveled
+        ``(K, d)``: whether the party's rows have a level of their own, given the causes. Of the
+        others that are shifted the noise differs, which the likelihood of moments that are pooled
+        over parties does not tell.
     gains
         ``(K, d)``: by how many nats the party's own regression of the variable on its causes is
         better than that of the parties that do not act, above its cost. Not positive where it does
@@ -104,6 +122,7 @@ class FoundTargets(NamedTuple):
 
     replaced: BoolArray
     shifted: BoolArray
+    leveled: BoolArray
     gains: FloatArray
 
     @property
@@ -154,6 +173,8 @@ class _Tests(NamedTuple):
     replaces
         ``(K,)``: whether more is lost by taking the others' coefficients than by leaving the
         party's rows out.
+    leveled
+        ``(K,)``: whether a level of the party's own gains more than it costs.
     """
 
     coefficients: FloatArray
@@ -161,6 +182,22 @@ class _Tests(NamedTuple):
     sizes: tuple[int, int]
     compared: BoolArray
     replaces: BoolArray
+    leveled: BoolArray
+
+    def ratios(self, typical: tuple[float, float]) -> FloatArray:
+        """Return the log-likelihood ratios of all, each divided by its factor, ``(K,)``."""
+        return self.coefficients / typical[0] + self.variances / typical[1]
+
+
+class _Compared(NamedTuple):
+    """The parties' own regressions of all variables, of the causes with which they differ least.
+
+    ``(K, d)`` each; see :class:`FoundTargets` and :class:`_Tests`.
+    """
+
+    gains: FloatArray
+    replaces: BoolArray
+    leveled: BoolArray
 
 
 def find_targets(
@@ -187,45 +224,92 @@ def find_targets(
     search
         Returns the graph, ``(m, d)``, given what is replaced and what is shifted, ``(K, d)`` each,
         see :func:`~flwr_causal.core.interventions.moments.moments_by_variable`. There is a party
-        that does not act on a variable.
+        that does not act on a variable. An edge that is True both ways has an open direction.
     """
     parties = comparable(products)
     columns = [1 + own for own in columns_of(widths)]
     none = np.zeros((len(products), num_variables), dtype=np.bool_)
-    found = FoundTargets(none, none, np.zeros(none.shape))
+    found = FoundTargets(none, none, none, np.zeros(none.shape))
     seen: set[bytes] = set()
     while True:
         check_deadline()
         acted = found.acted
-        seen.add(np.stack(found[:2]).tobytes())
-        tests = _tests(parties, columns, search(found.replaced, found.shifted), acted)
-        gains = _gains(tests, parties[:, 0, 0], num_variables, _typical(tests))
+        seen.add(np.stack(found[:3]).tobytes())
+        marks = search(found.replaced, found.shifted & found.leveled)
+        gains, replaces, leveled = _compared(parties, columns, marks, acted)
         joined = acted & (gains > 0)
         if np.array_equal(joined, acted):
             joined = acted | _largest(np.where(acted, 0.0, gains))
-        replaces = np.stack([test.replaces for test in tests], axis=1)
-        after = FoundTargets(joined & replaces, joined & ~replaces, gains)
+        after = FoundTargets(joined & replaces, joined & ~replaces, joined & leveled, gains)
         # What was tried before led here.
-        if np.stack(after[:2]).tobytes() in seen:
+        if np.stack(after[:3]).tobytes() in seen:
             kept = acted & (gains > 0)
-            return FoundTargets(found.replaced & kept, found.shifted & kept, gains)
+            replaced, shifted, leveled = (one & kept for one in found[:3])
+            return FoundTargets(replaced, shifted, leveled, gains)
         found = after
 
 
-def own_mechanisms(products: FloatArray, dag: BoolArray) -> BoolArray:
-    """Return in which parties the mechanisms of a graph without lags differ, ``(K, d)``.
+def own_mechanisms(products: FloatArray, widths: Sequence[int], marks: BoolArray) -> BoolArray:
+    """Return in which parties the mechanisms of a graph differ, ``(K, d)``.
+
+    Of a class these are the mechanisms that differ whichever member is true.
 
     Parameters
     ----------
-    products
-        ``(K, 1 + d, 1 + d)``: as of :func:`find_targets`, of single columns.
-    dag
-        ``(d, d)``.
+    products, widths
+        As of :func:`find_targets`.
+    marks
+        ``(m, d)``: the graph, as ``search`` of :func:`find_targets` returns it.
     """
-    parties, d = comparable(products), len(dag)
-    columns = [1 + own for own in columns_of([1] * d)]
-    tests = _tests(parties, columns, dag, np.zeros((len(products), d), dtype=np.bool_))
-    return np.asarray(_gains(tests, parties[:, 0, 0], d, _typical(tests)) > 0)
+    parties, columns = comparable(products), [1 + own for own in columns_of(widths)]
+    none = np.zeros((len(products), marks.shape[1]), dtype=np.bool_)
+    return np.asarray(_compared(parties, columns, marks, none).gains > 0)
+
+
+def told_directions(
+    products: FloatArray, widths: Sequence[int], marks: BoolArray, acted: BoolArray
+) -> BoolArray:
+    """Direct open edges between variables of which a party acts on one and not on the other.
+
+    The other variable's regression on its true causes is that of the other parties: with the edge
+    into it, or without it, whichever differs less. The clearest direction comes first, and what
+    follows from it (Meek's rules) is not asked again.
+
+    Parameters
+    ----------
+    products, widths, marks
+        As of :func:`own_mechanisms`.
+    acted
+        ``(K, d)``: who acts on what.
+
+    Returns
+    -------
+    ndarray of bool
+        The marks, ``(m, d)``. Directions that are less than 20 times as probable as the opposite
+        ones stay open.
+    """
+    parties, columns = comparable(products), [1 + own for own in columns_of(widths)]
+    d = acted.shape[1]
+    typical = _typical([own[0] for own in _tests_of_all(parties, columns, marks, acted)])
+    while True:
+        evidence = np.zeros((d, d))
+        for j in np.flatnonzero((marks[:d] & marks[:d].T).any(axis=0)).tolist():
+            sets = _possible_causes(marks, j)
+            ratios = [_tests(parties, columns, own, j, acted).ratios(typical) for own in sets]
+            for i in np.flatnonzero(marks[:d, j] & marks[j]).tolist():
+                tells = acted[:, i] & ~acted[:, j]
+                with_it, without = (
+                    np.min([own for own, one in zip(ratios, sets, strict=True) if one[i] == has], 0)
+                    for has in (True, False)
+                )
+                evidence[i, j] = (without - with_it)[tells].sum()
+        net = np.nan_to_num(evidence - evidence.T)
+        i, j = divmod(int(net.argmax()), d)
+        if net[i, j] < TOLD:
+            return marks
+        marks = marks.copy()
+        marks[j, i] = False
+        marks[:] = meek(_square(marks))[:, :d]
 
 
 def comparable(products: FloatArray) -> FloatArray:
@@ -246,26 +330,78 @@ def _largest(gains: FloatArray) -> BoolArray:
     return np.asarray(of_both & (gains >= least))
 
 
-def _tests(
-    parties: FloatArray, columns: Sequence[IntArray], dag: BoolArray, acted: BoolArray
-) -> list[_Tests]:
-    """Compare each party's regression of each variable on its causes with the others'."""
-    first, num_variables = np.zeros(1, dtype=columns[0].dtype), acted.shape[1]
+def _compared(
+    parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
+) -> _Compared:
+    """Compare each party's regression of each variable with the others'.
+
+    Of the possible sets of causes the one counts with which the party differs least.
+    """
+    rows, tests = parties[:, 0, 0], _tests_of_all(parties, columns, marks, acted)
+    typical, every = _typical([own[0] for own in tests]), np.arange(len(parties))
     found = []
-    for j in range(num_variables):
-        causes = [own for own, one in zip(columns, dag[:, j], strict=True) if one]
-        given, apart = np.concatenate([first, *causes]), acted[:, j].copy()
-        test = _test(parties, given, columns[j], apart)
-        # A party that acts would make all others differ from the rest: it is compared with less
-        # than half of the parties left out.
-        while apart.sum() < (len(apart) - 1) // 2:
-            gains = np.where(apart, -np.inf, _gains([test], parties[:, 0, 0], num_variables)[:, 0])
-            if not gains.max() > 0:
-                break
-            apart[gains.argmax()] = True
-            test = _test(parties, given, columns[j], apart)
-        found.append(test)
+    for own in tests:
+        gains = _gains(own, rows, acted.shape[1], typical)
+        least = gains.argmin(axis=1)
+        replaces, leveled = (
+            np.stack([getattr(test, name) for test in own])[least, every]
+            for name in ("replaces", "leveled")
+        )
+        found.append((gains[every, least], replaces, leveled))
+    return _Compared(*[np.stack(one, axis=1) for one in zip(*found, strict=True)])
+
+
+def _tests_of_all(
+    parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
+) -> list[list[_Tests]]:
+    """Return for each variable the tests of its possible sets of causes.
+
+    The set with which parties differ least, all together, is the first one.
+    """
+    found = []
+    for j in range(acted.shape[1]):
+        tests = [_tests(parties, columns, own, j, acted) for own in _possible_causes(marks, j)]
+        found.append(
+            sorted(tests, key=lambda one: float(one.ratios((1.0, 1.0))[one.compared].sum()))
+        )
     return found
+
+
+def _possible_causes(marks: BoolArray, j: int) -> list[BoolArray]:
+    """Return the sets of causes of a variable in the members of a class, masks of shape (m,)."""
+    if not (marks[: marks.shape[1], j] & marks[j]).any():
+        return [marks[:, j]]
+    sets = islice(local_parents(_square(marks), j), MOST_SETS)
+    return [np.isin(np.arange(len(marks)), parents) for parents, _ in sets]
+
+
+def _square(marks: BoolArray) -> BoolArray:
+    """Pad marks, (m, d), with lags that have no causes, to (m, m)."""
+    m, d = marks.shape
+    return np.pad(marks, ((0, 0), (0, m - d)))
+
+
+def _tests(
+    parties: FloatArray,
+    columns: Sequence[IntArray],
+    causes: BoolArray,
+    j: int,
+    acted: BoolArray,
+) -> _Tests:
+    """Compare each party's regression of a variable on its causes with the others'."""
+    first, num_variables = np.zeros(1, dtype=columns[0].dtype), acted.shape[1]
+    given = np.concatenate([first, *[own for own, one in zip(columns, causes, strict=True) if one]])
+    apart = acted[:, j].copy()
+    test = _test(parties, given, columns[j], apart)
+    # A party that acts would make all others differ from the rest: it is compared with less than
+    # half of the parties left out.
+    while apart.sum() < (len(apart) - 1) // 2:
+        gains = np.where(apart, -np.inf, _gains([test], parties[:, 0, 0], num_variables)[:, 0])
+        if not gains.max() > 0:
+            break
+        apart[gains.argmax()] = True
+        test = _test(parties, given, columns[j], apart)
+    return test
 
 
 def _gains(
@@ -277,11 +413,10 @@ def _gains(
     """Return what a party's own regression gains above its cost, (K, number of tests)."""
     gains = []
     for test in tests:
-        ratios = test.coefficients / typical[0] + test.variances / typical[1]
         cost = 0.5 * sum(test.sizes) * np.log(np.maximum(rows, 1.0)) + math.log(
             num_variables / ACTING
         )
-        gains.append(ratios - cost)
+        gains.append(test.ratios(typical) - cost)
     return np.stack(gains, axis=1)
 
 
@@ -338,12 +473,14 @@ def _test(parties: FloatArray, given: IntArray, own: IntArray, apart: BoolArray)
     no_causes = np.array([0, *range(q, q + w)])
     plain = residual_products(alone[:, no_causes[:, None], no_causes], 1)
     without = 0.5 * free[0] * log_covariance(plain, free[0])
+    common = 0.5 * both * log_covariance(residual_products(alone + rest, q), both)
     return _Tests(
         np.where(usable, np.maximum(coefficients, 0.0), -np.inf),
         np.where(usable, np.maximum(within - own_fit - others_fit, 0.0), -np.inf),
         (q * w, w * (w + 1) // 2),
         usable & ~apart,
         (q > 1) & (without - own_fit < level - own_fit - others_fit),
+        common - level > 0.5 * w * np.log(np.maximum(parts[:, 0, 0], 1.0)),
     )
 
 

@@ -160,7 +160,7 @@ def local_graphs(pooled: PooledMoments, graph: CausalGraph) -> Heterogeneity:
         The common DAG.
     """
     names, common = graph.names, graph.adjacency
-    acted = own_mechanisms(np.stack([*pooled.parts.values()]), common)
+    acted = own_mechanisms(np.stack([*pooled.parts.values()]), [1] * len(names), common)
     graphs, own = {}, {}
     for place, (party, products) in enumerate(pooled.parts.items()):
         rows = float(products[0, 0])

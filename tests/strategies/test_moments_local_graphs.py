@@ -5,9 +5,6 @@ import pandas as pd
 import pytest
 
 from flwr_causal import ConfigError, Knowledge, Run, simulate
-from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.interventions.local_graphs import own_graph
-from flwr_causal.core.linear.moments import Moments
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.reports.summary import describe_run
 
@@ -141,37 +138,3 @@ def test_what_does_not_fit_is_refused_by_name(options, said):
 def test_one_party_is_refused():
     with pytest.raises(ConfigError, match="'local_graphs' is True, and party 0 is the only"):
         simulate("moments", parties()[:1], local_graphs=True)
-
-
-def test_support_and_shares_are_those_of_regressions():
-    table = parties(party_0=[(("a", "d"), 0.8)])[0]
-    own = Moments.from_rows(table.to_numpy(), tuple("abcd"))
-    common = np.zeros((4, 4))
-    for cause, effect in COMMON:
-        common["abcd".index(cause), "abcd".index(effect)] = 0.7
-    found = own_graph(own, common, np.array([False, False, False, True]), EdgeMasks.free(4))
-    assert found.graph[0, 3]
-
-    def error(effect, causes):
-        design = np.column_stack([np.ones(200), table[causes]])
-        return np.linalg.lstsq(design, table[effect], rcond=None)[1][0]
-
-    added = 100 * np.log(error("d", ["c"]) / error("d", ["a", "c"])) - np.log(200) / 2
-    assert found.support[0, 3] == pytest.approx(added)
-    # With the common effect of 0.7, and an intercept of its own, in place of none.
-    rest = (table["d"] - 0.7 * table["c"]).var(ddof=0) * 200
-    assert found.support[2, 3] == pytest.approx(100 * np.log(error("d", []) / rest))
-    share = 1 - error("d", ["a", "c"]) / error("d", ["c"])
-    assert found.shares[0, 3] == pytest.approx(share)
-    assert found.support[0, 2] == 0
-
-
-def test_a_constant_column_has_neither_causes_nor_effects():
-    table = parties()[0].assign(b=2.0)
-    own = Moments.from_rows(table.to_numpy(), tuple("abcd"))
-    common = np.zeros((4, 4))
-    common[0, 1] = common[1, 2] = common[2, 3] = 1.2
-    found = own_graph(own, common, np.array([False, True, True, False]), EdgeMasks.free(4))
-    assert not found.graph[1].any()
-    assert np.isfinite(found.support).all()
-    assert np.isfinite(found.weights).all()

@@ -4,6 +4,10 @@ A party's graph has the common causes of every variable whose mechanism in the p
 of the other parties (:mod:`core.interventions.targets`). Of the other variables the causes are
 found anew, by a greedy search on the party's second moments. A search on the party's moments alone
 would differ from the common graph by sampling error almost everywhere.
+
+Of time series the moments are those of the m = d (1 + p) columns [x_t, x_{t-1}, ..., x_{t-p}] of
+the lagged design, and a graph has the causes of the d variables at t among them; without lags m
+is d.
 """
 
 from __future__ import annotations
@@ -28,16 +32,16 @@ class LinearGraph(NamedTuple):
     Attributes
     ----------
     graph
-        ``(d, d)`` a DAG.
+        ``(m, d)``, the causes of the d variables among the m columns; acyclic.
     weights
-        ``(d, d)`` least-squares weights in the party's rows.
+        ``(m, d)`` least-squares weights in the party's rows.
     support
-        ``(d, d)``, in nats: for an edge of the common graph by how much the party's rows are more
+        ``(m, d)``, in nats: for an edge of the common graph by how much the party's rows are more
         probable with the effect that it has there than without one; for an edge of the party's own
         graph only by how much they are if it is added to the common graph, less its cost by the
         BIC. 0 for all other pairs.
     shares
-        ``(d, d)`` squared partial correlations of each cause and the variable given its other
+        ``(m, d)`` squared partial correlations of each cause and the variable given its other
         causes: of the own graph's edges, and of others if they are added.
     """
 
@@ -53,18 +57,21 @@ def own_graph(own: Moments, weights: FloatArray, acted: BoolArray, masks: EdgeMa
     Parameters
     ----------
     own
-        Moments of the party's rows.
+        Moments of the party's rows, of the m columns.
     weights
-        ``(d, d)`` those of the common DAG.
+        ``(m, d)`` those of the common graph.
     acted
         ``(d,)`` the variables whose causes are found anew.
     masks
-        Background knowledge.
+        Background knowledge over the m columns; none of them causes a lag.
     """
-    own, common = _varying(own), weights != 0
-    required = masks.required | (common & ~acted)
-    allowed = (masks.allowed & acted) | required | common
-    graph = polish(own, common, knowledge=EdgeMasks(allowed, required)).adjacency
+    own, common, (m, d) = _varying(own), weights != 0, weights.shape
+    required = masks.required[:, :d] | (common & ~acted)
+    allowed = (masks.allowed[:, :d] & acted) | required | common
+    # Lags have no causes.
+    start, *both = (np.pad(one, ((0, 0), (0, m - d))) for one in (common, allowed, required))
+    found = polish(own, start, knowledge=EdgeMasks(*both), num_targets=d)
+    graph = found.adjacency[:, :d]
     return LinearGraph(
         graph,
         least_squares(own, graph)[0],
@@ -84,9 +91,9 @@ def _varying(own: Moments) -> Moments:
 
 
 def _squared(own: Moments, graph: BoolArray) -> FloatArray:
-    """Return the squared partial correlations of each pair given the column's causes, (d, d)."""
+    """Return the squared partial correlations of each pair given the effect's causes, (m, d)."""
     found = np.zeros(graph.shape)
-    for j in range(own.d):
+    for j in range(graph.shape[1]):
         partial = partial_correlations(own.correlations, np.flatnonzero(graph[:, j]), j)
         found[:, j] = np.nan_to_num(partial) ** 2
     np.fill_diagonal(found, 0.0)
@@ -94,7 +101,7 @@ def _squared(own: Moments, graph: BoolArray) -> FloatArray:
 
 
 def _support(own: Moments, weights: FloatArray) -> FloatArray:
-    """Return the support of each edge, and of others if they are added, ``(d, d)``."""
+    """Return the support of each edge, and of others if they are added, ``(m, d)``."""
     common = weights != 0
     shares = np.minimum(_squared(own, common), 1 - 1e-12)
     found = -0.5 * own.n * np.log1p(-shares) - 0.5 * np.log(own.n)

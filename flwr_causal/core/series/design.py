@@ -158,6 +158,11 @@ def to_square(stacked: NDArray[Entry]) -> NDArray[Entry]:
     return np.pad(stacked, ((0, 0), (0, m - d)))
 
 
+def stacked_weights(graph: CausalGraph) -> FloatArray:
+    """Return the weights of a graph over the columns of its design, shape ``(d (1 + p), d)``."""
+    return np.vstack([graph.weights, *(() if graph.lagged is None else graph.lagged)])
+
+
 def stacked_edges(graph: CausalGraph) -> BoolArray:
     """Return the edges of a graph over the columns of its design, shape ``(d (1 + p), d)``."""
     lagged = () if graph.lagged is None else graph.lagged != 0

@@ -37,6 +37,7 @@ from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
+from flwr_causal.strategies.local_graphs import local_graphs
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
@@ -56,7 +57,6 @@ from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
     compared_moments,
-    local_graphs,
     require_several,
     with_kept_mechanisms,
 )
@@ -155,7 +155,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         yield Note({**outcome.info, **pooled.info})
         result_of = partial(pooled.result, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
-            return replace(result_of(outcome), heterogeneity=local_graphs(pooled, outcome.graph))
+            own = local_graphs(pooled.parts, outcome.graph, pooled.masks)
+            targets = pooled.heterogeneity.targets if pooled.heterogeneity else None
+            return replace(result_of(outcome), heterogeneity=own._replace(targets=targets))
         if self.options.parameters != "likelihood":
             return result_of(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.

@@ -10,16 +10,12 @@ import numpy as np
 
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.search import block_class
-from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
-from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.kept import kept_mechanisms
-from flwr_causal.core.interventions.local_graphs import own_graph
 from flwr_causal.core.interventions.moments import moments_by_variable
-from flwr_causal.core.interventions.targets import find_targets, own_mechanisms
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.interventions.targets import find_targets
 from flwr_causal.core.linear.order_search import search_orders
-from flwr_causal.core.linear.solution import edge_weights
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import ConfigError, FederationError
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.interventions import Targets
     from flwr_causal.protocol.replies import Replies
@@ -147,30 +144,6 @@ class _TargetSearch(NamedTuple):
             return self.graph(own)
 
         return graph_of
-
-
-def local_graphs(pooled: PooledMoments, graph: CausalGraph) -> Heterogeneity:
-    """Return each party's own graph beside the common one, and where they differ.
-
-    Parameters
-    ----------
-    pooled : PooledMoments
-        With those of each party, of rows without lags.
-    graph : CausalGraph
-        The common DAG.
-    """
-    names, common = graph.names, graph.adjacency
-    acted = own_mechanisms(np.stack([*pooled.parts.values()]), [1] * len(names), common)
-    graphs, own = {}, {}
-    for place, (party, products) in enumerate(pooled.parts.items()):
-        rows = float(products[0, 0])
-        moments = Moments.from_products(round(rows), products / rows, names)
-        found = own_graph(moments, graph.weights, acted[place], pooled.masks)
-        weights = edge_weights(found.graph, found.weights)
-        graphs[party] = CausalGraph(names, weights, required=pooled.masks.required)
-        own[party] = OwnGraph(found.graph, found.support, found.shares)
-    targets = None if pooled.heterogeneity is None else pooled.heterogeneity.targets
-    return Heterogeneity(graphs, edge_table(common, own, names), targets)
 
 
 def _moments_of_parts(

@@ -249,7 +249,9 @@ def find_targets(
         found = after
 
 
-def own_mechanisms(products: FloatArray, widths: Sequence[int], marks: BoolArray) -> BoolArray:
+def own_mechanisms(
+    products: FloatArray, marks: BoolArray, widths: Sequence[int] | None = None
+) -> BoolArray:
     """Return in which parties the mechanisms of a graph differ, ``(K, d)``.
 
     Of a class these are the mechanisms that differ whichever member is true.
@@ -257,17 +259,20 @@ def own_mechanisms(products: FloatArray, widths: Sequence[int], marks: BoolArray
     Parameters
     ----------
     products, widths
-        As of :func:`find_targets`.
+        As of :func:`find_targets`. Default: blocks of one column.
     marks
         ``(m, d)``: the graph, as ``search`` of :func:`find_targets` returns it.
     """
-    parties, columns = comparable(products), [1 + own for own in columns_of(widths)]
+    parties, columns = comparable(products), _columns(marks, widths)
     none = np.zeros((len(products), marks.shape[1]), dtype=np.bool_)
     return np.asarray(_compared(parties, columns, marks, none).gains > 0)
 
 
 def told_directions(
-    products: FloatArray, widths: Sequence[int], marks: BoolArray, acted: BoolArray
+    products: FloatArray,
+    marks: BoolArray,
+    acted: BoolArray,
+    widths: Sequence[int] | None = None,
 ) -> BoolArray:
     """Direct open edges between variables of which a party acts on one and not on the other.
 
@@ -277,7 +282,7 @@ def told_directions(
 
     Parameters
     ----------
-    products, widths, marks
+    products, marks, widths
         As of :func:`own_mechanisms`.
     acted
         ``(K, d)``: who acts on what.
@@ -288,8 +293,10 @@ def told_directions(
         The marks, ``(m, d)``. Directions that are less than 20 times as probable as the opposite
         ones stay open.
     """
-    parties, columns = comparable(products), [1 + own for own in columns_of(widths)]
     d = acted.shape[1]
+    if not acted.any() or not (marks[:d] & marks[:d].T).any():
+        return marks
+    parties, columns = comparable(products), _columns(marks, widths)
     typical = _typical([own[0] for own in _tests_of_all(parties, columns, marks, acted)])
     while True:
         evidence = np.zeros((d, d))
@@ -373,6 +380,11 @@ def _possible_causes(marks: BoolArray, j: int) -> list[BoolArray]:
         return [marks[:, j]]
     sets = islice(local_parents(_square(marks), j), MOST_SETS)
     return [np.isin(np.arange(len(marks)), parents) for parents, _ in sets]
+
+
+def _columns(marks: BoolArray, widths: Sequence[int] | None) -> list[IntArray]:
+    """Return the columns of each block in the products of rows [1, z]."""
+    return [1 + own for own in columns_of([1] * len(marks) if widths is None else widths)]
 
 
 def _square(marks: BoolArray) -> BoolArray:

@@ -78,14 +78,7 @@ def solve_class(
         least_effect=options.least_effect if by_orders else 0.0,
         max_parents=options.max_parents,
     )
-    now, lagged = split_blocks(found.weights[:, :d])
-    graph = CausalGraph(
-        names,
-        now,
-        kind="cpdag",
-        lagged=lagged,
-        required=masks.required[:d, :d] if masks.required.any() else None,
-    )
+    graph = class_graph(names, found.weights, masks)
     member = graph.to_dag()
     model: LinearModel | LaggedModel
     if order:
@@ -100,3 +93,16 @@ def solve_class(
         warnings += combination_warning(pooled.subset(range(d)), agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
+
+
+def class_graph(names: tuple[str, ...], weights: FloatArray, masks: EdgeMasks) -> CausalGraph:
+    """Return the graph of a class of the m columns of the design, from its weights, (m, m)."""
+    d = len(names)
+    now, lagged = split_blocks(weights[:, :d])
+    return CausalGraph(
+        names,
+        now,
+        kind="cpdag",
+        lagged=lagged,
+        required=masks.required[:d, :d] if masks.required.any() else None,
+    )

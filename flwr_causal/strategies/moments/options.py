@@ -404,17 +404,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     @property
     def with_local_graphs(self) -> Needs:
-        """For own graphs of the parties: DAGs of numbers, without lags."""
-        return {
-            **self.with_unknown_targets,
-            "solver": (
-                self.solver not in ("class", "ges"),
-                "'auto', 'order', 'dagma' or 'notears'",
-            ),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
-            "model": (self.model == "linear", "'linear'"),
-            "order": (self.order == 0, "0"),
-        }
+        """For own graphs of the parties."""
+        return self.with_unknown_targets
 
     @property
     def compares_parties(self) -> bool:

@@ -84,7 +84,7 @@ def local_graphs(
     kind = kind or _of_weights(graph, masks, names)
     products = np.stack([*parts.values()])
     acted = own_mechanisms(products, marks, kind.widths)
-    told = told_directions(products, marks, acted, kind.widths)
+    told = told_directions(products, marks, acted, kind.widths, least=0.0)
     common = member_of(names, to_square(told))[:, :d]
     weights, graphs, own = kind.weights(common), {}, {}
     for party, one, differs in zip(parts, products, acted, strict=True):

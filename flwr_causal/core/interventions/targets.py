@@ -21,12 +21,10 @@ on the category.
 Parties with equal mechanisms cannot be told from each other: a party "acts" where it differs from
 the other parties that do not act. Of two parties either may.
 
-Where the search returns a class, a variable has several possible sets of causes, and a party acts
-on it if the regression on each of them differs: whichever member of the class is true. If a party
-acts on a variable, so that its regression on its causes differs, that on its causes and effects
-differs too, but for exact coincidences; of any other variable the regression on its true causes
-does not. Changed noise also tells directions (:func:`told_directions`), as every change of a
-mechanism does.
+Where the search returns a class, targets are those in the member in which the fewest mechanisms
+differ (sparse mechanism shifts): in any other one a change of one mechanism is one of several.
+Which member of the class is at hand does not matter. Changed noise also tells directions
+(:func:`told_directions`), as every change of a mechanism does.
 
 References
 ----------
@@ -36,6 +34,8 @@ Mooij, J. M., Magliacane, S. & Claassen, T. (2020). Joint causal inference from 
 JMLR 21.
 Squires, C., Wang, Y. & Uhler, C. (2020). Permutation-based causal structure learning with unknown
 intervention targets. UAI.
+Perry, R., von Kügelgen, J. & Schölkopf, B. (2022). Causal discovery in heterogeneous environments
+under the sparse mechanism shift hypothesis. NeurIPS 35.
 Devlin, B. & Roeder, K. (1999). Genomic control for association studies. Biometrics 55.
 """
 
@@ -188,9 +188,14 @@ class _Tests(NamedTuple):
         """Return the log-likelihood ratios of all, each divided by its factor, ``(K,)``."""
         return self.coefficients / typical[0] + self.variances / typical[1]
 
+    @property
+    def differing(self) -> float:
+        """The sum of the ratios of the parties that are compared."""
+        return float(self.ratios((1.0, 1.0))[self.compared].sum())
+
 
 class _Compared(NamedTuple):
-    """The parties' own regressions of all variables, of the causes with which they differ least.
+    """The parties' own regressions of all variables on their causes in one member of a class.
 
     ``(K, d)`` each; see :class:`FoundTargets` and :class:`_Tests`.
     """
@@ -254,7 +259,7 @@ def own_mechanisms(
 ) -> BoolArray:
     """Return in which parties the mechanisms of a graph differ, ``(K, d)``.
 
-    Of a class these are the mechanisms that differ whichever member is true.
+    Of a class these are those of the member in which the fewest differ.
 
     Parameters
     ----------
@@ -273,12 +278,11 @@ def told_directions(
     marks: BoolArray,
     acted: BoolArray,
     widths: Sequence[int] | None = None,
+    least: float = TOLD,
 ) -> BoolArray:
     """Direct open edges between variables of which a party acts on one and not on the other.
 
-    The other variable's regression on its true causes is that of the other parties: with the edge
-    into it, or without it, whichever differs less. The clearest direction comes first, and what
-    follows from it (Meek's rules) is not asked again.
+    The direction is that of the member of the class in which the fewest mechanisms differ.
 
     Parameters
     ----------
@@ -286,37 +290,29 @@ def told_directions(
         As of :func:`own_mechanisms`.
     acted
         ``(K, d)``: who acts on what.
+    least
+        By how many nats that member must be better than the best one of the opposite direction.
+        Default: it is 20 times as probable.
 
     Returns
     -------
     ndarray of bool
-        The marks, ``(m, d)``. Directions that are less than 20 times as probable as the opposite
-        ones stay open.
+        The marks, ``(m, d)``.
     """
     d = acted.shape[1]
     if not acted.any() or not (marks[:d] & marks[:d].T).any():
         return marks
-    parties, columns = comparable(products), _columns(marks, widths)
-    typical = _typical([own[0] for own in _tests_of_all(parties, columns, marks, acted)])
-    while True:
-        evidence = np.zeros((d, d))
-        for j in np.flatnonzero((marks[:d] & marks[:d].T).any(axis=0)).tolist():
-            sets = _possible_causes(marks, j)
-            ratios = [_tests(parties, columns, own, j, acted).ratios(typical) for own in sets]
-            for i in np.flatnonzero(marks[:d, j] & marks[j]).tolist():
-                tells = acted[:, i] & ~acted[:, j]
-                with_it, without = (
-                    np.min([own for own, one in zip(ratios, sets, strict=True) if one[i] == has], 0)
-                    for has in (True, False)
-                )
-                evidence[i, j] = (without - with_it)[tells].sum()
-        net = np.nan_to_num(evidence - evidence.T)
-        i, j = divmod(int(net.argmax()), d)
-        if net[i, j] < TOLD:
-            return marks
-        marks = marks.copy()
-        marks[j, i] = False
-        marks[:] = meek(_square(marks))[:, :d]
+    members = _Members(comparable(products), _columns(marks, widths), marks, acted)
+    now = _square(marks)
+    best, total = members.fewest(now)
+    apart = (acted[:, :, None] != acted[:, None, :]).any(axis=0)
+    for i, j in np.argwhere(best[:d, :d] & now[:d, :d].T & apart).tolist():
+        opposite = now.copy()
+        opposite[i, j] = False
+        if now[j, i] and total - members.fewest(meek(opposite))[1] > least:
+            now[j, i] = False
+            now = meek(now)
+    return now[:, :d]
 
 
 def comparable(products: FloatArray) -> FloatArray:
@@ -337,40 +333,96 @@ def _largest(gains: FloatArray) -> BoolArray:
     return np.asarray(of_both & (gains >= least))
 
 
+class _Members:
+    """The members of a class, by what they say of the parties' mechanisms.
+
+    Attributes
+    ----------
+    tests
+        Of each of the d variables its possible sets of causes, masks of shape (m,), and their
+        tests.
+    gains
+        ``(sets, K)`` of each variable, see :func:`_gains`.
+    """
+
+    def __init__(
+        self, parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
+    ) -> None:
+        self.tests = _tests_of_all(parties, columns, marks, acted)
+        rows, typical = parties[:, 0, 0], _typical([own[0][1] for own in self.tests])
+        self.gains, self._differing = [], []
+        for own in self.tests:
+            each = [test for _, test in own]
+            gains = _gains(each, rows, acted.shape[1], typical).T
+            self.gains.append(gains)
+            # Members are equivalent as to the ratios themselves, before they are divided.
+            ratios = _gains(each, rows, acted.shape[1]).T
+            self._differing.append(np.where(gains > 0, ratios, 0.0).sum(axis=1))
+
+    def fewest(self, marks: BoolArray) -> tuple[BoolArray, float]:
+        """Return the member with the fewest differences, (m, m), and its gains in nats.
+
+        The likelihood of all parties' own mechanisms is the same in all members. The fewest explain
+        it where their gains, each above its cost, add up to most. One variable after the other is
+        made a cause of all its neighbours by open edges: the one after which this sum is largest,
+        counted of the remaining sets of causes with the least gain.
+        """
+        while (open_edges := marks & marks.T).any():
+            check_deadline()
+            members = []
+            for j in np.flatnonzero(open_edges.any(axis=0)).tolist():
+                directed = marks.copy()
+                directed[marks[j], j] = False
+                members.append(meek(directed))
+                if not self.any_differs:
+                    break
+            marks = members[int(np.argmax([self._explained(one) for one in members]))]
+        return marks, self._explained(marks)
+
+    @property
+    def any_differs(self) -> bool:
+        """Whether there is a member in which a mechanism differs."""
+        return any(own.any() for own in self._differing)
+
+    def sets_in(self, marks: BoolArray, j: int) -> list[int]:
+        """Return which possible sets of causes a variable has in a class of shape (m, m)."""
+        sure, some = marks[:, j] & ~marks[j], marks[:, j]
+        sets = enumerate(own for own, _ in self.tests[j])
+        return [k for k, own in sets if (own >= sure).all() and (own <= some).all()] or [0]
+
+    def _explained(self, marks: BoolArray) -> float:
+        own = enumerate(self._differing)
+        return sum(float(gains[self.sets_in(marks, j)].min()) for j, gains in own)
+
+
 def _compared(
     parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
 ) -> _Compared:
-    """Compare each party's regression of each variable with the others'.
-
-    Of the possible sets of causes the one counts with which the party differs least.
-    """
-    rows, tests = parties[:, 0, 0], _tests_of_all(parties, columns, marks, acted)
-    typical, every = _typical([own[0] for own in tests]), np.arange(len(parties))
-    found = []
-    for own in tests:
-        gains = _gains(own, rows, acted.shape[1], typical)
-        least = gains.argmin(axis=1)
-        replaces, leveled = (
-            np.stack([getattr(test, name) for test in own])[least, every]
-            for name in ("replaces", "leveled")
-        )
-        found.append((gains[every, least], replaces, leveled))
-    return _Compared(*[np.stack(one, axis=1) for one in zip(*found, strict=True)])
+    """Compare each party's regression of each variable on its causes with the others'."""
+    members = _Members(parties, columns, marks, acted)
+    best, _ = members.fewest(_square(marks))
+    chosen = [members.sets_in(best, j)[0] for j in range(acted.shape[1])]
+    tests = [own[k][1] for own, k in zip(members.tests, chosen, strict=True)]
+    return _Compared(
+        np.stack([own[k] for own, k in zip(members.gains, chosen, strict=True)], axis=1),
+        np.stack([test.replaces for test in tests], axis=1),
+        np.stack([test.leveled for test in tests], axis=1),
+    )
 
 
 def _tests_of_all(
     parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
-) -> list[list[_Tests]]:
-    """Return for each variable the tests of its possible sets of causes.
+) -> list[list[tuple[BoolArray, _Tests]]]:
+    """Return for each variable its possible sets of causes, and their tests.
 
     The set with which parties differ least, all together, is the first one.
     """
     found = []
     for j in range(acted.shape[1]):
-        tests = [_tests(parties, columns, own, j, acted) for own in _possible_causes(marks, j)]
-        found.append(
-            sorted(tests, key=lambda one: float(one.ratios((1.0, 1.0))[one.compared].sum()))
-        )
+        tests = [
+            (own, _tests(parties, columns, own, j, acted)) for own in _possible_causes(marks, j)
+        ]
+        found.append(sorted(tests, key=lambda one: one[1].differing))
     return found
 
 

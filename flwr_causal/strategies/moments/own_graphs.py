@@ -12,17 +12,18 @@ from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.ges.linear_class import class_weights
 from flwr_causal.core.graphs.equivalence import informed_class
-from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.local_graphs import fitted, polished
 from flwr_causal.core.series.design import lagged_names, to_square
 from flwr_causal.strategies.local_graphs import OwnSearch, local_graphs
 from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.classes import class_graph
+from flwr_causal.strategies.moments.series import allowed_now
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.interventions.local_graphs import OwnMechanisms
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.strategies.moments.options import MomentsOptions
@@ -48,13 +49,6 @@ def own_graphs(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions)
     found = local_graphs(pooled.parts, outcome.graph, masks, kind)
     targets = None if pooled.heterogeneity is None else pooled.heterogeneity.targets
     return found._replace(targets=targets)
-
-
-def allowed_now(masks: EdgeMasks, options: MomentsOptions, d: int) -> EdgeMasks:
-    """Return the masks without edges within a step where these are not fitted."""
-    allowed = masks.allowed.copy()
-    allowed[:d] &= options.instantaneous is not False
-    return EdgeMasks(allowed, masks.required)
 
 
 def _of_class(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> OwnSearch:

@@ -171,8 +171,8 @@ class _Tests(NamedTuple):
     compared
         ``(K,)``: whether the party is one of those that do not act, and has rows enough.
     replaces
-        ``(K,)``: whether more is lost by taking the others' coefficients than by leaving the
-        party's rows out.
+        ``(K,)``: whether more is lost by taking the others' coefficients, with noise and a level of
+        its own, than by leaving the party's rows out.
     leveled
         ``(K,)``: whether a level of the party's own gains more than it costs.
     """
@@ -530,10 +530,11 @@ def _test(parties: FloatArray, given: IntArray, own: IntArray, apart: BoolArray)
     own_fit = 0.5 * free[0] * log_covariance(scatter, free[0])
     others_fit = 0.5 * free[1] * log_covariance(others, free[1])
     within = 0.5 * both * log_covariance(scatter + others, both)
-    # With a level of its own and the others' coefficients; without the causes.
-    level = (
-        0.5 * both * log_covariance(residual_products(_centred(alone) + _centred(rest), q), both)
-    )
+    # With a level of its own and the others' coefficients, and noise that is common or of its own;
+    # without the causes.
+    moved = np.stack([_centred(alone), _centred(rest)])
+    level = 0.5 * both * log_covariance(residual_products(moved.sum(axis=0), q), both)
+    with_causes = np.minimum(level, _own_noise(moved, q))
     no_causes = np.array([0, *range(q, q + w)])
     plain = residual_products(alone[:, no_causes[:, None], no_causes], 1)
     without = 0.5 * free[0] * log_covariance(plain, free[0])
@@ -543,9 +544,24 @@ def _test(parties: FloatArray, given: IntArray, own: IntArray, apart: BoolArray)
         np.where(usable, np.maximum(within - own_fit - others_fit, 0.0), -np.inf),
         (q * w, w * (w + 1) // 2),
         usable & ~apart,
-        (q > 1) & (without - own_fit < level - own_fit - others_fit),
+        (q > 1) & (without - own_fit < with_causes - own_fit - others_fit),
         common - level > 0.5 * w * np.log(np.maximum(parts[:, 0, 0], 1.0)),
     )
+
+
+def _own_noise(parts: FloatArray, q: int) -> FloatArray:
+    """Return minus the log-likelihood with common coefficients, and noise of each part's own.
+
+    ``parts`` are the products of two parts of the rows for each party, (2, K, q + w, q + w).
+    """
+    both = parts.sum(axis=0)
+    weights = np.linalg.pinv(both[:, :q, :q], rcond=1e-12, hermitian=True) @ both[:, :q, q:]
+    own = np.broadcast_to(np.eye(both.shape[1] - q), (len(both), *[both.shape[1] - q] * 2))
+    to_noise, loss = np.concatenate([-weights, own], axis=1), np.zeros(len(both))
+    for part in parts:
+        free = np.maximum(part[:, 0, 0] - q, 1.0)
+        loss += 0.5 * free * log_covariance(np.swapaxes(to_noise, 1, 2) @ part @ to_noise, free)
+    return loss
 
 
 def _centred(products: FloatArray) -> FloatArray:

@@ -349,11 +349,12 @@ class _Members:
         self, parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
     ) -> None:
         self.tests = _tests_of_all(parties, columns, marks, acted)
-        rows, typical = parties[:, 0, 0], _typical([own[0][1] for own in self.tests])
+        rows, typical = parties[:, 0, 0], _typical([one for own in self.tests for _, one in own])
         self.gains, self._differing = [], []
         for own in self.tests:
             each = [test for _, test in own]
-            gains = _gains(each, rows, acted.shape[1], typical).T
+            # Which of its sets of causes a variable has is chosen by the gains.
+            gains = _gains(each, rows, acted.shape[1], typical).T - math.log(len(own))
             self.gains.append(gains)
             # Members are equivalent as to the ratios themselves, before they are divided.
             ratios = _gains(each, rows, acted.shape[1]).T

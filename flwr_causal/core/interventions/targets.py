@@ -188,11 +188,6 @@ class _Tests(NamedTuple):
         """Return the log-likelihood ratios of all, each divided by its factor, ``(K,)``."""
         return self.coefficients / typical[0] + self.variances / typical[1]
 
-    @property
-    def differing(self) -> float:
-        """The sum of the ratios of the parties that are compared."""
-        return float(self.ratios((1.0, 1.0))[self.compared].sum())
-
 
 class _Compared(NamedTuple):
     """The parties' own regressions of all variables on their causes in one member of a class.
@@ -348,7 +343,10 @@ class _Members:
     def __init__(
         self, parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
     ) -> None:
-        self.tests = _tests_of_all(parties, columns, marks, acted)
+        self.tests = [
+            [(one, _tests(parties, columns, one, j, acted)) for one in _possible_causes(marks, j)]
+            for j in range(acted.shape[1])
+        ]
         rows, typical = parties[:, 0, 0], _typical([one for own in self.tests for _, one in own])
         self.gains, self._differing = [], []
         for own in self.tests:
@@ -409,22 +407,6 @@ def _compared(
         np.stack([test.replaces for test in tests], axis=1),
         np.stack([test.leveled for test in tests], axis=1),
     )
-
-
-def _tests_of_all(
-    parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
-) -> list[list[tuple[BoolArray, _Tests]]]:
-    """Return for each variable its possible sets of causes, and their tests.
-
-    The set with which parties differ least, all together, is the first one.
-    """
-    found = []
-    for j in range(acted.shape[1]):
-        tests = [
-            (own, _tests(parties, columns, own, j, acted)) for own in _possible_causes(marks, j)
-        ]
-        found.append(sorted(tests, key=lambda one: one[1].differing))
-    return found
 
 
 def _possible_causes(marks: BoolArray, j: int) -> list[BoolArray]:

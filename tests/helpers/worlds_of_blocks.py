@@ -118,3 +118,48 @@ def mixed_series(d, steps, *, seed, edges_per_node=1.0, kinds=(0, 0, 2, 3)):
         for j, own in enumerate(states)
     }
     return pd.DataFrame(columns), now.astype(float), past.astype(float)
+
+
+def differing_tables(seed, d=8, sizes=(400,) * 5, *, kinds=(0, 0, 2, 3), changed=(1, 3)):
+    """Mixed tables of parties, of which some lack an edge or have a further one.
+
+    Returns
+    -------
+    tables, and the graph of each party, bool
+    """
+    rng = np.random.default_rng(seed)
+    dag = np.triu(rng.random((d, d)) < 3 / (d - 1), 1)
+    states = rng.choice(kinds, d)
+    widths = [own - 1 if own else 1 for own in states]
+    effects = {
+        (i, j): rng.uniform(0.7, 1.5, (widths[i], max(states[j], 1)))
+        * rng.choice([-1, 1], (widths[i], max(states[j], 1)))
+        * (1.5 if states[j] else 1.0)
+        for i in range(d)
+        for j in range(i + 1, d)
+    }
+    level = [rng.normal(0, 0.3, max(own, 1)) for own in states]
+    order = rng.permutation(d)
+    tables, graphs = [], []
+    for k, n in enumerate(sizes):
+        own = dag.copy()
+        if k in changed:
+            has = rng.random() < 0.5 and dag.any()
+            pairs = np.argwhere(dag if has else np.triu(~dag, 1))
+            own[tuple(pairs[rng.integers(len(pairs))])] ^= True
+        columns, features = {}, []
+        for j in range(d):
+            value = np.tile(level[j], (n, 1))
+            for i in np.flatnonzero(own[:, j]):
+                value = value + features[i] @ effects[i, j]
+            if states[j]:
+                drawn = (value + rng.gumbel(size=value.shape)).argmax(axis=1)
+                columns[f"v{j}"] = np.array(list("abcd"))[drawn].astype(object)
+                features.append(np.eye(states[j])[drawn][:, :-1] - 1 / states[j])
+            else:
+                value = value[:, 0] + rng.normal(size=n)
+                columns[f"v{j}"] = value
+                features.append(value[:, None])
+        tables.append(pd.DataFrame(columns).iloc[:, order])
+        graphs.append(own[np.ix_(order, order)])
+    return tables, graphs

@@ -57,6 +57,22 @@ def test_the_class_is_that_of_known_interventions():
     np.testing.assert_allclose(run.graph.weights, known.graph.weights, atol=1e-9)
 
 
+@pytest.mark.parametrize("scale", [3.0, 0.3])
+@pytest.mark.parametrize("columns", [list("abc"), list("cba"), list("bca")], ids="".join)
+def test_changed_noise_directs_edges_of_the_class_as_they_are(scale, columns):
+    """A change of a's noise, and of nothing else: b given a, and c given b, are the same."""
+    rng = np.random.default_rng(0)
+    tables = []
+    for k in range(4):
+        a, b, c = rng.normal(size=(3, 400))
+        a = a * scale if k == 2 else a
+        b = b + 1.2 * a
+        tables.append(pd.DataFrame({"a": a, "b": b, "c": c + 1.2 * b})[columns])
+    run = simulate("moments", tables, unknown_targets=True, solver="class")
+    assert acted(run) == {("party 2", "a")}
+    assert {edge[:3] for edge in run.graph.marked_edges()} == {("a", "->", "b"), ("b", "->", "c")}
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"solver": "class"}, {"solver": "dagma"}, {"order": 1}, {"model": "curved"}],

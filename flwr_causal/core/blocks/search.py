@@ -27,8 +27,12 @@ from flwr_causal.core.linear.moments import (
     distinct,
     moments_of_variables,
 )
-from flwr_causal.core.linear.order_kernels import DEPENDENT
-from flwr_causal.core.linear.order_search import MomentOrders, log_pivots, search_orders
+from flwr_causal.core.linear.order_search import (
+    MomentOrders,
+    free_columns,
+    log_pivots,
+    search_orders,
+)
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.series.design import lagged_names, split_blocks, to_square
 from flwr_causal.core.ties import as_ranked
@@ -256,9 +260,9 @@ class BlockProblem:
         return self._class(solution.best.adjacency, solution.strengths)
 
     def class_of(self, dag: BoolArray) -> BlockClass:
-        """Return the class of a DAG, shape (d, d), of variables without lags."""
-        arranged = dag[np.ix_(self.first, self.first)]
-        order = np.array(topological_order(arranged), dtype=np.int64)
+        """Return the class of a DAG, shape (m, d)."""
+        arranged = dag[np.ix_(self.places, self.first)]
+        order = np.array(topological_order(arranged[: len(self.first)]), dtype=np.int64)
         return self._class(arranged, self._orders.strengths(arranged, order))
 
     def near_families(self, dag: BoolArray) -> list[list[tuple[int, ...]]]:
@@ -340,7 +344,7 @@ def independent(
     """
     parts, own = distinct(moments)
     columns = columns_of(widths)
-    free = np.array([_free_columns(part, columns) for part in parts])
+    free = np.array([free_columns(part, columns) for part in parts])
     kept = np.flatnonzero(free.any(axis=0))
     sizes = np.array([[free[k, block].sum() for block in columns] for k in own], dtype=np.int64)
     left = [int(free[:, block].any(axis=0).sum()) for block in columns]
@@ -353,18 +357,6 @@ def independent(
         second = np.where(np.outer(mask, mask), part.second, 0.0)
         reduced.append(replace(part, second=second).subset(kept.tolist()))
     return Independent([reduced[k] for k in own], left, sizes)
-
-
-def _free_columns(moments: Moments, columns: Sequence[IntArray]) -> BoolArray:
-    """Return the mask of columns that vary given those before them in the block, shape (M,)."""
-    free = np.zeros(moments.d, dtype=np.bool_)
-    for block in columns:
-        varying = block[moments.variances[block] > 0]
-        scale = np.sqrt(moments.variances[varying])
-        own = moments.second[np.ix_(varying, varying)] / np.outer(scale, scale)
-        given = log_pivots(own, np.arange(len(varying)))
-        free[varying[given > math.log(DEPENDENT)]] = True
-    return free
 
 
 def arranged(found: Independent, variables: IntArray, places: IntArray) -> Independent:

@@ -153,7 +153,7 @@ def linear_class(
         search = further
     back = np.argsort(order)
     marks = search.marks[np.ix_(back, back)]
-    return LinearClass(marks, *_weights(moments, marks))
+    return LinearClass(marks, *class_weights(moments, marks))
 
 
 def _ordered(
@@ -203,7 +203,7 @@ def _says_something(masks: EdgeMasks) -> bool:
     return bool(masks.required.any() or (~masks.allowed).sum() > len(masks.allowed))
 
 
-def _weights(moments: Sequence[Moments], marks: BoolArray) -> tuple[FloatArray, FloatArray]:
+def class_weights(moments: Sequence[Moments], marks: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Return the weights and strengths of a class, each (m, m); see :class:`LinearClass`."""
     weights, strengths = np.zeros(marks.shape), np.zeros(marks.shape)
     directed, undirected = directed_part(marks), undirected_part(marks)

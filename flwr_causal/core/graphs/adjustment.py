@@ -132,6 +132,19 @@ def possible_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], 
         The parents, ascending, and the class of the DAGs in which the variable has these parents.
         The first has the fewest parents.
     """
+    for parents, oriented in local_parents(marks, cause):
+        closed = equivalence.meek(oriented)
+        if equivalence.consistent_extension(closed) is not None:
+            yield parents, closed
+
+
+def local_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], BoolArray]]:
+    """Return the sets of parents of a variable that make no new v-structure there.
+
+    They are those of `possible_parents` in a CPDAG; where background knowledge has directed further
+    edges, there may be more. Only the edges of the variable are directed in the marks that are
+    returned with each.
+    """
     import networkx as nx
 
     neighbours = np.flatnonzero(equivalence.undirected_part(marks)[cause]).tolist()
@@ -145,8 +158,7 @@ def possible_parents(marks: BoolArray, cause: int) -> Iterator[tuple[list[int], 
         oriented[out, cause] = False
         parents = np.flatnonzero(equivalence.directed_part(oriented)[:, cause])
         shielded = joined[into][:, parents].sum(axis=1) == len(parents) - 1
-        oriented = equivalence.meek(oriented)
-        if shielded.all() and equivalence.consistent_extension(oriented) is not None:
+        if shielded.all():
             yield [int(k) for k in parents], oriented
 
 

@@ -1,13 +1,17 @@
-"""Each party's own graph of a linear system, which differs from the common one beyond chance.
+"""Each party's own graph, which differs from the common one beyond chance.
 
 A party's graph has the common causes of every variable whose mechanism in the party's rows is that
 of the other parties (:mod:`core.interventions.targets`). Of the other variables the causes are
-found anew, by a greedy search on the party's second moments. A search on the party's moments alone
-would differ from the common graph by sampling error almost everywhere.
+found anew, by a search on the party's second moments. A search on the party's moments alone would
+differ from the common graph by sampling error almost everywhere.
 
-Of time series the moments are those of the m = d (1 + p) columns [x_t, x_{t-1}, ..., x_{t-p}] of
-the lagged design, and a graph has the causes of the d variables at t among them; without lags m
-is d.
+A variable is one column, or a block of columns: a category, or functions of a number. Of time
+series the m variables are those of the lagged design [x_t, x_{t-1}, ..., x_{t-p}], m = d (1 + p),
+and a graph has the causes of the d variables at t among them; without lags m is d.
+
+Of a class a mechanism differs if it does whichever member is true, and the common causes are those
+of one member, in which the mechanisms that do not differ are the same. An own class is that of the
+own DAG; common directions of edges into variables whose mechanisms do not differ stay.
 """
 
 from __future__ import annotations
@@ -17,32 +21,39 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.gaussian_scores import partial_correlations
-from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.linear.moments import Moments, columns_of, moments_of_variables
+from flwr_causal.core.linear.order_search import free_columns, log_pivots
 from flwr_causal.core.linear.polish import polish
-from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, least_squares, solved
+from flwr_causal.core.linear.regression import solved
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from collections.abc import Callable, Sequence
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+
+    #: Returns a DAG, (m, d), given a party's moments, the common DAG and knowledge over the m
+    #: variables.
+    Search = Callable[[Moments, BoolArray, EdgeMasks], BoolArray]
 
 
-class LinearGraph(NamedTuple):
-    """A party's own graph; row causes column.
+class OwnMechanisms(NamedTuple):
+    """A party's own graph, and its effects; row causes column. M columns of m variables.
 
     Attributes
     ----------
     graph
-        ``(m, d)``, the causes of the d variables among the m columns; acyclic.
+        ``(m, d)``, the causes of the d variables among the m; acyclic.
     weights
-        ``(m, d)`` least-squares weights in the party's rows.
+        ``(M, M_d)`` least-squares weights in the party's rows, of columns.
     support
         ``(m, d)``, in nats: for an edge of the common graph by how much the party's rows are more
         probable with the effect that it has there than without one; for an edge of the party's own
         graph only by how much they are if it is added to the common graph, less its cost by the
         BIC. 0 for all other pairs.
     shares
-        ``(m, d)`` squared partial correlations of each cause and the variable given its other
-        causes: of the own graph's edges, and of others if they are added.
+        ``(m, d)`` for edges of the common and of the own graph: by which share the cause lowers the
+        generalised variance of the effect, given its other causes in the own graph. Of single
+        columns it is the squared partial correlation.
     """
 
     graph: BoolArray
@@ -51,82 +62,181 @@ class LinearGraph(NamedTuple):
     shares: FloatArray
 
 
-def own_graph(own: Moments, weights: FloatArray, acted: BoolArray, masks: EdgeMasks) -> LinearGraph:
+def polished(own: Moments, start: BoolArray, masks: EdgeMasks) -> BoolArray:
+    """Return the DAG of single columns that a greedy search reaches from the common one."""
+    m, d = start.shape
+    square = np.pad(start, ((0, 0), (0, m - d)))
+    return polish(own, square, knowledge=masks, num_targets=d).adjacency[:, :d]
+
+
+def own_graph(
+    own: Moments,
+    weights: FloatArray,
+    acted: BoolArray,
+    masks: EdgeMasks,
+    widths: Sequence[int] | None = None,
+    search: Search = polished,
+) -> OwnMechanisms:
     """Find a party's own graph.
 
     Parameters
     ----------
     own
-        Moments of the party's rows, of the m columns.
+        Moments of the party's rows, of the M columns.
     weights
-        ``(m, d)`` those of the common graph.
+        ``(M, M_d)`` those of the common DAG, of columns.
     acted
         ``(d,)`` the variables whose causes are found anew.
     masks
-        Background knowledge over the m columns; none of them causes a lag.
+        Background knowledge over the m variables; none of them causes a lag.
+    widths
+        Number of columns of each of the m variables. Default: one.
+    search
+        Default: :func:`polished`.
     """
-    own, common, (m, d) = varying(own), weights != 0, weights.shape
-    required = masks.required[:, :d] | (common & ~acted)
-    allowed = (masks.allowed[:, :d] & acted) | required | common
-    # Lags have no causes.
-    start, *both = (np.pad(one, ((0, 0), (0, m - d))) for one in (common, allowed, required))
-    found = polish(own, start, knowledge=EdgeMasks(*both), num_targets=d)
-    graph = found.adjacency[:, :d]
-    return compared(own, graph, least_squares(own, graph)[0], weights)
+    widths = [1] * len(weights) if widths is None else widths
+    own, columns, (m, d) = varying(own, widths), columns_of(widths), (len(widths), len(acted))
+    graph = common = _edges(weights, columns, d)
+    if acted.any():
+        required = masks.required[:, :d] | (common & ~acted)
+        allowed = (masks.allowed[:, :d] & acted) | required | common
+        # Lags have no causes.
+        both = (np.pad(one, ((0, 0), (0, m - d))) for one in (allowed, required))
+        graph = search(own, common, EdgeMasks(*both))
+    return compared(own, graph, fitted(own, graph, widths), weights, widths)
 
 
 def compared(
-    own: Moments, graph: BoolArray, own_weights: FloatArray, weights: FloatArray
-) -> LinearGraph:
+    own: Moments,
+    graph: BoolArray,
+    own_weights: FloatArray,
+    weights: FloatArray,
+    widths: Sequence[int] | None = None,
+) -> OwnMechanisms:
     """Return a party's graph as it compares with the common one.
 
     Parameters
     ----------
     own
-        Moments of the party's rows, of the m columns; all of them vary.
-    graph, own_weights
-        ``(m, d)`` the party's own.
-    weights
-        ``(m, d)`` those of the common graph.
+        Moments of the party's rows, of the M columns; see :func:`varying`.
+    graph
+        ``(m, d)``: the party's own.
+    own_weights, weights
+        ``(M, M_d)``, of columns: the party's, and those of the common graph.
+    widths
+        Number of columns of each of the m variables. Default: one.
     """
-    either = (weights != 0) | graph
-    support = np.where(either, _support(own, weights), 0.0)
-    return LinearGraph(graph, own_weights, support, _squared(own, graph))
+    columns = columns_of([1] * len(weights) if widths is None else widths)
+    m, d = graph.shape
+    common = _edges(weights, columns, d)
+    evidence = _Evidence(own, columns)
+    support, shares = np.zeros((m, d)), np.zeros((m, d))
+    for i, j in np.argwhere(common | graph).tolist():
+        others = np.flatnonzero(graph[:, j] & (np.arange(m) != i))
+        shares[i, j] = -np.expm1(evidence.gain(i, j, others))
+        others = np.flatnonzero(common[:, j] & (np.arange(m) != i))
+        effect = weights[np.ix_(columns[i], columns[j])] if common[i, j] else None
+        support[i, j] = evidence.support(i, j, others, effect)
+    return OwnMechanisms(graph, own_weights, support, shares)
 
 
-def varying(own: Moments) -> Moments:
-    """Return the moments with variance 1 where a column is constant: it has no effects then."""
-    flat = np.zeros(own.d, dtype=np.bool_)
-    flat[own.constant_columns()] = True
+def _edges(weights: FloatArray, columns: Sequence[IntArray], d: int) -> BoolArray:
+    """Return between which variables there are weights, ``(m, d)``."""
+    return np.array([[(weights[np.ix_(i, j)] != 0).any() for j in columns[:d]] for i in columns])
+
+
+def open_directions(marks: BoolArray, acted: BoolArray, masks: EdgeMasks) -> BoolArray:
+    """Return the edges whose direction a party's own class may leave open, ``(m, m)``.
+
+    Parameters
+    ----------
+    marks
+        ``(m, d)``: the common class.
+    acted
+        ``(d,)``: the variables whose causes were found anew.
+    masks
+        Background knowledge over the m variables.
+    """
+    found, d = np.array(masks.allowed, dtype=bool), len(acted)
+    found[:d, :d] &= ~(marks[:d] & ~marks[:d].T & ~acted).T
+    return found
+
+
+def fitted(
+    moments: Moments | Sequence[Moments], graph: BoolArray, widths: Sequence[int]
+) -> FloatArray:
+    """Return the least-squares weights of a DAG, ``(M, M_d)``, of columns.
+
+    Parameters
+    ----------
+    moments
+        Of the columns, or for each of the d variables those of the rows that inform about it.
+    graph
+        ``(m, d)``.
+    widths
+        Number of columns of each of the m variables.
+    """
+    columns, d = columns_of(widths), graph.shape[1]
+    found = np.zeros((sum(widths), sum(widths[:d])))
+    for j, part in enumerate(moments_of_variables(moments, d)[:d]):
+        causes = _of(columns, np.flatnonzero(graph[:, j]))
+        across = part.second[np.ix_(causes, columns[j])]
+        found[np.ix_(causes, columns[j])] = solved(part.second[np.ix_(causes, causes)], across)
+    return found
+
+
+class _Evidence:
+    """What a party's rows say of edges, from the moments of their columns."""
+
+    def __init__(self, own: Moments, columns: Sequence[IntArray]) -> None:
+        self.own, self.columns = own, columns
+        free = free_columns(own, columns)
+        self.free = [block[free[block]] for block in columns]
+
+    def gain(self, i: int, j: int, others: IntArray) -> float:
+        """Return the logarithm of the factor by which a cause changes the generalised variance."""
+        given = _of(self.free, others)
+        with_it = np.concatenate([given, self.free[i]])
+        second, effect = self.own.second, self.free[j]
+        return min(_log_left(second, with_it, effect) - _log_left(second, given, effect), 0.0)
+
+    def support(self, i: int, j: int, others: IntArray, effect: FloatArray | None) -> float:
+        """Return the support of an edge that has an effect in the common graph, or is added."""
+        half, mine = 0.5 * self.own.n, self.free[j]
+        if effect is None:
+            cost = 0.5 * len(self.free[i]) * len(mine) * np.log(self.own.n)
+            return float(-half * self.gain(i, j, others) - cost)
+        given = _of(self.free, others)
+        # The effect's columns without what the common effect of the cause explains.
+        change = np.eye(self.own.d)
+        change[np.ix_(self.columns[i], self.columns[j])] -= effect
+        rest = change.T @ self.own.second @ change
+        with_it = _log_left(rest, given, mine)
+        return float(half * (_log_left(self.own.second, given, mine) - with_it))
+
+
+def _of(columns: Sequence[IntArray], variables: IntArray) -> IntArray:
+    """Return the columns of variables side by side."""
+    none = np.empty(0, dtype=np.intp)
+    return np.concatenate([none, *[columns[k] for k in variables]])
+
+
+def _log_left(second: FloatArray, given: IntArray, own: IntArray) -> float:
+    """Return the logarithm of the generalised variance of columns, given others."""
+    both = np.concatenate([given, own])
+    among = second[np.ix_(both, both)]
+    scale = np.sqrt(np.where(np.diagonal(among) > 0, np.diagonal(among), 1.0))
+    pivots = log_pivots(among / np.outer(scale, scale), np.arange(len(both)))
+    return float((pivots + 2 * np.log(scale))[len(given) :].sum())
+
+
+def varying(own: Moments, widths: Sequence[int] | None = None) -> Moments:
+    """Return the moments with variance 1 where a variable is constant: it has no effects then."""
+    constant = np.zeros(own.d, dtype=np.bool_)
+    constant[own.constant_columns()] = True
+    blocks = columns_of([1] * own.d if widths is None else widths)
+    flat = np.concatenate([np.full(len(one), bool(constant[one].all())) for one in blocks])
     if not flat.any():
         return own
     second = np.where(flat[:, None] | flat, 0.0, own.second) + np.diag(flat.astype(np.float64))
     return Moments(own.n, own.mean, second, own.names)
-
-
-def _squared(own: Moments, graph: BoolArray) -> FloatArray:
-    """Return the squared partial correlations of each pair given the effect's causes, (m, d)."""
-    found = np.zeros(graph.shape)
-    for j in range(graph.shape[1]):
-        partial = partial_correlations(own.correlations, np.flatnonzero(graph[:, j]), j)
-        found[:, j] = np.nan_to_num(partial) ** 2
-    np.fill_diagonal(found, 0.0)
-    return found
-
-
-def _support(own: Moments, weights: FloatArray) -> FloatArray:
-    """Return the support of each edge, and of others if they are added, ``(m, d)``."""
-    common = weights != 0
-    shares = np.minimum(_squared(own, common), 1 - 1e-12)
-    found = -0.5 * own.n * np.log1p(-shares) - 0.5 * np.log(own.n)
-    for i, j in np.argwhere(common).tolist():
-        others = np.flatnonzero(common[:, j] & (np.arange(own.d) != i))
-        pair = np.array([i, j])
-        across = own.second[np.ix_(others, pair)]
-        among = own.second[np.ix_(others, others)]
-        left = own.second[np.ix_(pair, pair)] - across.T @ solved(among, across)
-        without = max(left[1, 1], RESIDUAL_FLOOR * own.second[j, j])
-        contrast = np.array([-weights[i, j], 1.0])
-        given = max(float(contrast @ left @ contrast), RESIDUAL_FLOOR * own.second[j, j])
-        found[i, j] = 0.5 * own.n * np.log(without / given)
-    return np.asarray(found)

@@ -21,6 +21,11 @@ on the category.
 Parties with equal mechanisms cannot be told from each other: a party "acts" where it differs from
 the other parties that do not act. Of two parties either may.
 
+Where the search returns a class, targets are those in the member in which the fewest mechanisms
+differ (sparse mechanism shifts): in any other one a change of one mechanism is one of several.
+Which member of the class is at hand does not matter. Changed noise also tells directions
+(:func:`told_directions`), as every change of a mechanism does.
+
 References
 ----------
 Baldo, F. & Assaad, C. K. (2026). Regret-based federated causal discovery with unknown
@@ -29,16 +34,21 @@ Mooij, J. M., Magliacane, S. & Claassen, T. (2020). Joint causal inference from 
 JMLR 21.
 Squires, C., Wang, Y. & Uhler, C. (2020). Permutation-based causal structure learning with unknown
 intervention targets. UAI.
+Perry, R., von Kügelgen, J. & Schölkopf, B. (2022). Causal discovery in heterogeneous environments
+under the sparse mechanism shift hypothesis. NeurIPS 35.
 Devlin, B. & Roeder, K. (1999). Genomic control for association studies. Biometrics 55.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
+from flwr_causal.core.graphs.adjustment import local_parents
+from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.moments import columns_of
 
@@ -58,6 +68,10 @@ LEAST_FREE = 2
 # interventions, 20 variables and 5 parties of 200 rows with exponential noise, 1 % of the parties
 # are said to act; with all of the parties taken to act it is 5 % (Gaussian noise: none).
 ACTING = 0.05
+# Nats by which a direction is better than its opposite: 20 times as probable.
+TOLD = math.log(20)
+# Sets of causes of a variable that are tried at most; there are more in very dense classes only.
+MOST_SETS = 200
 
 
 class TargetRecord(TypedDict, total=False):
@@ -96,6 +110,10 @@ class FoundTargets(NamedTuple):
         mechanism without those of the party (:mod:`core.interventions.moments`).
     shifted
         ``(K, d)``: whether a party acts on a variable, whose causes have effects there still.
+    leveled
+        ``(K, d)``: whether the party's rows have a level of their own, given the causes. Of the
+        others that are shifted the noise differs, which the likelihood of moments that are pooled
+        over parties does not tell.
     gains
         ``(K, d)``: by how many nats the party's own regression of the variable on its causes is
         better than that of the parties that do not act, above its cost. Not positive where it does
@@ -104,6 +122,7 @@ class FoundTargets(NamedTuple):
 
     replaced: BoolArray
     shifted: BoolArray
+    leveled: BoolArray
     gains: FloatArray
 
     @property
@@ -152,8 +171,10 @@ class _Tests(NamedTuple):
     compared
         ``(K,)``: whether the party is one of those that do not act, and has rows enough.
     replaces
-        ``(K,)``: whether more is lost by taking the others' coefficients than by leaving the
-        party's rows out.
+        ``(K,)``: whether more is lost by taking the others' coefficients, with noise and a level of
+        its own, than by leaving the party's rows out.
+    leveled
+        ``(K,)``: whether a level of the party's own gains more than it costs.
     """
 
     coefficients: FloatArray
@@ -161,6 +182,22 @@ class _Tests(NamedTuple):
     sizes: tuple[int, int]
     compared: BoolArray
     replaces: BoolArray
+    leveled: BoolArray
+
+    def ratios(self, typical: tuple[float, float]) -> FloatArray:
+        """Return the log-likelihood ratios of all, each divided by its factor, ``(K,)``."""
+        return self.coefficients / typical[0] + self.variances / typical[1]
+
+
+class _Compared(NamedTuple):
+    """The parties' own regressions of all variables on their causes in one member of a class.
+
+    ``(K, d)`` each; see :class:`FoundTargets` and :class:`_Tests`.
+    """
+
+    gains: FloatArray
+    replaces: BoolArray
+    leveled: BoolArray
 
 
 def find_targets(
@@ -187,46 +224,90 @@ def find_targets(
     search
         Returns the graph, ``(m, d)``, given what is replaced and what is shifted, ``(K, d)`` each,
         see :func:`~flwr_causal.core.interventions.moments.moments_by_variable`. There is a party
-        that does not act on a variable.
+        that does not act on a variable. An edge that is True both ways has an open direction.
     """
     parties = comparable(products)
     columns = [1 + own for own in columns_of(widths)]
     none = np.zeros((len(products), num_variables), dtype=np.bool_)
-    found = FoundTargets(none, none, np.zeros(none.shape))
+    found = FoundTargets(none, none, none, np.zeros(none.shape))
     seen: set[bytes] = set()
     while True:
         check_deadline()
         acted = found.acted
-        seen.add(np.stack(found[:2]).tobytes())
-        tests = _tests(parties, columns, search(found.replaced, found.shifted), acted)
-        gains = _gains(tests, parties[:, 0, 0], num_variables, _typical(tests))
+        seen.add(np.stack(found[:3]).tobytes())
+        marks = search(found.replaced, found.shifted & found.leveled)
+        gains, replaces, leveled = _compared(parties, columns, marks, acted)
         joined = acted & (gains > 0)
         if np.array_equal(joined, acted):
             joined = acted | _largest(np.where(acted, 0.0, gains))
-        replaces = np.stack([test.replaces for test in tests], axis=1)
-        after = FoundTargets(joined & replaces, joined & ~replaces, gains)
+        after = FoundTargets(joined & replaces, joined & ~replaces, joined & leveled, gains)
         # What was tried before led here.
-        if np.stack(after[:2]).tobytes() in seen:
+        if np.stack(after[:3]).tobytes() in seen:
             kept = acted & (gains > 0)
-            return FoundTargets(found.replaced & kept, found.shifted & kept, gains)
+            replaced, shifted, leveled = (one & kept for one in found[:3])
+            return FoundTargets(replaced, shifted, leveled, gains)
         found = after
 
 
-def own_mechanisms(products: FloatArray, dag: BoolArray) -> BoolArray:
+def own_mechanisms(
+    products: FloatArray, marks: BoolArray, widths: Sequence[int] | None = None
+) -> BoolArray:
     """Return in which parties the mechanisms of a graph differ, ``(K, d)``.
+
+    Of a class these are those of the member in which the fewest differ.
 
     Parameters
     ----------
-    products
-        ``(K, 1 + m, 1 + m)``: as of :func:`find_targets`, of single columns: d variables, and then
-        their lags.
-    dag
-        ``(m, d)``.
+    products, widths
+        As of :func:`find_targets`. Default: blocks of one column.
+    marks
+        ``(m, d)``: the graph, as ``search`` of :func:`find_targets` returns it.
     """
-    parties, (m, d) = comparable(products), dag.shape
-    columns = [1 + own for own in columns_of([1] * m)]
-    tests = _tests(parties, columns, dag, np.zeros((len(products), d), dtype=np.bool_))
-    return np.asarray(_gains(tests, parties[:, 0, 0], d, _typical(tests)) > 0)
+    parties, columns = comparable(products), _columns(marks, widths)
+    none = np.zeros((len(products), marks.shape[1]), dtype=np.bool_)
+    return np.asarray(_compared(parties, columns, marks, none).gains > 0)
+
+
+def told_directions(
+    products: FloatArray,
+    marks: BoolArray,
+    acted: BoolArray,
+    widths: Sequence[int] | None = None,
+    least: float = TOLD,
+) -> BoolArray:
+    """Direct open edges between variables of which a party acts on one and not on the other.
+
+    The direction is that of the member of the class in which the fewest mechanisms differ.
+
+    Parameters
+    ----------
+    products, marks, widths
+        As of :func:`own_mechanisms`.
+    acted
+        ``(K, d)``: who acts on what.
+    least
+        By how many nats that member must be better than the best one of the opposite direction.
+        Default: it is 20 times as probable.
+
+    Returns
+    -------
+    ndarray of bool
+        The marks, ``(m, d)``.
+    """
+    d = acted.shape[1]
+    if not acted.any() or not (marks[:d] & marks[:d].T).any():
+        return marks
+    members = _Members(comparable(products), _columns(marks, widths), marks, acted)
+    now = _square(marks)
+    best, total = members.fewest(now)
+    apart = (acted[:, :, None] != acted[:, None, :]).any(axis=0)
+    for i, j in np.argwhere(best[:d, :d] & now[:d, :d].T & apart).tolist():
+        opposite = now.copy()
+        opposite[i, j] = False
+        if now[j, i] and total - members.fewest(meek(opposite))[1] > least:
+            now[j, i] = False
+            now = meek(now)
+    return now[:, :d]
 
 
 def comparable(products: FloatArray) -> FloatArray:
@@ -247,26 +328,127 @@ def _largest(gains: FloatArray) -> BoolArray:
     return np.asarray(of_both & (gains >= least))
 
 
-def _tests(
-    parties: FloatArray, columns: Sequence[IntArray], dag: BoolArray, acted: BoolArray
-) -> list[_Tests]:
+class _Members:
+    """The members of a class, by what they say of the parties' mechanisms.
+
+    Attributes
+    ----------
+    tests
+        Of each of the d variables its possible sets of causes, masks of shape (m,), and their
+        tests.
+    gains
+        ``(sets, K)`` of each variable, see :func:`_gains`.
+    """
+
+    def __init__(
+        self, parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
+    ) -> None:
+        self.tests = [
+            [(one, _tests(parties, columns, one, j, acted)) for one in _possible_causes(marks, j)]
+            for j in range(acted.shape[1])
+        ]
+        rows, typical = parties[:, 0, 0], _typical([one for own in self.tests for _, one in own])
+        self.gains, self._differing = [], []
+        for own in self.tests:
+            each = [test for _, test in own]
+            # Which of its sets of causes a variable has is chosen by the gains.
+            gains = _gains(each, rows, acted.shape[1], typical).T - math.log(len(own))
+            self.gains.append(gains)
+            # Members are equivalent as to the ratios themselves, before they are divided.
+            ratios = _gains(each, rows, acted.shape[1]).T
+            self._differing.append(np.where(gains > 0, ratios, 0.0).sum(axis=1))
+
+    def fewest(self, marks: BoolArray) -> tuple[BoolArray, float]:
+        """Return the member with the fewest differences, (m, m), and its gains in nats.
+
+        The likelihood of all parties' own mechanisms is the same in all members. The fewest explain
+        it where their gains, each above its cost, add up to most. One variable after the other is
+        made a cause of all its neighbours by open edges: the one after which this sum is largest,
+        counted of the remaining sets of causes with the least gain.
+        """
+        while (open_edges := marks & marks.T).any():
+            check_deadline()
+            members = []
+            for j in np.flatnonzero(open_edges.any(axis=0)).tolist():
+                directed = marks.copy()
+                directed[marks[j], j] = False
+                members.append(meek(directed))
+                if not self.any_differs:
+                    break
+            marks = members[int(np.argmax([self._explained(one) for one in members]))]
+        return marks, self._explained(marks)
+
+    @property
+    def any_differs(self) -> bool:
+        """Whether there is a member in which a mechanism differs."""
+        return any(own.any() for own in self._differing)
+
+    def sets_in(self, marks: BoolArray, j: int) -> list[int]:
+        """Return which possible sets of causes a variable has in a class of shape (m, m)."""
+        sure, some = marks[:, j] & ~marks[j], marks[:, j]
+        sets = enumerate(own for own, _ in self.tests[j])
+        return [k for k, own in sets if (own >= sure).all() and (own <= some).all()] or [0]
+
+    def _explained(self, marks: BoolArray) -> float:
+        own = enumerate(self._differing)
+        return sum(float(gains[self.sets_in(marks, j)].min()) for j, gains in own)
+
+
+def _compared(
+    parties: FloatArray, columns: Sequence[IntArray], marks: BoolArray, acted: BoolArray
+) -> _Compared:
     """Compare each party's regression of each variable on its causes with the others'."""
+    members = _Members(parties, columns, marks, acted)
+    best, _ = members.fewest(_square(marks))
+    chosen = [members.sets_in(best, j)[0] for j in range(acted.shape[1])]
+    tests = [own[k][1] for own, k in zip(members.tests, chosen, strict=True)]
+    return _Compared(
+        np.stack([own[k] for own, k in zip(members.gains, chosen, strict=True)], axis=1),
+        np.stack([test.replaces for test in tests], axis=1),
+        np.stack([test.leveled for test in tests], axis=1),
+    )
+
+
+def _possible_causes(marks: BoolArray, j: int) -> list[BoolArray]:
+    """Return the sets of causes of a variable in the members of a class, masks of shape (m,)."""
+    if not (marks[: marks.shape[1], j] & marks[j]).any():
+        return [marks[:, j]]
+    sets = islice(local_parents(_square(marks), j), MOST_SETS)
+    return [np.isin(np.arange(len(marks)), parents) for parents, _ in sets]
+
+
+def _columns(marks: BoolArray, widths: Sequence[int] | None) -> list[IntArray]:
+    """Return the columns of each block in the products of rows [1, z]."""
+    return [1 + own for own in columns_of([1] * len(marks) if widths is None else widths)]
+
+
+def _square(marks: BoolArray) -> BoolArray:
+    """Pad marks, (m, d), with lags that have no causes, to (m, m)."""
+    m, d = marks.shape
+    return np.pad(marks, ((0, 0), (0, m - d)))
+
+
+def _tests(
+    parties: FloatArray,
+    columns: Sequence[IntArray],
+    causes: BoolArray,
+    j: int,
+    acted: BoolArray,
+) -> _Tests:
+    """Compare each party's regression of a variable on its causes with the others'."""
     first, num_variables = np.zeros(1, dtype=columns[0].dtype), acted.shape[1]
-    found = []
-    for j in range(num_variables):
-        causes = [own for own, one in zip(columns, dag[:, j], strict=True) if one]
-        given, apart = np.concatenate([first, *causes]), acted[:, j].copy()
+    given = np.concatenate([first, *[own for own, one in zip(columns, causes, strict=True) if one]])
+    apart = acted[:, j].copy()
+    test = _test(parties, given, columns[j], apart)
+    # A party that acts would make all others differ from the rest: it is compared with less than
+    # half of the parties left out.
+    while apart.sum() < (len(apart) - 1) // 2:
+        gains = np.where(apart, -np.inf, _gains([test], parties[:, 0, 0], num_variables)[:, 0])
+        if not gains.max() > 0:
+            break
+        apart[gains.argmax()] = True
         test = _test(parties, given, columns[j], apart)
-        # A party that acts would make all others differ from the rest: it is compared with less
-        # than half of the parties left out.
-        while apart.sum() < (len(apart) - 1) // 2:
-            gains = np.where(apart, -np.inf, _gains([test], parties[:, 0, 0], num_variables)[:, 0])
-            if not gains.max() > 0:
-                break
-            apart[gains.argmax()] = True
-            test = _test(parties, given, columns[j], apart)
-        found.append(test)
-    return found
+    return test
 
 
 def _gains(
@@ -278,11 +460,10 @@ def _gains(
     """Return what a party's own regression gains above its cost, (K, number of tests)."""
     gains = []
     for test in tests:
-        ratios = test.coefficients / typical[0] + test.variances / typical[1]
         cost = 0.5 * sum(test.sizes) * np.log(np.maximum(rows, 1.0)) + math.log(
             num_variables / ACTING
         )
-        gains.append(ratios - cost)
+        gains.append(test.ratios(typical) - cost)
     return np.stack(gains, axis=1)
 
 
@@ -332,20 +513,38 @@ def _test(parties: FloatArray, given: IntArray, own: IntArray, apart: BoolArray)
     own_fit = 0.5 * free[0] * log_covariance(scatter, free[0])
     others_fit = 0.5 * free[1] * log_covariance(others, free[1])
     within = 0.5 * both * log_covariance(scatter + others, both)
-    # With a level of its own and the others' coefficients; without the causes.
-    level = (
-        0.5 * both * log_covariance(residual_products(_centred(alone) + _centred(rest), q), both)
-    )
+    # With a level of its own and the others' coefficients, and noise that is common or of its own;
+    # without the causes.
+    moved = np.stack([_centred(alone), _centred(rest)])
+    level = 0.5 * both * log_covariance(residual_products(moved.sum(axis=0), q), both)
+    with_causes = np.minimum(level, _own_noise(moved, q))
     no_causes = np.array([0, *range(q, q + w)])
     plain = residual_products(alone[:, no_causes[:, None], no_causes], 1)
     without = 0.5 * free[0] * log_covariance(plain, free[0])
+    common = 0.5 * both * log_covariance(residual_products(alone + rest, q), both)
     return _Tests(
         np.where(usable, np.maximum(coefficients, 0.0), -np.inf),
         np.where(usable, np.maximum(within - own_fit - others_fit, 0.0), -np.inf),
         (q * w, w * (w + 1) // 2),
         usable & ~apart,
-        (q > 1) & (without - own_fit < level - own_fit - others_fit),
+        (q > 1) & (without - own_fit < with_causes - own_fit - others_fit),
+        common - level > 0.5 * w * np.log(np.maximum(parts[:, 0, 0], 1.0)),
     )
+
+
+def _own_noise(parts: FloatArray, q: int) -> FloatArray:
+    """Return minus the log-likelihood with common coefficients, and noise of each part's own.
+
+    ``parts`` are the products of two parts of the rows for each party, (2, K, q + w, q + w).
+    """
+    both = parts.sum(axis=0)
+    weights = np.linalg.pinv(both[:, :q, :q], rcond=1e-12, hermitian=True) @ both[:, :q, q:]
+    own = np.broadcast_to(np.eye(both.shape[1] - q), (len(both), *[both.shape[1] - q] * 2))
+    to_noise, loss = np.concatenate([-weights, own], axis=1), np.zeros(len(both))
+    for part in parts:
+        free = np.maximum(part[:, 0, 0] - q, 1.0)
+        loss += 0.5 * free * log_covariance(np.swapaxes(to_noise, 1, 2) @ part @ to_noise, free)
+    return loss
 
 
 def _centred(products: FloatArray) -> FloatArray:

@@ -439,6 +439,18 @@ def log_pivots(correlations: FloatArray, columns: IntArray) -> FloatArray:
     return result
 
 
+def free_columns(moments: Moments, columns: Sequence[IntArray]) -> BoolArray:
+    """Return the mask of columns that vary given those before them in the block, shape (M,)."""
+    free = np.zeros(moments.d, dtype=np.bool_)
+    for block in columns:
+        varying = block[moments.variances[block] > 0]
+        scale = np.sqrt(moments.variances[varying])
+        own = moments.second[np.ix_(varying, varying)] / np.outer(scale, scale)
+        given = log_pivots(own, np.arange(len(varying)))
+        free[varying[given > log(DEPENDENT)]] = True
+    return free
+
+
 class MomentOrders:
     """One search: its moments, the possible and the required edges, and the kernels' arrays.
 

@@ -21,7 +21,8 @@ from flwr_causal.strategies.series import series_moments, stationarity_warning, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.ges.linear_class import LinearClass
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
@@ -57,36 +58,17 @@ def solve_class(
     """
     names, d, order = agreement.names, len(agreement.names), options.order
     columns = lagged_names(names, order)
-    present = np.arange(len(columns)) < d
-    distinguished = present[:, None] != present
     pooled: Moments | Sequence[Moments]
+    acted = np.zeros((1, d), dtype=np.bool_)
     if agreement.targets:
-        own = moments_of_targets(agreement, products, columns)
+        pooled = for_lags(moments_of_targets(agreement, products, columns))
         acted = changed_mechanisms(agreement)
-        distinguished[:d, :d] = distinguished_pairs(acted)
-        # Lags have no causes: the rows of any variable serve them.
-        pooled = [*own, *[max(own, key=lambda part: part.n)] * (len(columns) - d)]
     elif order:
         pooled = series_moments(products, agreement.n, columns)[0]
     else:
         pooled = Moments(agreement.n, np.zeros(d), products[0], names)
-    by_orders = options.solver == "class"
-    found = linear_class(
-        moments_of_variables(pooled, len(columns)),
-        masks,
-        distinguished=distinguished,
-        by_orders=by_orders,
-        least_effect=options.least_effect if by_orders else 0.0,
-        max_parents=options.max_parents,
-    )
-    now, lagged = split_blocks(found.weights[:, :d])
-    graph = CausalGraph(
-        names,
-        now,
-        kind="cpdag",
-        lagged=lagged,
-        required=masks.required[:d, :d] if masks.required.any() else None,
-    )
+    found = class_of(pooled, masks, acted, options)
+    graph = class_graph(names, found.weights, masks)
     member = graph.to_dag()
     model: LinearModel | LaggedModel
     if order:
@@ -101,3 +83,49 @@ def solve_class(
         warnings += combination_warning(pooled.subset(range(d)), agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
+
+
+def for_lags(own: Sequence[Moments]) -> list[Moments]:
+    """Return moments for each of the m columns, given those for each of the d variables.
+
+    Lags have no causes: the rows of any variable serve them.
+    """
+    return [*own, *[max(own, key=lambda part: part.n)] * (own[0].d - len(own))]
+
+
+def class_of(
+    moments: Moments | Sequence[Moments],
+    masks: EdgeMasks,
+    acted: BoolArray,
+    options: MomentsOptions,
+) -> LinearClass:
+    """Return the class of m columns, given their moments, or one for each of them.
+
+    ``acted``, shape (sets, d), are the variables that are targets in each set of rows.
+    """
+    m, d = len(masks.allowed), acted.shape[1]
+    present = np.arange(m) < d
+    distinguished = present[:, None] != present
+    distinguished[:d, :d] = distinguished_pairs(acted)
+    by_orders = options.solver == "class"
+    return linear_class(
+        moments_of_variables(moments, m),
+        masks,
+        distinguished=distinguished,
+        by_orders=by_orders,
+        least_effect=options.least_effect if by_orders else 0.0,
+        max_parents=options.max_parents,
+    )
+
+
+def class_graph(names: tuple[str, ...], weights: FloatArray, masks: EdgeMasks) -> CausalGraph:
+    """Return the graph of a class of the m columns of the design, from its weights, (m, m)."""
+    d = len(names)
+    now, lagged = split_blocks(weights[:, :d])
+    return CausalGraph(
+        names,
+        now,
+        kind="cpdag",
+        lagged=lagged,
+        required=masks.required[:d, :d] if masks.required.any() else None,
+    )

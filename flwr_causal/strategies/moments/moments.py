@@ -38,7 +38,7 @@ from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
-from flwr_causal.strategies.local_graphs import local_graphs, require_several
+from flwr_causal.strategies.local_graphs import require_several
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
@@ -52,6 +52,7 @@ from flwr_causal.strategies.moments.outcome import (
     WeightedGraph,
     moments_of_targets,
 )
+from flwr_causal.strategies.moments.own_graphs import own_graphs
 from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.release import released_moments
@@ -157,9 +158,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         yield Note({**outcome.info, **pooled.info})
         result_of = partial(pooled.result, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
-            own = local_graphs(pooled.parts, outcome.graph, pooled.masks)
-            targets = pooled.heterogeneity.targets if pooled.heterogeneity else None
-            return replace(result_of(outcome), heterogeneity=own._replace(targets=targets))
+            return replace(
+                result_of(outcome), heterogeneity=own_graphs(pooled, outcome, self.options)
+            )
         if self.options.parameters != "likelihood":
             return result_of(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.

@@ -134,9 +134,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     local_graphs : bool, default False
         Find each party's own graph beside the common one, from the moments that the party sends
         (``core.interventions.local_graphs``): the common causes of every variable but those whose
-        mechanism in the party's rows differs beyond sampling error. ``run.local_graphs`` has these
-        graphs and ``run.heterogeneity`` their differences. With ``secure_aggregation`` they are
-        those of ``groups``.
+        mechanism in the party's rows differs beyond sampling error. With "class", categories or
+        curved effects it is a class, too. ``run.local_graphs`` has these graphs and
+        ``run.heterogeneity`` their differences. With ``secure_aggregation`` they are those of
+        ``groups``.
     hidden_causes : bool, default False
         Whether variables may have common causes that no party has measured. The result is then a
         partial ancestral graph (``graph.kind`` is "pag"): its marks say which variables are causes
@@ -436,17 +437,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     @property
     def with_local_graphs(self) -> Needs:
-        """For own graphs of the parties: DAGs of numbers, without lags."""
-        return {
-            **self.with_unknown_targets,
-            "solver": (
-                self.solver not in ("class", "ges"),
-                "'auto', 'order', 'dagma' or 'notears'",
-            ),
-            "text_columns": (self.text_columns != "keep", "'fail' or 'drop'"),
-            "model": (self.model == "linear", "'linear'"),
-            "order": (self.order == 0, "0"),
-        }
+        """For own graphs of the parties: sums of each party's rows, without folds."""
+        needs = {**self.with_unknown_targets}
+        del needs["order"]
+        one = self.order == 0 or self.num_folds == 1
+        return needs | {"order": (one, "0 where something is chosen by held-out error")}
 
     @property
     def compares_parties(self) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.core.series.solution import LaggedProblem
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments.options import MomentsOptions
 
@@ -39,6 +40,13 @@ def masks_of_series(
             "leaves them out: state them as lagged edges, or use instantaneous=True."
         )
     return masks
+
+
+def allowed_now(masks: EdgeMasks, options: MomentsOptions, d: int) -> EdgeMasks:
+    """Return the masks without edges within a step where these are not fitted."""
+    allowed = masks.allowed.copy()
+    allowed[:d] &= options.instantaneous is not False
+    return EdgeMasks(allowed, masks.required)
 
 
 def solve_series(

@@ -13,16 +13,18 @@ from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.kept import kept_mechanisms
-from flwr_causal.core.interventions.moments import moments_by_variable
-from flwr_causal.core.interventions.targets import find_targets
+from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
+from flwr_causal.core.interventions.targets import find_targets, told_directions
 from flwr_causal.core.linear.order_search import search_orders
-from flwr_causal.core.series.design import lagged_names
+from flwr_causal.core.series.design import lagged_names, stacked_edges
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol.moments import PARTS
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.local_graphs import LEAST_PARTS, sums_by_party
 from flwr_causal.strategies.moments.blocks import blocks_of
+from flwr_causal.strategies.moments.classes import class_of, for_lags
 from flwr_causal.strategies.moments.outcome import PooledMoments
+from flwr_causal.strategies.moments.series import allowed_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -80,36 +82,45 @@ class _TargetSearch(NamedTuple):
     widths : list of int
         Number of columns of each of the d variables, and then of their lags.
     graph : callable
-        Returns the graph, (m, d), given each variable's moments.
+        Returns the graph, (m, d), given each variable's moments and what is acted on by each party.
     """
 
     columns: tuple[str, ...]
     widths: list[int]
-    graph: Callable[[Sequence[Moments]], BoolArray]
+    graph: Callable[[Sequence[Moments], BoolArray], BoolArray]
 
     @classmethod
-    def of(cls, pooled: PooledMoments, options: MomentsOptions) -> _TargetSearch:
-        """Return the search of a run."""
+    def of(
+        cls, pooled: PooledMoments, options: MomentsOptions, *, classes: bool = False
+    ) -> _TargetSearch:
+        """Return the search of a run; with ``classes`` directions may be open in its graphs."""
         agreement, masks, d = pooled.agreement, pooled.masks, len(pooled.agreement.names)
         if options.takes_blocks:
             blocks = blocks_of(agreement, options.model, options.order)
             widths = [block.width for block in blocks]
 
-            def of_blocks(own: Sequence[Moments]) -> BoolArray:
+            def of_blocks(own: Sequence[Moments], acted: BoolArray) -> BoolArray:
                 names, limits = agreement.names, options.block_limits
-                return BlockProblem.of(own, widths, names, masks, **limits).best().dag[:, :d]
+                apart = distinguished_pairs(acted) if classes else None
+                problem = BlockProblem.of(own, widths, names, masks, distinguished=apart, **limits)
+                found = problem.best()
+                return stacked_edges(found.graph) if classes else found.dag[:, :d]
 
             return cls(column_names(blocks), widths, of_blocks)
         columns = lagged_names(agreement.names, options.order)
-        allowed = masks.allowed.copy()
-        allowed[:d] &= options.instantaneous is not False
+        if classes and options.finds_class:
+
+            def of_class(own: Sequence[Moments], acted: BoolArray) -> BoolArray:
+                return class_of(for_lags(own), masks, acted, options).marks[:, :d]
+
+            return cls(columns, [1] * len(columns), of_class)
         search = partial(
             search_orders,
-            masks=EdgeMasks(allowed, masks.required),
+            masks=allowed_now(masks, options, d),
             num_targets=d,
             least_effect=options.least_effect,
         )
-        return cls(columns, [1] * len(columns), lambda own: search(own).best.adjacency[:, :d])
+        return cls(columns, [1] * len(columns), lambda own, _: search(own).best.adjacency[:, :d])
 
     def given(
         self, products: FloatArray, num_rows: int, names: tuple[str, ...]
@@ -118,7 +129,7 @@ class _TargetSearch(NamedTuple):
 
         def graph_of(replaced: BoolArray, shifted: BoolArray) -> BoolArray:
             own = moments_by_variable(products, replaced, num_rows, self.columns, names, shifted)
-            return self.graph(own)
+            return self.graph(own, replaced | shifted)
 
         return graph_of
 
@@ -154,7 +165,7 @@ def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMomen
 
     ``pooled`` has the moments of each party.
     """
-    search = _TargetSearch.of(pooled, options)
+    search = _TargetSearch.of(pooled, options, classes=True)
     parties, products = list(pooled.parts), np.stack([*pooled.parts.values()])
     names, n = pooled.agreement.names, round(float(products[:, 0, 0].sum()))
     graph_of = search.given(products / n, n, names)
@@ -166,12 +177,18 @@ def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMomen
     )
     if not found.acted.any():
         return own
+    shifted = found.shifted & found.leveled
+    marks = graph_of(found.replaced, shifted)
+    told = told_directions(products, marks, found.acted, search.widths)
+    allowed = pooled.masks.allowed.copy()
+    allowed[: len(marks), : len(names)] &= ~(marks & ~told)
     return replace(
         own,
+        masks=EdgeMasks(allowed, pooled.masks.required),
         agreement=replace(
             pooled.agreement,
             targets=_named(found.replaced, names),
-            shifted=_named(found.shifted, names),
+            shifted=_named(shifted, names),
         ),
         products=products / n,
         warnings=(TWO_PARTS,) if len(parties) == LEAST_PARTS else (),

@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flwr_causal.core.graphs.equivalence import consistent_extension, cpdag
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.interventions.moments import moments_by_variable
-from flwr_causal.core.interventions.targets import find_targets, with_shares
+from flwr_causal.core.interventions.targets import (
+    find_targets,
+    own_mechanisms,
+    told_directions,
+    with_shares,
+)
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import search_orders
 
@@ -170,3 +176,87 @@ def test_shares_of_replicates():
     shares = with_shares([one, other], [[one], [one, other], [], [one]])
     assert [record["confidence"] for record in shares] == [0.75, 0.25]
     assert shares[0] | {} == {**one, "confidence": 0.75}
+
+
+def tree(edges, d=5):
+    marks = np.zeros((d, d), dtype=bool)
+    for i, j in edges:
+        marks[i, j] = marks[j, i] = True
+    return marks
+
+
+def rooted(marks, root):
+    """The member of a tree's class with this root."""
+    directed, done = np.zeros_like(marks), [root]
+    for i in done:
+        for j in np.flatnonzero(marks[i]):
+            if j not in done:
+                directed[i, j] = True
+                done.append(int(j))
+    return directed
+
+
+TREES = {
+    "chain": [(0, 1), (1, 2), (2, 3), (3, 4)],
+    "star": [(2, 0), (2, 1), (2, 3), (2, 4)],
+    "tree": [(1, 0), (1, 2), (2, 3), (2, 4)],
+}
+
+
+def rows_of_tree(rng, dag, n, target=None, spread=3.0, level=0.0):
+    noise = rng.standard_normal((n, len(dag)))
+    if target is not None:
+        noise[:, target] = level + spread * noise[:, target]
+    return np.linalg.solve((np.eye(len(dag)) - 1.1 * dag).T, noise.T).T
+
+
+@pytest.mark.parametrize("edges", TREES.values(), ids=TREES)
+@pytest.mark.parametrize("target", range(5))
+@pytest.mark.parametrize("change", [{"spread": 3.0}, {"spread": 0.3}, {"spread": 1.0, "level": 2}])
+def test_a_change_at_one_variable_of_a_class_is_found_there_and_never_directs_wrongly(
+    edges, target, change
+):
+    marks, rng = tree(edges), np.random.default_rng(target)
+    dag = rooted(marks, 0)
+    parties = [rows_of_tree(rng, dag, 600) for _ in range(4)]
+    parties.append(rows_of_tree(rng, dag, 600, target, **change))
+    products = products_of(parties)
+    acted = own_mechanisms(products, marks)
+    assert pairs(acted) == [(4, target)]
+    told = told_directions(products, marks, acted)
+    assert (told >= dag).all()
+    np.testing.assert_array_equal(told | told.T, marks)
+    # The member at hand does not matter: neither does the order of the variables.
+    order = np.array([3, 0, 4, 2, 1])
+    both, moved = np.ix_(order, order), products[:, np.r_[0, 1 + order]][:, :, np.r_[0, 1 + order]]
+    assert pairs(own_mechanisms(moved, marks[both])) == [(4, order.tolist().index(target))]
+    np.testing.assert_array_equal(told_directions(moved, marks[both], acted[:, order]), told[both])
+
+
+def test_the_member_is_the_one_in_which_gains_are_largest():
+    """On trees, whose members are told by their roots; two targets at once."""
+    from flwr_causal.core.interventions.targets import _columns, _Members, comparable
+
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        marks = tree(list(TREES.values())[seed % 3])
+        dag = rooted(marks, int(rng.integers(5)))
+        one, two = rng.choice(5, 2, replace=False)
+        parties = [rows_of_tree(rng, dag, 300) for _ in range(4)]
+        parties += [rows_of_tree(rng, dag, 300, one), rows_of_tree(rng, dag, 300, two, 0.3, 1.0)]
+        products = comparable(products_of(parties))
+        none = np.zeros((6, 5), dtype=bool)
+        members = _Members(products, _columns(marks, None), marks, none)
+        best, total = members.fewest(marks)
+        totals = [members.fewest(rooted(marks, root))[1] for root in range(5)]
+        assert total == pytest.approx(max(totals))
+        assert consistent_extension(best) is not None
+        np.testing.assert_array_equal(cpdag(best), marks)
+
+
+def test_nothing_is_told_where_no_party_acts():
+    marks, rng = tree(TREES["star"]), np.random.default_rng(0)
+    products = products_of([rows_of_tree(rng, rooted(marks, 0), 200) for _ in range(5)])
+    acted = own_mechanisms(products, marks)
+    assert not acted.any()
+    assert told_directions(products, marks, acted) is marks

@@ -5,6 +5,7 @@ See :mod:`~flwr_causal.core.ges.ancestral_search` for the search.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,15 +17,16 @@ from flwr_causal.core.graphs.pag.marks import ARROW, NONE, ancestral_separators,
 from flwr_causal.core.graphs.pag.rules import oriented
 from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.linear.gaussian_scores import edge_cost
-from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.moments import Moments, as_moments
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
 
+# Draws of the moments on which the search is repeated.
+NUM_DRAWS = 10
 # Of the check of a graph that was found without hidden causes: the largest z, the most proposals of
 # a pair, and by how many edges' costs a better score ends it.
 CHECK_Z = 2.0
@@ -64,7 +66,9 @@ class HiddenCauses(NamedTuple):
         return self.gain > LEAST_EVIDENCE and len(self.common) > 0
 
 
-def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> CausalGraph:
+def pag_search(
+    moments_or_data: Any, *, knowledge: Knowledge | None = None, draws: int = NUM_DRAWS
+) -> CausalGraph:
     """Learn the partial ancestral graph of a linear system with hidden common causes.
 
     Parameters
@@ -75,11 +79,16 @@ def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> C
         Background knowledge. Tiers say that a later variable is no cause of an earlier one, and a
         forbidden edge that there is no effect but through other variables that are seen; a hidden
         common cause of both remains possible. A required edge is a cause.
+    draws
+        How often the search is repeated on second moments that are drawn as those of other samples
+        would be; marks that these do not confirm are circles. With 0 all marks of the PAG of best
+        score stand.
 
     Returns
     -------
     CausalGraph
-        Of kind "pag".
+        Of kind "pag". With draws its marks need not be those of one equivalence class: a circle
+        also says that the rows do not decide.
 
     Raises
     ------
@@ -89,16 +98,18 @@ def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> C
         If the knowledge names a variable that the data do not have.
     """
     moments = as_moments(moments_or_data)
-    return linear_pag(moments, knowledge)
+    return linear_pag(moments, knowledge, draws)
 
 
-def linear_pag(moments: Moments, knowledge: Knowledge | None) -> CausalGraph:
+def linear_pag(
+    moments: Moments, knowledge: Knowledge | None, draws: int = NUM_DRAWS
+) -> CausalGraph:
     """Find the PAG of best extended BIC that the search reaches, as :func:`pag_search`.
 
     The weights are the partial correlations of the two variables of an edge, given the other
     ancestors of both in one graph of the class.
     """
-    source = _Numbers(moments.subset(by_name(moments.names)))
+    source = _Numbers(moments.subset(by_name(moments.names)), draws)
     return AncestralSearch(source, knowledge).graph(moments.names)
 
 
@@ -153,8 +164,8 @@ def hidden_causes(
 class _Numbers:
     """Numbers: Fisher's z of partial correlations, and the Gaussian BIC."""
 
-    def __init__(self, moments: Moments) -> None:
-        self.moments, self.names = moments, moments.names
+    def __init__(self, moments: Moments, num_draws: int = 0) -> None:
+        self.moments, self.names, self.num_draws = moments, moments.names, num_draws
         self.edge_cost = edge_cost(moments.n, moments.d, GAMMA)
         self.score = AncestralScore(moments.correlations, moments.n, self.edge_cost)
 
@@ -188,3 +199,38 @@ class _Numbers:
         columns = [i, j, *given]
         inverse = np.linalg.pinv(self.moments.correlations[np.ix_(columns, columns)])
         return float(-inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1]))
+
+    def draws(self) -> list[_Numbers]:
+        """Return moments of other samples of as many rows, if these were the true ones.
+
+        There are none if rows are too few for moments of full rank.
+        """
+        rng, d = np.random.default_rng(0), self.moments.d
+        found = [
+            wishart(self.moments.correlations, self.moments.n, rng)
+            for _ in range(self.num_draws if self.moments.n > d + 1 else 0)
+        ]
+        return [_Numbers(replace(self.moments, mean=np.zeros(d), second=part)) for part in found]
+
+
+def wishart(second: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
+    """Draw the second moments, about their means, of n normal rows (Bartlett's decomposition).
+
+    Parameters
+    ----------
+    second : ndarray of shape (d, d)
+        The true ones, of any rank.
+    n : int
+        Number of rows, more than d.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+    """
+    d = len(second)
+    lower = np.tril(rng.normal(size=(d, d)), -1)
+    lower[np.diag_indices(d)] = np.sqrt(rng.chisquare(n - 1 - np.arange(d)))
+    values, vectors = np.linalg.eigh(second)
+    factor = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T @ lower
+    return np.asarray(factor @ factor.T / n)

@@ -9,7 +9,7 @@ import numpy as np
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import block_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
-from flwr_causal.core.ges.linear_pag import hidden_causes, linear_pag
+from flwr_causal.core.ges.linear_pag import NUM_DRAWS, hidden_causes, linear_pag
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning
 from flwr_causal.strategies.linear import in_units
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def solve_hidden(
-    agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, scale: FloatArray
+    agreement: Agreement,
+    knowledge: Knowledge | None,
+    products: FloatArray,
+    scale: FloatArray,
+    confirm: bool,
 ) -> Outcome:
     """Find the partial ancestral graph of the columns.
 
@@ -36,10 +40,13 @@ def solve_hidden(
         Products of the rows.
     scale : ndarray of shape (d,)
         Divisors of the columns.
+    confirm : bool
+        Whether marks are circles that other samples might contradict. If not, all marks of the
+        graph of best score stand.
     """
     names = agreement.names
     pooled = Moments(agreement.n, np.zeros(len(names)), products[0], names)
-    graph = linear_pag(pooled, knowledge)
+    graph = linear_pag(pooled, knowledge, NUM_DRAWS if confirm else 0)
     warnings = combination_warning(pooled, agreement.rows.values())
     (moments,) = distinct(in_units(pooled, agreement.mean, scale))[0]
     model = AncestralModel(graph, moments)

@@ -139,10 +139,12 @@ def member(marks: IntArray) -> IntArray | None:
     """
     circles = marks == CIRCLE
     found = np.where(circles & (marks.T == ARROW), TAIL, marks)
-    extension = consistent_extension(circles & circles.T)
+    places = np.flatnonzero((circles & circles.T).any(axis=0))
+    inner = np.ix_(places, places)
+    extension = consistent_extension((circles & circles.T)[inner])
     if extension is None:
         return None
-    found[extension], found[extension.T] = ARROW, TAIL
+    found[inner] = np.where(extension, ARROW, np.where(extension.T, TAIL, found[inner]))
     whole = not ((found == CIRCLE) | ((found == TAIL) & (found.T == TAIL))).any()
     return found if whole and is_ancestral(found) else None
 

@@ -56,7 +56,7 @@ from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.ancestral_kernels import (
     LEAST_GAIN,
-    Bounds,
+    AncestralBounds,
     Scored,
     other_edge,
     other_meeting_edges,
@@ -188,7 +188,7 @@ class AncestralSearch:
         Pairs that knowledge keeps a graph without hidden causes from joining may be joined.
         """
         known, mag = self.known.no_causes, np.array(mag, dtype=np.int64, order="C")
-        bounds = Bounds(known, self.required, known & known.T)
+        bounds = AncestralBounds(known, self.required, known & known.T)
         score = self.source.score
         costs = np.array(np.broadcast_to(score.edge_cost, mag.shape), dtype=np.float64)
         correlations = np.ascontiguousarray(score.correlations)

@@ -44,7 +44,7 @@ class Scored(NamedTuple):
     costs: FloatArray
 
 
-class Bounds(NamedTuple):
+class AncestralBounds(NamedTuple):
     """Which graphs are possible; ``(d, d)`` each.
 
     Attributes
@@ -306,7 +306,7 @@ def _gain(scored: Scored, marks: IntArray, parts: FloatArray, changed: IntArray)
 
 
 @compiled
-def fits(marks: IntArray, bounds: Bounds) -> bool:
+def fits(marks: IntArray, bounds: AncestralBounds) -> bool:
     """Whether a graph is ancestral and agrees with the bounds."""
     d = len(marks)
     above = np.zeros((d, d), dtype=np.bool_)
@@ -345,7 +345,7 @@ def _same(marks: IntArray, other: IntArray, i: int, j: int) -> bool:
 
 @compiled
 def _taken(
-    scored: Scored, bounds: Bounds, marks: IntArray, changed: IntArray, parts: FloatArray
+    scored: Scored, bounds: AncestralBounds, marks: IntArray, changed: IntArray, parts: FloatArray
 ) -> float:
     """Replace a graph, in place, by one that is possible and better; return the gain, or 0."""
     if not fits(changed, bounds):
@@ -359,7 +359,9 @@ def _taken(
 
 
 @compiled
-def other_edge(scored: Scored, bounds: Bounds, marks: IntArray, parts: FloatArray) -> float:
+def other_edge(
+    scored: Scored, bounds: AncestralBounds, marks: IntArray, parts: FloatArray
+) -> float:
     """Change the first edge whose change improves the score, in place; return the gain, or 0.
 
     Pairs without an edge are left, but for those that are ``apart``.
@@ -367,7 +369,7 @@ def other_edge(scored: Scored, bounds: Bounds, marks: IntArray, parts: FloatArra
     Parameters
     ----------
     scored : Scored
-    bounds : Bounds
+    bounds : AncestralBounds
     marks : ndarray of int, shape (d, d)
     parts : ndarray of shape (d,)
         See :func:`total`.
@@ -388,7 +390,7 @@ def other_edge(scored: Scored, bounds: Bounds, marks: IntArray, parts: FloatArra
 
 @compiled
 def other_meeting_edges(
-    scored: Scored, bounds: Bounds, marks: IntArray, parts: FloatArray
+    scored: Scored, bounds: AncestralBounds, marks: IntArray, parts: FloatArray
 ) -> float:
     """Change the first two edges that meet whose change improves the score; as `other_edge`."""
     changed = marks.copy()

@@ -18,7 +18,7 @@ from flwr_causal.core.graphs.pag.marks import (
 from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.linear.ancestral_kernels import (
     LEAST_GAIN,
-    Bounds,
+    AncestralBounds,
     Scored,
     fits,
     other_edge,
@@ -46,7 +46,7 @@ def setting(rng, d, n=500, cost=3.0):
 
 def free(d):
     nothing = np.zeros((d, d), dtype=bool)
-    return Bounds(nothing, nothing, nothing)
+    return AncestralBounds(nothing, nothing, nothing)
 
 
 def test_a_system_of_equations_is_solved_and_a_singular_one_is_not():
@@ -140,7 +140,7 @@ def test_pairs_without_an_edge_are_joined_only_where_they_may_be():
     total(scored, marks, parts)
     assert other_edge(scored, free(2), marks, parts) == 0
     both = ~np.eye(2, dtype=bool)
-    bounds = Bounds(both, np.zeros((2, 2), dtype=bool), both)
+    bounds = AncestralBounds(both, np.zeros((2, 2), dtype=bool), both)
     correlation = scored.correlations[0, 1]
     expected = -250 * np.log(1 - correlation**2) - 3.0
     assert other_edge(scored, bounds, marks, parts) == pytest.approx(expected)

@@ -59,6 +59,10 @@ class BlockSource:
         ratio, _, _ = self.tests.likelihood_ratio(i, j, given)
         return float(np.sqrt(-np.expm1(-ratio / self.moments.n)))
 
+    def draws(self) -> Sequence[BlockSource]:
+        """Return nothing: second moments do not say how those of categories vary."""
+        return ()
+
 
 def block_pag(
     moments: Moments, widths: Sequence[int], names: tuple[str, ...], knowledge: Knowledge | None

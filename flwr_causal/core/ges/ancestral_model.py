@@ -103,7 +103,11 @@ class AncestralModel:
             return NO_EFFECT
         parties = list(known_parties(self.party_moments).values()) if by_party else []
         found = self.graph.adjustment_set(cause, effect)
-        assert found is not None  # a set exists in each graph in which the effect is identified
+        if found is None:
+            raise DataError(
+                f"the effect of {cause} on {effect} is not identified: no variables block all "
+                "paths that are no effects, whatever the circles of the graph stand for"
+            )
         adjusted = [self.names.index(name) for name in found]
         return by_regression(self.sample_moments, i, j, adjusted, level, parties)
 

@@ -8,6 +8,11 @@ for the marks of the others is worked out by FCI's rules. The score of the maxim
 decides: a proposal stands if the Gaussian BIC improves. Changes of single edges, and of pairs of
 edges that meet, follow as long as the BIC improves.
 
+Graphs that differ in many marks may have nearly the same score, and the sample decides which of
+them is found. The search is therefore repeated on moments that are drawn as those of other samples
+would be (see :meth:`PagSource.draws`). The graphs that it reaches there are further starts on the
+moments of the rows, and a mark that too few of them have becomes a circle.
+
 Tests alone (FCI) lose true edges, since each edge is tested many times, and an edge that is lost
 misleads the marks of others; a score alone, without tests, seldom finds its way to the graph from
 one without hidden causes.
@@ -20,13 +25,16 @@ variable models. PGM.
 Ramsey, J. et al. (2025). Efficient latent variable causal discovery: combining score search and
 targeted testing. arXiv:2510.04263.
 
+Friedman, N., Goldszmidt, M. & Wyner, A. (1999). Data analysis with Bayesian networks: a bootstrap
+approach. UAI.
+
 Triantafillou, S. & Tsamardinos, I. (2016). Score-based vs constraint-based causal learning in the
 presence of confounders. UAI workshop on causation.
 """
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -34,17 +42,27 @@ import numpy as np
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
+    CIRCLE,
     NONE,
     TAIL,
     ancestral_separators,
+    directed_edges,
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.linear.ancestral_kernels import (
+    LEAST_GAIN,
+    AncestralBounds,
+    Scored,
+    other_edge,
+    other_meeting_edges,
+    total,
+)
 from flwr_causal.core.linear.solution import edge_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -60,10 +78,12 @@ MOST_SETS = 2000
 MOST_PROPOSALS = 9
 # Proposals that `AncestralSearch.pruned` tries at most.
 MOST_TRIED = 300
-# Less is no improvement of a score: the likelihood is found by iteration.
-LEAST_GAIN = 1e-4
-
-_KINDS = ((ARROW, TAIL), (TAIL, ARROW), (ARROW, ARROW))
+# Shares of the drawn moments whose graphs have an edge -> that is one in the result; an arrowhead;
+# an edge that the graph of best score has; and one that it has not. On 70 systems with hidden
+# causes (10 to 20 variables, 1,000 to 10,000 rows; seeds 100000-100023) the first is the least with
+# which at most 5 % of the edges -> are wrong (with 0.9 it is 5.3 %); with the last two edges are
+# found best of those with which nothing is lost on 16 systems without.
+LEAST_CAUSES, LEAST_HEADS, LEAST_KEPT, LEAST_ADDED = 1.0, 0.5, 0.2, 0.4
 
 
 class PagSource(Protocol):
@@ -89,6 +109,9 @@ class PagSource(Protocol):
     def strength(self, i: int, j: int, given: IndexArray) -> float:
         """Return the strength of an edge given variables."""
 
+    def draws(self) -> Sequence[PagSource]:
+        """Return what other samples of as many rows might say; nothing if that is not known."""
+
 
 class AncestralSearch:
     """One search over maximal ancestral graphs.
@@ -108,58 +131,86 @@ class AncestralSearch:
         most_z: float = MOST_Z,
         most_proposals: int = MOST_PROPOSALS,
     ) -> None:
-        self.source, self.score = source, source.score
+        self.source, self.knowledge, self.score = source, knowledge, source.score
         self.most_z, self.most_proposals = most_z, most_proposals
         self.required = edge_masks(knowledge, source.names).required
         self.known = Ancestry.of(knowledge, source.names)
 
     def graph(self, names: tuple[str, ...]) -> CausalGraph:
-        """Return the PAG of best score that the search reaches, over the names in their order."""
-        mag = self.run()
-        marks = oriented(mag != NONE, ancestral_separators(mag), self.known)
+        """Return the PAG of best score that is found, over the names in their order.
+
+        Marks that other samples might not confirm are circles, see :func:`confirmed`.
+        """
+        mag, drawn = self.best()
+        marks = confirmed(self._pag(mag), [self._pag(found) for found in drawn], self.known)
         places = [self.source.names.index(name) for name in names]
         back = np.ix_(places, places)
         return CausalGraph(
             names,
-            self.weights(mag)[back],
+            self.weights(mag, marks != NONE)[back],
             kind="pag",
             marks=marks[back],
             required=self.required[back] if self.required.any() else None,
         )
 
+    def best(self) -> tuple[IntArray, list[IntArray]]:
+        """Return the graph of best score that is found, and those found on drawn moments."""
+        mag = self.run()
+        score = self.score(mag)
+        drawn = [AncestralSearch(source, self.knowledge).run() for source in self.source.draws()]
+        for start in drawn:
+            found = self._with_other_edges(start)
+            if self.score(found) < score - LEAST_GAIN:
+                mag = self._climbed(found)
+                score = self.score(mag)
+        return mag, drawn
+
     def run(self) -> IntArray:
-        """Return the graph of best score that the search reaches."""
-        mag = self.without_hidden_causes()
+        """Return the graph of best score that one search reaches."""
+        return self._climbed(self.without_hidden_causes())
+
+    def _climbed(self, mag: IntArray) -> IntArray:
+        """Change a graph until no change improves its score."""
         score = self.score(mag)
         while True:
             before = score
-            for changes in (self._separated, self._single_edges, self._meeting_edges):
-                mag, score = self._improved(mag, score, changes)
+            mag = self._with_other_edges(self.pruned(mag, score)[0])
+            score = self.score(mag)
             if score > before - LEAST_GAIN:
                 return mag
+
+    def _with_other_edges(self, mag: IntArray) -> IntArray:
+        """Change single edges, then pairs that meet, until none of these improves the score.
+
+        Pairs that knowledge keeps a graph without hidden causes from joining may be joined.
+        """
+        known, mag = self.known.no_causes, np.array(mag, dtype=np.int64, order="C")
+        bounds = AncestralBounds(known, self.required, known & known.T)
+        score = self.source.score
+        costs = np.array(np.broadcast_to(score.edge_cost, mag.shape), dtype=np.float64)
+        correlations = np.ascontiguousarray(score.correlations)
+        scored = Scored(correlations, score.owner, float(score.n), costs)
+        parts = np.zeros(len(mag))
+        total(scored, mag, parts)
+        for change in (other_edge, other_meeting_edges):
+            while change(scored, bounds, mag, parts):
+                check_deadline()
+        return mag
+
+    def _pag(self, mag: IntArray) -> IntArray:
+        return oriented(mag != NONE, ancestral_separators(mag), self.known)
 
     def without_hidden_causes(self) -> IntArray:
         """Return the marks of a DAG of the class of best score without hidden causes."""
         return marks_of_dag(self.source.class_without(self.known.edges(self.required)))
 
-    def _improved(
-        self, mag: IntArray, score: float, changes: Callable[[IntArray], Iterator[IntArray]]
-    ) -> tuple[IntArray, float]:
-        """Take the first change that improves the score, until none does."""
-        while True:
-            check_deadline()
-            for changed in changes(mag):
-                if self._fits(changed) and (new := self.score(changed)) < score - LEAST_GAIN:
-                    mag, score = changed, new
-                    break
-            else:
-                return mag, score
-
     def _fits(self, mag: IntArray) -> bool:
         """Whether a graph is ancestral and agrees with background knowledge."""
         return self.known.agrees(mag, self.required)
 
-    def pruned(self, mag: IntArray, score: float, enough: float) -> tuple[IntArray, float]:
+    def pruned(
+        self, mag: IntArray, score: float, enough: float = -np.inf
+    ) -> tuple[IntArray, float]:
         """Take edges away by one proposal after the other until the score is below ``enough``."""
         for _, i, j, given in self._proposals(mag != NONE)[:MOST_TRIED]:
             check_deadline()
@@ -172,13 +223,6 @@ class AncestralSearch:
                 break
         return mag, score
 
-    def _separated(self, mag: IntArray) -> Iterator[IntArray]:
-        """Yield graphs without one edge, whose variables a set of neighbours separates."""
-        for _, i, j, given in self._proposals(mag != NONE):
-            found = self._without_edge(mag, i, j, given)
-            if found is not None:
-                yield found
-
     def _without_edge(
         self, mag: IntArray, i: int, j: int, given: tuple[int, ...]
     ) -> IntArray | None:
@@ -188,7 +232,7 @@ class AncestralSearch:
         for pair in ((i, j), (j, i)):
             separators[pair] = False
             separators[pair][list(given)] = True
-        return member(oriented(left, separators, self.known))
+        return member(oriented(left, separators, self.known, with_tails=False))
 
     def _proposals(self, adjacent: BoolArray) -> list[tuple[float, int, int, tuple[int, ...]]]:
         """Return z, the two variables and the set of each proposal, least z first."""
@@ -210,35 +254,43 @@ class AncestralSearch:
             found += sorted(best.values())[: self.most_proposals]
         return sorted(found)
 
-    def _single_edges(self, mag: IntArray) -> Iterator[IntArray]:
-        """Yield graphs in which one edge is another one or none.
-
-        Pairs that knowledge keeps a graph without hidden causes from joining may be joined.
-        """
-        apart = self.known.no_causes & self.known.no_causes.T
-        for i, j in np.argwhere(np.triu((mag != NONE) | apart, 1)):
-            for kind in (*_KINDS, (NONE, NONE)):
-                if (mag[i, j], mag[j, i]) != kind:
-                    changed = mag.copy()
-                    changed[i, j], changed[j, i] = kind
-                    yield changed
-
-    def _meeting_edges(self, mag: IntArray) -> Iterator[IntArray]:
-        """Yield graphs in which two edges that meet are other ones."""
-        for b in range(len(mag)):
-            for a, c in combinations(np.flatnonzero(mag[b]), 2):
-                for one, two in product(_KINDS, _KINDS):
-                    if (mag[a, b], mag[b, a]) != one and (mag[c, b], mag[b, c]) != two:
-                        changed = mag.copy()
-                        changed[a, b], changed[b, a] = one
-                        changed[c, b], changed[b, c] = two
-                        yield changed
-
-    def weights(self, mag: IntArray) -> FloatArray:
-        """Return the strengths of edges given the other ancestors of their variables."""
+    def weights(self, mag: IntArray, adjacent: BoolArray) -> FloatArray:
+        """Return the strengths of edges given the other ancestors of their variables in a graph."""
         found = np.zeros(mag.shape)
         separators = ancestral_separators(mag)
-        for i, j in np.argwhere(np.triu(mag != NONE)):
+        for i, j in np.argwhere(np.triu(adjacent)):
             value = self.source.strength(i, j, np.flatnonzero(separators[i, j]))
             found[i, j] = found[j, i] = value if value else np.finfo(np.float64).tiny
         return found
+
+
+def confirmed(marks: IntArray, drawn: Sequence[IntArray], known: Ancestry) -> IntArray:
+    """Return the marks of a PAG with circles for those that other PAGs contradict too often.
+
+    Parameters
+    ----------
+    marks : ndarray of int, shape (d, d)
+    drawn : sequence of ndarray of int, shape (d, d)
+        Marks of the others. Without any, all marks stand.
+    known : Ancestry
+        Background knowledge. Marks that follow from it stand.
+
+    Returns
+    -------
+    ndarray of int, shape (d, d)
+        A tail stands if :data:`LEAST_CAUSES` of the others have the same edge ->, an arrowhead if
+        :data:`LEAST_HEADS` have it, or if its edge keeps a tail. An edge stands if
+        :data:`LEAST_KEPT` have it. Pairs without an edge that :data:`LEAST_ADDED` of the others
+        join have an edge with circles.
+    """
+    if not drawn:
+        return marks
+    causes = np.mean([directed_edges(other) for other in drawn], axis=0)
+    heads = np.mean([other == ARROW for other in drawn], axis=0)
+    edges = np.mean([other != NONE for other in drawn], axis=0)
+    stands = np.where(marks == TAIL, causes.T >= LEAST_CAUSES, heads >= LEAST_HEADS)
+    stands |= np.where(marks == TAIL, known.causes.T, known.no_causes.T)
+    stands |= stands.T & (marks.T == TAIL)
+    joined = edges >= np.where(marks != NONE, LEAST_KEPT, LEAST_ADDED)
+    doubtful = np.where(known.no_causes.T, ARROW, CIRCLE)
+    return np.where(joined, np.where((marks != NONE) & stands, marks, doubtful), NONE)

@@ -13,18 +13,23 @@ from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.ges.linear_class import GAMMA, linear_class
 from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.linear.ancestral_fit import AncestralScore
+from flwr_causal.core.linear.draws import redrawn
 from flwr_causal.core.linear.gaussian_scores import edge_cost
-from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.moments import Moments, as_moments
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.moments import Moments
+
+# Draws of the moments on which the search is repeated.
+NUM_DRAWS = 10
 
 
-def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> CausalGraph:
+def pag_search(
+    moments_or_data: Any, *, knowledge: Knowledge | None = None, draws: int = NUM_DRAWS
+) -> CausalGraph:
     """Learn the partial ancestral graph of a linear system with hidden common causes.
 
     Parameters
@@ -35,11 +40,16 @@ def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> C
         Background knowledge. Tiers say that a later variable is no cause of an earlier one, and a
         forbidden edge that there is no effect but through other variables that are seen; a hidden
         common cause of both remains possible. A required edge is a cause.
+    draws
+        How often the search is repeated on second moments that are drawn as those of other samples
+        would be; marks that these do not confirm are circles. With 0 all marks of the PAG of best
+        score stand.
 
     Returns
     -------
     CausalGraph
-        Of kind "pag".
+        Of kind "pag". With draws its marks need not be those of one equivalence class: a circle
+        also says that the rows do not decide.
 
     Raises
     ------
@@ -49,23 +59,25 @@ def pag_search(moments_or_data: Any, *, knowledge: Knowledge | None = None) -> C
         If the knowledge names a variable that the data do not have.
     """
     moments = as_moments(moments_or_data)
-    return linear_pag(moments, knowledge)
+    return linear_pag(moments, knowledge, draws)
 
 
-def linear_pag(moments: Moments, knowledge: Knowledge | None) -> CausalGraph:
+def linear_pag(
+    moments: Moments, knowledge: Knowledge | None, draws: int = NUM_DRAWS
+) -> CausalGraph:
     """Find the PAG of best extended BIC that the search reaches, as :func:`pag_search`.
 
     The weights are the partial correlations of the two variables of an edge, given the other
     ancestors of both in one graph of the class.
     """
-    return AncestralSearch(NumberSource(moments), knowledge).graph(moments.names)
+    return AncestralSearch(NumberSource(moments, draws), knowledge).graph(moments.names)
 
 
 class NumberSource:
     """Numbers, in the order of their names: Fisher's z, and the Gaussian BIC."""
 
-    def __init__(self, moments: Moments) -> None:
-        self.moments = moments.subset(by_name(moments.names))
+    def __init__(self, moments: Moments, num_draws: int = 0) -> None:
+        self.moments, self.num_draws = moments.subset(by_name(moments.names)), num_draws
         self.names = self.moments.names
         cost = edge_cost(moments.n, moments.d, GAMMA)
         self.score = AncestralScore(self.moments.correlations, moments.n, cost)
@@ -100,3 +112,11 @@ class NumberSource:
         columns = [i, j, *given]
         inverse = np.linalg.pinv(self.moments.correlations[np.ix_(columns, columns)])
         return float(-inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1]))
+
+    def draws(self) -> list[NumberSource]:
+        """Return moments of other samples of as many rows, if these were the true ones.
+
+        There are none if rows are too few for moments of full rank.
+        """
+        number = self.num_draws if self.moments.n > self.moments.d + 1 else 0
+        return [NumberSource(one) for one in redrawn(self.moments, number)]

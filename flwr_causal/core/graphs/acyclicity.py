@@ -164,10 +164,12 @@ def ancestors(adjacency: ArrayLike) -> BoolArray:
     ``closure[i, j]`` is True if a directed path of one or more edges leads from i to j. The graph
     may have cycles; ``closure[i, i]`` is True if i lies on a cycle.
     """
-    closure: BoolArray = np.array(adjacency) != 0
-    for k in range(len(closure)):
-        closure |= np.outer(closure[:, k], closure[k])
-    return closure
+    closure = (np.asarray(adjacency) != 0).astype(np.float32)
+    longest = 1  # of the paths that are found
+    while longest < len(closure):
+        closure = np.minimum(closure + closure @ closure, 1.0)
+        longest *= 2
+    return np.asarray(closure > 0)
 
 
 def break_cycles(weights: FloatArray, required: BoolArray | None = None) -> FloatArray:

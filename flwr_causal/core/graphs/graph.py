@@ -871,7 +871,10 @@ class CausalGraph:
         try:
             found = adjustment_in_pags.smallest_set(self.marks, i, j)
         except ValueError as error:
-            raise DataError(f"{error}: the graph is not a PAG") from None
+            raise DataError(
+                f"the effect of {cause} on {effect} is not identified: {error}; circles stand for "
+                "marks that the rows leave open"
+            ) from None
         return None if found is None else tuple(self.names[k] for k in found)
 
     def may_cause(self, cause: str, effect: str) -> bool:

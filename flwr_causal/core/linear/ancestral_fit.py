@@ -50,6 +50,11 @@ class AncestralScore:
     widths : sequence of int, optional
         Number of columns of each of the d variables, side by side; an edge then joins all columns
         of both. Default: one each.
+
+    Attributes
+    ----------
+    owner : ndarray of int, shape (m,)
+        The variable of each column.
     """
 
     def __init__(
@@ -61,8 +66,8 @@ class AncestralScore:
     ) -> None:
         self.correlations, self.n, self.edge_cost = correlations, n, edge_cost
         each = np.ones(len(correlations), dtype=np.intp) if widths is None else np.asarray(widths)
-        self._owner = np.repeat(np.arange(len(each)), each)
-        self._alike = self._owner[:, None] == self._owner
+        self.owner = np.repeat(np.arange(len(each)), each)
+        self._alike = self.owner[:, None] == self.owner
         np.fill_diagonal(self._alike, False)
         self._known: dict[tuple[bytes, ...], float] = {}
 
@@ -80,8 +85,8 @@ class AncestralScore:
 
     def _of_district(self, directed: BoolArray, both: BoolArray, district: IndexArray) -> float:
         """Return the deviance of the columns of a district's variables."""
-        places = np.ix_(self._owner, self._owner)
-        columns = np.flatnonzero(np.isin(self._owner, district))
+        places = np.ix_(self.owner, self.owner)
+        columns = np.flatnonzero(np.isin(self.owner, district))
         return _deviance(self.correlations, directed[places], both[places] | self._alike, columns)
 
 

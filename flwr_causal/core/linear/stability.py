@@ -15,20 +15,18 @@ Meinshausen, N. & Bühlmann, P. (2010). Stability selection. JRSS B 72.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.order_search import rounded, search_orders
+from flwr_causal.core.linear.draws import redrawn
+from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.linear.moments import Moments
 
 # Number of draws; twenty gave the same results as ten.
@@ -76,7 +74,7 @@ def unstable_edges(
     both = np.ix_(order, order)
     own = EdgeMasks(masks.allowed[both], masks.required[both])
     allowing = np.zeros(dag.shape, dtype=np.int64)
-    for drawn in _draws(moments.subset(order)):
+    for drawn in redrawn(moments.subset(order), NUM_DRAWS):
         found = search_orders(drawn, own, least_effect=least_effect).best.adjacency
         allowing += informed_class(found, own.allowed)
     back = np.ix_(np.argsort(order), np.argsort(order))
@@ -95,23 +93,3 @@ def unsettled(left_out: int, edges: int, rows: int) -> bool:
         Of all parties.
     """
     return rows >= ROWS_TOLD and left_out > SHARE_TOLD * edges
-
-
-def _draws(moments: Moments) -> Iterator[Moments]:
-    """Yield moments of as many rows, whose covariances vary as those of Gaussian rows do."""
-    rng, n, d = np.random.default_rng(0), moments.n, moments.d
-    scale = np.sqrt(moments.variances)
-    values, vectors = np.linalg.eigh(rounded(moments.correlations))
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T * scale
-    for _ in range(NUM_DRAWS):
-        half = _half(rng, n - 1, d) @ root
-        yield replace(moments, second=half.T @ half / n)
-
-
-def _half(rng: np.random.Generator, degrees: int, d: int) -> FloatArray:
-    """Draw A, of whose A'A the distribution is the standard Wishart distribution (Bartlett)."""
-    if degrees < d:
-        return rng.normal(size=(degrees, d))
-    found = np.triu(rng.normal(size=(d, d)), 1)
-    found[np.diag_indices(d)] = np.sqrt(rng.chisquare(degrees - np.arange(d)))
-    return found

@@ -12,7 +12,7 @@ from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import BlockSource, block_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.ges.hidden_check import hidden_causes
-from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
+from flwr_causal.core.ges.linear_pag import NUM_DRAWS, NumberSource, linear_pag
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
 from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning
@@ -33,7 +33,11 @@ FEWEST_ROWS = 5
 
 
 def solve_hidden(
-    agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, scale: FloatArray
+    agreement: Agreement,
+    knowledge: Knowledge | None,
+    products: FloatArray,
+    scale: FloatArray,
+    confirm: bool,
 ) -> Outcome:
     """Find the partial ancestral graph of the columns.
 
@@ -46,10 +50,13 @@ def solve_hidden(
         Products of the rows.
     scale : ndarray of shape (d,)
         Divisors of the columns.
+    confirm : bool
+        Whether marks are circles that other samples might contradict. If not, all marks of the
+        graph of best score stand.
     """
     names = agreement.names
     pooled = Moments(agreement.n, np.zeros(len(names)), products[0], names)
-    graph = linear_pag(pooled, knowledge)
+    graph = linear_pag(pooled, knowledge, NUM_DRAWS if confirm else 0)
     warnings = combination_warning(pooled, agreement.rows.values())
     (moments,) = distinct(in_units(pooled, agreement.mean, scale))[0]
     model = AncestralModel(graph, moments)

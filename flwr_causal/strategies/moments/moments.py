@@ -133,6 +133,8 @@ class Moments(JoiningStrategy, LinearStrategy):
     contract: ClassVar[Contract] = CONTRACT
     #: The number of lags that a replicate takes over; None where it is not chosen.
     chosen_order: int | None = None
+    #: Whether marks of a PAG must be confirmed on drawn moments; a replicate is a draw itself.
+    confirms_marks: bool = True
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Add up the parties' second moments, and solve for the graph of all rows.
@@ -210,6 +212,7 @@ class Moments(JoiningStrategy, LinearStrategy):
 
         def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
             fixed, chosen = copy.copy(self), dict(main[1])
+            fixed.confirms_marks = False
             fixed.chosen_order = chosen.pop("order", None)
             fixed.options = replace(self.options, **chosen)
             return fixed.solve(agreement, masks, products), main[1]
@@ -240,7 +243,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             return solve_blocks(agreement, masks, products, options)
         scale = self.scale(agreement)
         if options.hidden_causes:
-            return solve_hidden(agreement, known, products, scale)
+            return solve_hidden(agreement, known, products, scale, self.confirms_marks)
         if options.finds_class:
             return solve_class(agreement, masks, products, scale, options)
         if options.model == "additive":

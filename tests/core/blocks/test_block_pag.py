@@ -54,7 +54,7 @@ def test_of_numbers_alone_it_is_the_search_for_numbers():
         dag = np.triu(rng.random((9, 9)) < 0.35, 1)
         rows = rng.normal(size=(3000, 9)) @ np.linalg.inv(np.eye(9) - dag * 0.7)
         seen = pd.DataFrame(rows[:, 2:], columns=[f"x{k}" for k in range(7)])
-        np.testing.assert_array_equal(searched(seen).marks, pag_search(seen).marks)
+        np.testing.assert_array_equal(searched(seen).marks, pag_search(seen, draws=0).marks)
 
 
 def test_neither_the_order_of_the_columns_nor_the_names_of_states_matter():

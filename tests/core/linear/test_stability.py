@@ -9,8 +9,6 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.stability import (
     MOST_DRAWN,
-    _draws,
-    _half,
     unsettled,
     unstable_edges,
 )
@@ -37,26 +35,6 @@ def found(moments, masks=None, least_share=0.4):
     dag = search_orders(moments, masks).best.adjacency
     own = {"least_share": least_share, "least_effect": 0.1}
     return dag, unstable_edges(moments, dag, masks, **own)
-
-
-@pytest.mark.parametrize("degrees", [2, 3, 9])
-def test_draws_have_the_mean_and_the_variance_of_the_wishart_distribution(degrees):
-    rng = np.random.default_rng(0)
-    halves = [_half(rng, degrees, 3) for _ in range(20000)]
-    drawn = np.array([half.T @ half for half in halves])
-    np.testing.assert_allclose(drawn.mean(axis=0), degrees * np.eye(3), atol=0.15)
-    variance = degrees * (np.eye(3) + 1)
-    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.1)
-
-
-def test_draws_are_about_the_moments_in_their_units():
-    moments, _ = system(0, d=4, n=100_000)
-    units = np.array([1.0, 1e3, 1e-3, 1.0])
-    own = moments.scaled(units)
-    for drawn in _draws(own):
-        np.testing.assert_allclose(drawn.second, drawn.second.T)
-        spread = np.outer(*2 * [np.sqrt(own.variances)])
-        assert 0 < np.abs((drawn.second - own.second) / spread).max() < 0.03
 
 
 def test_edges_of_systems_without_hidden_causes_stay():

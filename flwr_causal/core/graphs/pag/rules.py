@@ -111,7 +111,13 @@ class Ancestry(NamedTuple):
         return is_ancestral(marks) and not against.any() and bool(directed[required].all())
 
 
-def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None = None) -> IntArray:
+def oriented(
+    adjacent: BoolArray,
+    separators: BoolArray,
+    known: Ancestry | None = None,
+    *,
+    with_tails: bool = True,
+) -> IntArray:
     """Return the PAG of a skeleton and of the sets that separate its pairs.
 
     Parameters
@@ -123,6 +129,8 @@ def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None 
         adjacent are read.
     known : Ancestry, optional
         Background knowledge. Marks that follow from it stand, also against the separating sets.
+    with_tails : bool, default True
+        As of :func:`closed`.
 
     Returns
     -------
@@ -133,13 +141,10 @@ def oriented(adjacent: BoolArray, separators: BoolArray, known: Ancestry | None 
     if known is not None:
         marks[adjacent & known.no_causes.T] = ARROW
         marks[adjacent & known.causes.T] = TAIL
-    for b in range(len(marks)):
-        for a, c in combinations(np.flatnonzero(adjacent[b]), 2):
-            if not adjacent[a, c] and not separators[a, c, b]:
-                for end in (a, c):
-                    if marks[end, b] == CIRCLE:
-                        marks[end, b] = ARROW
-    return closed(marks, separators)
+    apart = ~adjacent & ~np.eye(len(adjacent), dtype=np.bool_)
+    meeting = adjacent[:, None] & adjacent[None] & apart[:, :, None] & ~separators
+    marks[(marks == CIRCLE) & meeting.any(axis=1)] = ARROW
+    return closed(marks, separators, with_tails)
 
 
 def pag_of_mag(marks: IntArray) -> IntArray:
@@ -157,15 +162,17 @@ def member(marks: IntArray) -> IntArray | None:
     """
     circles = marks == CIRCLE
     found = np.where(circles & (marks.T == ARROW), TAIL, marks)
-    extension = consistent_extension(circles & circles.T)
+    places = np.flatnonzero((circles & circles.T).any(axis=0))
+    inner = np.ix_(places, places)
+    extension = consistent_extension((circles & circles.T)[inner])
     if extension is None:
         return None
-    found[extension], found[extension.T] = ARROW, TAIL
+    found[inner] = np.where(extension, ARROW, np.where(extension.T, TAIL, found[inner]))
     whole = not ((found == CIRCLE) | ((found == TAIL) & (found.T == TAIL))).any()
     return found if whole and is_ancestral(found) else None
 
 
-def closed(marks: IntArray, separators: BoolArray) -> IntArray:
+def closed(marks: IntArray, separators: BoolArray, with_tails: bool = True) -> IntArray:
     """Return the marks with every circle replaced that the rules decide.
 
     Parameters
@@ -174,6 +181,8 @@ def closed(marks: IntArray, separators: BoolArray) -> IntArray:
         With the arrowheads of the unshielded colliders.
     separators : ndarray of bool, shape (d, d, d)
         As of :func:`oriented`.
+    with_tails : bool, default True
+        Whether R8 to R10 are applied, which turn o-> into -> only, as :func:`member` does, too.
     """
     marks = marks.copy()
     while True:
@@ -183,7 +192,7 @@ def closed(marks: IntArray, separators: BoolArray) -> IntArray:
             rule(marks)
         if np.array_equal(marks, before):
             _discriminating_paths(marks, separators)
-        if np.array_equal(marks, before):
+        if with_tails and np.array_equal(marks, before):
             _tails(marks)
         if np.array_equal(marks, before):
             return marks
@@ -197,23 +206,23 @@ def _direct(marks: IntArray, i: int, j: int) -> None:
 
 def _away_from_colliders(marks: IntArray) -> None:
     """R1: a *-> b o-* c, a and c not adjacent: b -> c."""
-    for b, c in np.argwhere(marks.T == CIRCLE):
-        into_b = (marks[:, b] == ARROW) & (marks[:, c] == NONE)
-        into_b[c] = False
-        if into_b.any():
+    into, apart = (marks == ARROW).astype(np.float32), (marks == NONE).astype(np.float32)
+    for b, c in np.argwhere((marks.T == CIRCLE) & (into.T @ apart > 0)):
+        if ((marks[:, b] == ARROW) & (marks[:, c] == NONE)).any():
             _direct(marks, b, c)
 
 
 def _away_from_cycles(marks: IntArray) -> None:
     """R2: a -> b *-> c or a *-> b -> c, and a *-o c: a *-> c."""
     into, directed = marks == ARROW, directed_edges(marks)
-    middle = (directed.astype(np.int64) @ into) + (into.astype(np.int64) @ directed)
-    marks[(marks == CIRCLE) & (middle > 0)] = ARROW
+    directed, into = directed.astype(np.float32), into.astype(np.float32)
+    marks[(marks == CIRCLE) & (directed @ into + into @ directed > 0)] = ARROW
 
 
 def _double_triangle(marks: IntArray) -> None:
     """R3: a *-> b <-* c, a *-o e o-* c, a and c not adjacent, e *-o b: e *-> b."""
-    for e, b in np.argwhere(marks == CIRCLE):
+    into, open_ends = (marks == ARROW).astype(np.float32), (marks == CIRCLE).astype(np.float32)
+    for e, b in np.argwhere((marks == CIRCLE) & (open_ends.T @ into > 1)):
         ends = np.flatnonzero((marks[:, b] == ARROW) & (marks[:, e] == CIRCLE))
         if any(marks[a, c] == NONE for a, c in combinations(ends, 2)):
             marks[e, b] = ARROW
@@ -221,7 +230,8 @@ def _double_triangle(marks: IntArray) -> None:
 
 def _discriminating_paths(marks: IntArray, separators: BoolArray) -> None:
     """R4: a path that discriminates b from e to c, b o-* c: b -> c if b separates, else b <-> c."""
-    for b, c in np.argwhere(marks.T == CIRCLE):
+    into, directed = (marks == ARROW).astype(np.float32), directed_edges(marks).astype(np.float32)
+    for b, c in np.argwhere((marks.T == CIRCLE) & (into @ directed > 0)):
         for a, e in _discriminated(marks, b, c):
             if separators[e, c, b]:
                 _direct(marks, b, c)

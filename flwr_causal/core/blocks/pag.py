@@ -15,8 +15,8 @@ import numpy as np
 
 from flwr_causal.core.blocks.fit_check import BlockTests
 from flwr_causal.core.blocks.search import BlockProblem, arranged, edge_costs, independent
+from flwr_causal.core.ges.ancestral_fit import AncestralScore
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
-from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:

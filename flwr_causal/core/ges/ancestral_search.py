@@ -39,6 +39,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from flwr_causal.core.ges.ancestral_kernels import (
+    LEAST_GAIN,
+    AncestralBounds,
+    Scored,
+    other_edge,
+    other_meeting_edges,
+    total,
+)
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
@@ -51,22 +59,14 @@ from flwr_causal.core.graphs.pag.marks import (
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.linear.ancestral_kernels import (
-    LEAST_GAIN,
-    AncestralBounds,
-    Scored,
-    other_edge,
-    other_meeting_edges,
-    total,
-)
 from flwr_causal.core.linear.solution import edge_masks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
+    from flwr_causal.core.ges.ancestral_fit import AncestralScore
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-    from flwr_causal.core.linear.ancestral_fit import AncestralScore
 
 # A test proposes to take an edge away if Fisher's z is below this. The score decides: a larger
 # value costs time only.

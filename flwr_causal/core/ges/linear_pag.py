@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.ges.ancestral_fit import AncestralScore
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.ges.linear_class import GAMMA, linear_class
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.linear.draws import redrawn
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import Moments, as_moments

@@ -6,11 +6,11 @@ import pytest
 
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.blocks.pag import block_pag
+from flwr_causal.core.ges.ancestral_fit import AncestralScore
 from flwr_causal.core.ges.linear_pag import pag_search
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import directed_edges, marks_of_dag
-from flwr_causal.core.linear.ancestral_fit import AncestralScore
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.regression import regress
 from flwr_causal.errors import DataError

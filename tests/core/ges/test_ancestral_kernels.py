@@ -5,6 +5,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from flwr_causal.core.ges.ancestral_fit import AncestralScore
+from flwr_causal.core.ges.ancestral_kernels import (
+    LEAST_GAIN,
+    AncestralBounds,
+    Scored,
+    fits,
+    other_edge,
+    other_meeting_edges,
+    solved,
+    total,
+)
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
@@ -14,17 +25,6 @@ from flwr_causal.core.graphs.pag.marks import (
     is_ancestral,
     mag,
     marks_of_dag,
-)
-from flwr_causal.core.linear.ancestral_fit import AncestralScore
-from flwr_causal.core.linear.ancestral_kernels import (
-    LEAST_GAIN,
-    AncestralBounds,
-    Scored,
-    fits,
-    other_edge,
-    other_meeting_edges,
-    solved,
-    total,
 )
 
 KINDS = ((ARROW, TAIL), (TAIL, ARROW), (ARROW, ARROW), (NONE, NONE))

@@ -1,6 +1,6 @@
 """Compiled parts of the search for ancestral graphs: the likelihood, and changes of edges.
 
-The likelihood is that of :mod:`~flwr_causal.core.linear.ancestral_fit`. Marks are those of
+The likelihood is that of :mod:`~flwr_causal.core.ges.ancestral_fit`. Marks are those of
 :mod:`~flwr_causal.core.graphs.pag.marks`, without circles.
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.compiled import compiled
+from flwr_causal.core.ges.ancestral_fit import MOST_SWEEPS, TOLERANCE
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL
-from flwr_causal.core.linear.ancestral_fit import MOST_SWEEPS, TOLERANCE
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray

@@ -13,7 +13,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.moments import SUMS
 from flwr_causal.runtime.algorithm import Ask, Result
-from flwr_causal.strategies import Moments, NotearsADMM, run
+from flwr_causal.strategies import CausalStrategy, Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)
 TABLES = FED.tables
@@ -214,6 +214,7 @@ def test_a_method_that_never_finishes_ends_after_its_exchanges(beyond, monkeypat
 
 def test_a_method_that_states_no_number_of_exchanges_ends_all_the_same(monkeypatch):
     monkeypatch.setattr("flwr_causal.strategies.base.UNSTATED", 7)
+    monkeypatch.setattr(Endless, "exchanges_beyond", CausalStrategy.exchanges_beyond)
     with pytest.raises(FederationError, match="after 8 exchanges"):
         run(Endless(), spy(TABLES))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.dagma import dagma
     from flwr_causal.core.linear.lingam import lingam
     from flwr_causal.core.linear.notears import notears
-    from flwr_causal.core.linear.order_search import order_search
+    from flwr_causal.core.linear.stability import order_search
     from flwr_causal.core.nonlinear.notears_mlp import notears_mlp
 
 __all__ = [
@@ -55,7 +55,7 @@ _HOMES = {
     "lingam": "flwr_causal.core.linear.lingam",
     "notears": "flwr_causal.core.linear.notears",
     "notears_mlp": "flwr_causal.core.nonlinear.notears_mlp",
-    "order_search": "flwr_causal.core.linear.order_search",
+    "order_search": "flwr_causal.core.linear.stability",
     "pag_search": "flwr_causal.core.ges.linear_pag",
 }
 

@@ -14,7 +14,7 @@ from flwr_causal.core.linear.baselines import all_data, alone
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR
 from flwr_causal.core.linear.model import LinearModel, fit, implied_noise
 from flwr_causal.core.linear.moments import Moments, data_scale, distinct, moments_of_variables
-from flwr_causal.core.linear.order_search import order_search
+from flwr_causal.core.linear.stability import order_search
 from flwr_causal.core.options import MOST, Mode, bounded, only, require
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.agreement import Agreement, pool

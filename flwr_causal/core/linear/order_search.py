@@ -23,12 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.moments import (
     Moments,
-    as_moments,
     columns_of,
     distinct,
     require_varying,
@@ -43,10 +41,9 @@ from flwr_causal.core.linear.order_kernels import (
 from flwr_causal.core.linear.regression import (
     RESIDUAL_FLOOR,
     explained_shares,
-    least_squares,
     regress,
 )
-from flwr_causal.core.linear.solution import check_at_least_zero, edge_masks
+from flwr_causal.core.linear.solution import check_at_least_zero
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import ConfigError
 
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
 
 
 # Least partial correlation of an edge, given the other parents. In large samples of systems that
@@ -163,44 +160,6 @@ class OrderSolution(NamedTuple):
             behind = self.runner_up.score - self.best.score
             info |= {"runner_up": self.runner_up.start, "runner_up_behind": behind}
         return info
-
-
-def order_search(
-    moments_or_data: Any,
-    *,
-    least_effect: float = LEAST_EFFECT,
-    knowledge: Knowledge | EdgeMasks | None = None,
-) -> CausalGraph:
-    """Learn a linear DAG by a search over orders of the variables.
-
-    Parameters
-    ----------
-    moments_or_data
-        ``Moments``, an ``(n, d)`` array or a data frame.
-    least_effect
-        Least partial correlation of an edge, given the other parents, from 0 to below 1. Default:
-        0.1, see ``LEAST_EFFECT``.
-    knowledge
-        Required and forbidden edges and tiers. Default: none.
-
-    Returns
-    -------
-    CausalGraph
-        A DAG with least-squares weights; ``raw_weights`` are the same.
-
-    Raises
-    ------
-    DataError
-        If the data are not a table of finite numbers, or a variable is constant.
-    ConfigError
-        If an option is out of range, or the knowledge does not fit the variables.
-    """
-    moments = as_moments(moments_or_data)
-    moments.require_complete()
-    masks = edge_masks(knowledge, moments.names)
-    found = search_orders(moments, masks, least_effect=least_effect).best.adjacency
-    weights = least_squares(moments, found)[0]
-    return CausalGraph(moments.names, weights, raw_weights=weights, required=masks.required)
 
 
 def search_orders(

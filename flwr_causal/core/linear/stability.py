@@ -15,18 +15,24 @@ Meinshausen, N. & Bühlmann, P. (2010). Stability selection. JRSS B 72.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.graphs.equivalence import informed_class
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.draws import redrawn
-from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
+from flwr_causal.core.linear.regression import least_squares
+from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.words import by_name
+from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.core.linear.moments import Moments
 
 # Number of draws; twenty gave the same results as ten.
@@ -43,6 +49,54 @@ LEAST_SHARE = 0.4
 ROWS_TOLD, SHARE_TOLD = 1000, 0.1
 # Of more variables no moments are drawn: a search among 100 takes a third of a second.
 MOST_DRAWN = 100
+
+
+def order_search(
+    moments_or_data: Any,
+    *,
+    least_effect: float = LEAST_EFFECT,
+    stability: float = LEAST_SHARE,
+    knowledge: Knowledge | EdgeMasks | None = None,
+) -> CausalGraph:
+    """Learn a linear DAG by a search over orders of the variables, without unstable edges.
+
+    It is what :class:`~flwr_causal.strategies.Moments` does by default.
+
+    Parameters
+    ----------
+    moments_or_data
+        ``Moments``, an ``(n, d)`` array or a data frame.
+    least_effect
+        Least partial correlation of an edge, given the other parents, from 0 to below 1. Default:
+        0.1, see ``core.linear.order_search.LEAST_EFFECT``.
+    stability
+        Least share of ten draws of the moments whose equivalence class allows an edge, from 0, with
+        which all edges stay, to 1. Default: 0.4, see ``LEAST_SHARE``.
+    knowledge
+        Required and forbidden edges and tiers. Default: none.
+
+    Returns
+    -------
+    CausalGraph
+        A DAG with least-squares weights; ``raw_weights`` are the same.
+
+    Raises
+    ------
+    DataError
+        If the data are not a table of finite numbers, or a variable is constant.
+    ConfigError
+        If an option is out of range, or the knowledge does not fit the variables.
+    """
+    moments = as_moments(moments_or_data)
+    moments.require_complete()
+    masks = edge_masks(knowledge, moments.names)
+    if not 0 <= stability <= 1:
+        raise ConfigError(f"stability is {stability}; it must be a number from 0 to 1.")
+    found = search_orders(moments, masks, least_effect=least_effect).best.adjacency
+    own = {"least_share": stability, "least_effect": least_effect}
+    stable = found & ~unstable_edges(moments, found, masks, **own)
+    weights = least_squares(moments, stable)[0]
+    return CausalGraph(moments.names, weights, raw_weights=weights, required=masks.required)
 
 
 def unstable_edges(

@@ -13,7 +13,7 @@ from flwr_causal.core.ges.hidden_check import HiddenCauses, hidden_causes
 from flwr_causal.core.ges.linear_pag import NumberSource
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.order_search import order_search
+from flwr_causal.core.linear.stability import order_search
 
 
 def two_hidden_causes(n=5000):

@@ -16,10 +16,10 @@ from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import (
     order_score,
-    order_search,
     search_orders,
     sorted_orders,
 )
+from flwr_causal.core.linear.stability import order_search
 from flwr_causal.data.synthetic.linear import SyntheticSystem
 from flwr_causal.data.synthetic.random_graphs import erdos_renyi, signed_weights
 from flwr_causal.errors import ConfigError, DataError

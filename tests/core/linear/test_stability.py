@@ -9,9 +9,11 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.linear.stability import (
     MOST_DRAWN,
+    order_search,
     unsettled,
     unstable_edges,
 )
+from flwr_causal.errors import ConfigError
 
 
 def free(d):
@@ -112,3 +114,13 @@ def test_few_rows_dependent_columns_and_many_variables():
 )
 def test_many_unstable_edges_from_many_rows_are_told(left_out, edges, rows, told):
     assert unsettled(left_out, edges, rows) is told
+
+
+def test_the_public_search_is_the_default_of_moments_and_leaves_out_unstable_edges():
+    moments, _ = system(3, hubs=3)
+    dag, unstable = found(moments)
+    assert unstable.any()
+    np.testing.assert_array_equal(order_search(moments).adjacency, dag & ~unstable)
+    np.testing.assert_array_equal(order_search(moments, stability=0).adjacency, dag)
+    with pytest.raises(ConfigError, match=r"stability is 1\.5"):
+        order_search(moments, stability=1.5)

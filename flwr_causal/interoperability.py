@@ -69,7 +69,7 @@ __all__ = [
     "to_tigramite",
 ]
 
-HIDDEN = "a CausalGraph has no hidden variables and no edges of unknown marks"
+HIDDEN = "only a PAG allows for hidden variables, by edges with circles or two heads"
 
 
 # dagitty.

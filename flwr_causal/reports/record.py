@@ -184,14 +184,16 @@ class RunRecord:
     def headline(self) -> str:
         """The status, which parties the result lacks, and that the graph does not fit, if so."""
         status = f"{self.status} {lost_in_words(self)}".strip()
-        return "; ".join([status, *hidden_in_words(self)])
+        return "; ".join([status, *misfit_in_words(self)])
 
     @property
     def unsigned(self) -> bool:
         """Whether the graph's weights are strengths without a sign, as of nonlinear models.
 
-        So are those among categories.
+        So are those among categories. A PAG of categories alone has no model.
         """
+        if self.graph is not None and self.graph.kind == "pag" and self.model is None:
+            return True
         linear = self.config.get("model", "linear") == "linear"
         return not linear or self.config.get("text_columns") == "keep"
 
@@ -201,7 +203,7 @@ class RunRecord:
         return sum(self.parties.values()) if self.num_rows is None else self.num_rows
 
 
-def hidden_in_words(run: RunRecord) -> list[str]:
+def misfit_in_words(run: RunRecord) -> list[str]:
     """Return which signs there are that the graph does not fit; nothing where there are none."""
     pairs = [pair for one in run.history for pair in one.get("common_causes", ())]
     said = []

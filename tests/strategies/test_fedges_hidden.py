@@ -152,7 +152,11 @@ def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tm
     assert run.metrics["mark_agreement"] == run.metrics["adjacency_f1"] == 1
     assert "bdeu" not in run.metrics
     run.save(tmp_path)
-    assert Run.load(tmp_path).graph.equals(run.graph)
+    loaded = Run.load(tmp_path)
+    assert loaded.graph.equals(run.graph)
+    # Strengths of dependences of categories have no sign.
+    assert run.unsigned
+    assert loaded.unsigned
     run.report(tmp_path / "page.html")
     assert "<->" in str(run)
 

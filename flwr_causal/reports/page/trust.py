@@ -8,7 +8,7 @@ from flwr_causal.core.graphs.fit_check import LEVEL
 from flwr_causal.reports.doubts import doubts_of, fit_of
 from flwr_causal.reports.page.exchanges import party_columns
 from flwr_causal.reports.page.words import counted
-from flwr_causal.reports.record import hidden_in_words, lost_in_words
+from flwr_causal.reports.record import lost_in_words, misfit_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def verdict(run: RunRecord, graph: dict[str, Any] | None) -> str:
     """
     said = [f"the run is not complete ({run.status})"] if run.status != "completed" else []
     said += [f"the result is {lost}"] if (lost := lost_in_words(run)) else []
-    said += hidden_in_words(run)
+    said += misfit_in_words(run)
     if graph is not None:
         said += [*_fit_in_words(run), *_doubts_in_words(run)]
     if graph is not None and graph["counts"]:

@@ -11,6 +11,7 @@ from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
 from flwr_causal.clients.privacy import public_report, released
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
 from flwr_causal.core.interventions.local_graphs import compared, varying
@@ -20,7 +21,7 @@ from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters
 from flwr_causal.core.nonlinear.perceptrons import Network, SquaredLoss
 from flwr_causal.core.series import personalised
-from flwr_causal.core.series.design import lagged_names, to_square
+from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol import consensus

@@ -102,14 +102,13 @@ class Disclosure:
         What is a possible value: any ``"finite"`` number, a ``"non-negative"`` one, a
         ``"probability"``; of whole numbers any ``"whole"`` one, a ``"count"`` of the party's rows
         (from 0 to n), an ``"index"`` (from 0 on), a ``"mark"`` (0 or 1), ``"bytes"``,
-        a word of a ``"ring"`` (modulo 2^64, as its sum is); a
-        ``"log-density"`` (finite or minus infinity); the edges of a ``"dag"``, a graph without a
-        cycle: a square matrix with 1 where the row causes the column, or with ``below`` a list of
-        pairs (cause, effect). Square matrices may have any leading dimensions. So may mean
-        ``"products"``
-        of pairs of columns (symmetric, no entry larger than its diagonal ones allow, by Cauchy and
-        Schwarz), of which some may be masked with 0; ``"second-moments"``, the same without a mask
-        (positive semi-definite).
+        a word of a ``"ring"`` (modulo 2^64, as its sum is); a ``"log-density"`` (finite or minus
+        infinity); the edges of a ``"dag"``, a graph without a cycle: a square matrix with 1 where
+        the row causes the column, or with ``below`` a list of pairs (cause, effect); mean
+        ``"products"`` of pairs of columns (symmetric, no entry larger than its diagonal ones allow,
+        by Cauchy and Schwarz), of which some may be masked with 0; ``"second-moments"``, the same
+        without a mask (positive semi-definite). Square matrices of these kinds may have any leading
+        dimensions: each matrix is checked.
     combine : {"sum", "mean", "each"}, default "each"
         How the server combines the replies: it adds them, it averages them with the exchange's
         weights, or it keeps them by party.

@@ -1,6 +1,6 @@
-"""Types of arrays, and symmetric matrices by their upper triangles."""
+"""Types of arrays, and forms of square matrices."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ Integer: TypeAlias = int | np.int64
 BoolArray: TypeAlias = NDArray[np.bool_]
 #: The named arrays of a request or a reply, of any dtype.
 Arrays: TypeAlias = dict[str, NDArray[Any]]
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 def upper_triangles(matrices: FloatArray) -> FloatArray:
@@ -29,3 +30,9 @@ def symmetric(triangles: FloatArray, d: int) -> FloatArray:
     matrices[..., rows, columns] = triangles
     matrices[..., columns, rows] = triangles
     return matrices
+
+
+def to_square(stacked: NDArray[Entry]) -> NDArray[Entry]:
+    """Pad ``(m, d)`` weights, or a mask, with columns of zeros to ``(m, m)``."""
+    m, d = stacked.shape
+    return np.pad(stacked, ((0, 0), (0, m - d)))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.blocks.design import Number
 from flwr_causal.core.blocks.determined import determined
 from flwr_causal.core.blocks.linear_probabilities import curved_probabilities
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
 from flwr_causal.core.linear.moments import combinations
-from flwr_causal.core.series.design import split_blocks, stacked_edges, to_square
+from flwr_causal.core.series.design import split_blocks, stacked_edges
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
 from flwr_causal.data.check.report import tells_combinations

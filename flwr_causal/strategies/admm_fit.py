@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import moments_by_variable
@@ -21,7 +22,7 @@ from flwr_causal.core.linear.order_search import (
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.selection import held_out_error
 from flwr_causal.core.linear.solution import edges_above, refit_support
-from flwr_causal.core.series.design import lagged_graph, to_square
+from flwr_causal.core.series.design import lagged_graph
 from flwr_causal.core.ties import as_ranked, equal_to_largest, first_smallest
 from flwr_causal.data.interventions import acted_on
 

@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import Mode, bounded
-from flwr_causal.core.series.design import (
-    knowledge_masks,
-    lagged_graph,
-    lagged_names,
-    to_square,
-)
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import combination_warning, gaussian_noise_warning, plausible
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.blocks.model import member_of
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
 from flwr_causal.core.graphs.graph import CausalGraph
@@ -23,7 +24,6 @@ from flwr_causal.core.series.design import (
     lagged_names,
     stacked_edges,
     stacked_weights,
-    to_square,
 )
 from flwr_causal.errors import ConfigError, FederationError
 

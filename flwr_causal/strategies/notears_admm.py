@@ -96,9 +96,9 @@ class ADMMOptions(VariantOptions, InterventionOptions):
     Parameters
     ----------
     max_rounds : int or None, default None
-        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``; one more
-        with local graphs. The
-        default's schedule is made for this number; the paper's rounds are only cut there.
+        Exchanges after the schema exchange. None is 40, or 200 with ``variant="paper"``, and one
+        more with ``local_graphs``. The default's schedule is made for this number; the paper's
+        rounds are only cut there.
     variant : {"default", "paper"}, default "default"
         "default": the consensus penalty falls, and both penalties and the sparsity are scaled by
         the data's variance, dimension and rows; it makes a third of the paper's errors in a fifth

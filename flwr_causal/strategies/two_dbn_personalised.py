@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity, OwnGraph, edge_table
-from flwr_causal.core.series.design import (
-    lagged_graph,
-    lagged_names,
-    split_blocks,
-    stacked_weights,
-    to_square,
-)
+from flwr_causal.core.series.design import lagged_graph, lagged_names, split_blocks, stacked_weights
 from flwr_causal.core.series.personalised import penalties
 from flwr_causal.protocol.consensus import OWN_NETWORKS, PERSONALISED
 from flwr_causal.runtime.algorithm import Ask, Note, Result
@@ -32,6 +27,7 @@ if TYPE_CHECKING:
 #: The settings of the method: it has no search, no refit and no knowledge.
 OF_PERSONALISED = OfPaper(fixed={**OF_ADMM, "select_order": False, "local_graphs": True})
 #: lambda in units of sqrt(log d / n_k), and mu in units of 1 / n_k, of the data's variance each.
+#: docs/2dbn.md says what they were chosen by.
 SPARSITY, PROXIMITY = 0.25, 40.0
 
 

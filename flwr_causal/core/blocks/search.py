@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import informed_class
@@ -34,7 +35,7 @@ from flwr_causal.core.linear.order_search import (
     search_orders,
 )
 from flwr_causal.core.linear.solution import edge_masks
-from flwr_causal.core.series.design import lagged_names, split_blocks, to_square
+from flwr_causal.core.series.design import lagged_names, split_blocks
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.core.words import by_name
 from flwr_causal.errors import DataError

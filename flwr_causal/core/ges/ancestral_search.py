@@ -186,7 +186,7 @@ class AncestralSearch:
         """
         known, mag = self.known.no_causes, np.array(mag, dtype=np.int64, order="C")
         bounds = AncestralBounds(known, self.required, known & known.T)
-        score = self.source.score
+        score = self.score
         costs = np.array(np.broadcast_to(score.edge_cost, mag.shape), dtype=np.float64)
         correlations = np.ascontiguousarray(score.correlations)
         scored = Scored(correlations, score.owner, float(score.n), costs)

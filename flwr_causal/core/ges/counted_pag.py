@@ -9,8 +9,8 @@ neighbours of one of them in that graph:
   variables, since they find less;
 - two variables that the graph does not join are joined if all p-values are small, among so many
   pairs (Benjamini & Hochberg 1995). The parents of each in the graph, which separate the two by the
-  score, are among the sets, however many they are; where their table is too large for a test, the
-  score's word stands.
+  score, are among the sets, however many they are; where their table is too large for a test,
+  the two are not joined.
 
 The set with the largest p-value separates two variables that are not joined (Ramsey 2016), whatever
 their order, and FCI's rules work out the marks. Where no ancestral graph has all these

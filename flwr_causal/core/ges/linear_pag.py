@@ -13,7 +13,7 @@ from flwr_causal.core.ges.ancestral_fit import AncestralScore
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.ges.linear_class import GAMMA, linear_class
 from flwr_causal.core.graphs.equivalence import consistent_extension
-from flwr_causal.core.linear.draws import redrawn
+from flwr_causal.core.linear.draws import NUM_DRAWS, redrawn
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import Moments, as_moments
 from flwr_causal.core.words import by_name
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-
-# Draws of the moments on which the search is repeated.
-NUM_DRAWS = 10
 
 
 def pag_search(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.moments import Moments, columns_of, moments_of_variables
 from flwr_causal.core.linear.order_search import free_columns, log_pivots
@@ -64,9 +65,8 @@ class OwnMechanisms(NamedTuple):
 
 def polished(own: Moments, start: BoolArray, masks: EdgeMasks) -> BoolArray:
     """Return the DAG of single columns that a greedy search reaches from the common one."""
-    m, d = start.shape
-    square = np.pad(start, ((0, 0), (0, m - d)))
-    return polish(own, square, knowledge=masks, num_targets=d).adjacency[:, :d]
+    d = start.shape[1]
+    return polish(own, to_square(start), knowledge=masks, num_targets=d).adjacency[:, :d]
 
 
 def own_graph(
@@ -95,14 +95,12 @@ def own_graph(
         Default: :func:`polished`.
     """
     widths = [1] * len(weights) if widths is None else widths
-    own, columns, (m, d) = varying(own, widths), columns_of(widths), (len(widths), len(acted))
+    own, columns, d = varying(own, widths), columns_of(widths), len(acted)
     graph = common = _edges(weights, columns, d)
     if acted.any():
         required = masks.required[:, :d] | (common & ~acted)
         allowed = (masks.allowed[:, :d] & acted) | required | common
-        # Lags have no causes.
-        both = (np.pad(one, ((0, 0), (0, m - d))) for one in (allowed, required))
-        graph = search(own, common, EdgeMasks(*both))
+        graph = search(own, common, EdgeMasks(to_square(allowed), to_square(required)))
     return compared(own, graph, fitted(own, graph, widths), weights, widths)
 
 

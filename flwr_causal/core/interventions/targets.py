@@ -28,7 +28,7 @@ Which member of the class is at hand does not matter. Changed noise also tells d
 
 References
 ----------
-Baldo, F. & Assaad, C. K. (2026). Regret-based federated causal discovery with unknown
+Baldo, F. & Assaad, C. K. (2025). Regret-based federated causal discovery with unknown
 interventions. arXiv:2512.23626.
 Mooij, J. M., Magliacane, S. & Claassen, T. (2020). Joint causal inference from multiple contexts.
 JMLR 21.
@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.adjustment import local_parents
 from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.limits import check_deadline
@@ -298,7 +299,7 @@ def told_directions(
     if not acted.any() or not (marks[:d] & marks[:d].T).any():
         return marks
     members = _Members(comparable(products), _columns(marks, widths), marks, acted)
-    now = _square(marks)
+    now = to_square(marks)
     best, total = members.fewest(now)
     apart = (acted[:, :, None] != acted[:, None, :]).any(axis=0)
     for i, j in np.argwhere(best[:d, :d] & now[:d, :d].T & apart).tolist():
@@ -399,7 +400,7 @@ def _compared(
 ) -> _Compared:
     """Compare each party's regression of each variable on its causes with the others'."""
     members = _Members(parties, columns, marks, acted)
-    best, _ = members.fewest(_square(marks))
+    best, _ = members.fewest(to_square(marks))
     chosen = [members.sets_in(best, j)[0] for j in range(acted.shape[1])]
     tests = [own[k][1] for own, k in zip(members.tests, chosen, strict=True)]
     return _Compared(
@@ -413,19 +414,13 @@ def _possible_causes(marks: BoolArray, j: int) -> list[BoolArray]:
     """Return the sets of causes of a variable in the members of a class, masks of shape (m,)."""
     if not (marks[: marks.shape[1], j] & marks[j]).any():
         return [marks[:, j]]
-    sets = islice(local_parents(_square(marks), j), MOST_SETS)
+    sets = islice(local_parents(to_square(marks), j), MOST_SETS)
     return [np.isin(np.arange(len(marks)), parents) for parents, _ in sets]
 
 
 def _columns(marks: BoolArray, widths: Sequence[int] | None) -> list[IntArray]:
     """Return the columns of each block in the products of rows [1, z]."""
     return [1 + own for own in columns_of([1] * len(marks) if widths is None else widths)]
-
-
-def _square(marks: BoolArray) -> BoolArray:
-    """Pad marks, (m, d), with lags that have no causes, to (m, m)."""
-    m, d = marks.shape
-    return np.pad(marks, ((0, 0), (0, m - d)))
 
 
 def _tests(

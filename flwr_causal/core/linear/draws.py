@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.linear.moments import Moments
 
+#: How often moments are drawn for a graph; twenty draws gave the same results as ten.
+NUM_DRAWS = 10
+
 
 def redrawn(moments: Moments, number: int) -> Iterator[Moments]:
     """Yield moments of as many normal rows with the same means and covariances.

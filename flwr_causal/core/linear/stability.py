@@ -4,7 +4,7 @@ Second moments are drawn anew, as those of as many Gaussian rows with the pooled
 (Wishart), and the graph of each draw is searched for in the same way. An edge is stable if the
 equivalence classes of enough draws allow it. Where hidden common causes act on the variables, no
 DAG is that of the system: which one fits best changes from draw to draw, while the edges of a
-system without them come back. It needs nothing but the moments.
+system without them come back.
 
 References
 ----------
@@ -22,7 +22,7 @@ import numpy as np
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
-from flwr_causal.core.linear.draws import redrawn
+from flwr_causal.core.linear.draws import NUM_DRAWS, redrawn
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, search_orders
 from flwr_causal.core.linear.regression import least_squares
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.core.linear.moments import Moments
 
-# Number of draws; twenty gave the same results as ten.
-NUM_DRAWS = 10
 #: Least share of the draws' classes that allow an edge. Chosen on 90 linear systems with hidden
 #: causes and 225 without (5 to 30 variables, 1 to 4 edges each, 100 to 10,000 rows; like and unlike
 #: noise, weak effects, standardised columns; seeds 74000 on): the largest of .25, .3, ... .5 with

@@ -9,10 +9,11 @@ solve it. Row causes column, as everywhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.arrays import Entry, to_square
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph, distinct_names
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from flwr_causal.core.arrays import BoolArray, FloatArray
-
-
-Entry = TypeVar("Entry", bound=np.generic)
 
 
 def lagged_rows(series: Sequence[FloatArray], order: int) -> FloatArray:
@@ -150,12 +148,6 @@ def join_blocks(now: NDArray[Entry], lagged: NDArray[Entry]) -> NDArray[Entry]:
         )
     past = np.reshape(lagged, (*front, order * d, d))
     return np.concatenate([now, past], axis=-2)
-
-
-def to_square(stacked: NDArray[Entry]) -> NDArray[Entry]:
-    """Pad ``(m, d)`` weights, or a mask, with columns of zeros to ``(m, m)``."""
-    m, d = stacked.shape
-    return np.pad(stacked, ((0, 0), (0, m - d)))
 
 
 def stacked_weights(graph: CausalGraph) -> FloatArray:

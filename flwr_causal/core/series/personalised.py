@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.acyclicity import h_exponential
 from flwr_causal.core.linear.edge_problem import RESOLUTION, EdgeProblem, exponential_block
 from flwr_causal.core.linear.notears import augmented_lagrangian
-from flwr_causal.core.series.design import to_square
 from flwr_causal.core.threads import single_threaded
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.dagma import follow_central_path
 from flwr_causal.core.linear.notears import solve_augmented
 from flwr_causal.core.linear.solution import check_at_least_zero, check_sparsity
-from flwr_causal.core.series.design import to_square
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 

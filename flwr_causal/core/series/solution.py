@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments, data_scale, merge, moments_of_variables
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, OrderSolution, search_orders
 from flwr_causal.core.linear.regression import least_squares
 from flwr_causal.core.linear.solution import finish
-from flwr_causal.core.series.design import split_blocks, to_square
+from flwr_causal.core.series.design import split_blocks
 from flwr_causal.core.series.partial_correlation import partial_correlation, select_ridge
 from flwr_causal.core.series.regression import dynotears, lasso, leading, order_of, ridge
 from flwr_causal.core.series.selection import (

@@ -667,7 +667,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         return ges_baselines(tables, names, self.policy)
 
     def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
-        """Return ``bdeu``, the score in nats; nothing of intervals, and of a PAG."""
+        """Return ``bdeu``, the score in nats; nothing if columns are cut, or of a PAG."""
         if self._takes_numbers or self.columns_differ or graph.kind == "pag":
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}

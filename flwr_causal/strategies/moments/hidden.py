@@ -12,7 +12,8 @@ from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import BlockSource, block_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.ges.hidden_check import hidden_causes
-from flwr_causal.core.ges.linear_pag import NUM_DRAWS, NumberSource, linear_pag
+from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
+from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
 from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning

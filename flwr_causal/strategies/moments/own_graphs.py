@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.arrays import to_square
 from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.ges.linear_class import class_weights
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.interventions.local_graphs import fitted, polished
-from flwr_causal.core.series.design import lagged_names, to_square
+from flwr_causal.core.series.design import lagged_names
 from flwr_causal.strategies.local_graphs import OwnSearch, local_graphs
 from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.classes import class_graph

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.core.ges.ancestral_search import confirmed
-from flwr_causal.core.ges.linear_pag import NUM_DRAWS, linear_pag, pag_search
+from flwr_causal.core.ges.linear_pag import linear_pag, pag_search
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.graphs.pag.marks import (
@@ -21,6 +21,7 @@ from flwr_causal.core.graphs.pag.marks import (
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, pag_of_mag
+from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.errors import DataError
 from flwr_causal.solvers import pag_search as public

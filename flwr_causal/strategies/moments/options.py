@@ -438,11 +438,10 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     @property
     def with_local_graphs(self) -> Needs:
         """For own graphs of the parties: sums of each party's rows, without folds."""
-        order = self.order == 0 or self.num_folds == 1
-        return {
-            **self.with_unknown_targets,
-            "order": (order, "0 where something is chosen by held-out error"),
-        }
+        needs = {**self.with_unknown_targets}
+        del needs["order"]  # comes last: an error names the option that is chosen
+        one = self.order == 0 or self.num_folds == 1
+        return needs | {"order": (one, "0 where something is chosen by held-out error")}
 
     @property
     def compares_parties(self) -> bool:

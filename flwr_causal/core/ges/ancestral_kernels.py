@@ -63,7 +63,7 @@ class AncestralBounds(NamedTuple):
 
 
 @compiled
-def solved(matrix: FloatArray, right: FloatArray) -> bool:
+def solve_in_place(matrix: FloatArray, right: FloatArray) -> bool:
     """Solve ``matrix @ x = right`` in place, by Cholesky's method; False if it is singular.
 
     Parameters
@@ -110,14 +110,14 @@ def _regressed(second: FloatArray, parents: IntArray, child: int) -> tuple[bool,
         right[a, 0] = second[parents[a], child]
         for b in range(size):
             inner[a, b] = second[parents[a], parents[b]]
-    return solved(inner, right), right[:, 0]
+    return solve_in_place(inner, right), right[:, 0]
 
 
 @compiled
 def _value(second: FloatArray, noise: FloatArray, covariance: FloatArray) -> float:
     """Return the deviance of noise terms that are combinations of the columns, inf if singular."""
     factor, product = covariance.copy(), noise.T @ second @ noise
-    if not solved(factor, product):
+    if not solve_in_place(factor, product):
         return np.inf
     total = 0.0
     for k in range(len(factor)):
@@ -152,7 +152,7 @@ def _refitted(
     inner, inverse = np.empty((q - 1, q - 1)), np.eye(q - 1)
     for a in range(q - 1):
         inner[a] = covariance[others[a]][others]
-    if not solved(inner, inverse):
+    if not solve_in_place(inner, inverse):
         return False
     places = partners - (partners > k)
     shared = inverse[:, places]
@@ -162,7 +162,7 @@ def _refitted(
     design[:, p:] = np.ascontiguousarray(noise[:, others]) @ shared
     reached = second @ design
     inner, right = design.T @ reached, reached[child].copy().reshape(-1, 1)
-    if not solved(inner, right):
+    if not solve_in_place(inner, right):
         return False
     found = right[:, 0].copy()
     effects, own = found[:p], np.zeros(q - 1)

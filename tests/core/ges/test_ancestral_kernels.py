@@ -13,7 +13,7 @@ from flwr_causal.core.ges.ancestral_kernels import (
     fits,
     other_edge,
     other_meeting_edges,
-    solved,
+    solve_in_place,
     total,
 )
 from flwr_causal.core.graphs.acyclicity import ancestors
@@ -54,9 +54,9 @@ def test_a_system_of_equations_is_solved_and_a_singular_one_is_not():
     root, right = rng.normal(size=(5, 5)), rng.normal(size=(5, 2))
     matrix = root @ root.T
     found = right.copy()
-    assert solved(matrix.copy(), found)
+    assert solve_in_place(matrix.copy(), found)
     np.testing.assert_allclose(matrix @ found, right, atol=1e-8)
-    assert not solved(np.ones((2, 2)), np.ones((2, 1)))
+    assert not solve_in_place(np.ones((2, 2)), np.ones((2, 1)))
 
 
 @pytest.mark.parametrize("widths", [[1] * 6, [2, 1, 3, 1, 1]])

@@ -14,7 +14,7 @@ from flwr_causal.clients.privacy import public_report, released
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
-from flwr_causal.core.interventions.local_graphs import compared, varying
+from flwr_causal.core.interventions.local_graphs import compared
 from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.core.linear.solution import edges_above
@@ -240,7 +240,7 @@ class TwoDBNClient(LinearADMMClient, SeriesClient):
         weights = np.where(edges, state.weights, 0.0)
         columns = lagged_names(self.setup.names, self.order)
         moments = Moments(self.num_rows, np.zeros(len(columns)), self._own_second, columns)
-        found = compared(varying(moments), edges, weights, asked["graph"])
+        found = compared(moments, edges, weights, asked["graph"])
         return {"own-weights": weights, "support": found.support, "own-shares": found.shares}
 
     @property

@@ -139,9 +139,9 @@ def local_graphs(
     for party, one, differs in zip(parts, products, acted, strict=True):
         rows = float(one[0, 0])
         moments = Moments.from_products(round(rows), one / rows, kind.columns)
-        moments = varying(moments, kind.widths)
         found = own_graph(moments, weights, differs, masks, kind.widths, kind.search)
-        graphs[party] = kind.graph(moments, found, open_directions(marks, differs, masks))
+        moments, turned = varying(moments, kind.widths), open_directions(marks, differs, masks)
+        graphs[party] = kind.graph(moments, found, turned)
         own[party] = _in_common_directions(found, common, marks, stacked_edges(graphs[party]))
     # A cause with a lag has the name of its column.
     return Heterogeneity(graphs, edge_table(to_square(common), own, names))

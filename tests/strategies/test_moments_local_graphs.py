@@ -273,6 +273,27 @@ def test_a_party_may_lack_states_and_hold_constant_columns():
     assert not run.local_graphs["party 3"].adjacency[:, 4].any()
 
 
+@pytest.mark.parametrize("options", [{}, {"solver": "class"}, {"model": "curved"}])
+def test_rows_in_which_a_cause_is_constant_say_nothing_of_its_effects(options):
+    """Sums of functions of a constant number are constant up to rounding only."""
+    rng = np.random.default_rng(0)
+    tables = parties(n=400)
+    fixed = rng.normal(size=(3, 400))
+    tables[2] = pd.DataFrame(
+        {
+            "a": 1.0,
+            "b": (b := 1.2 + fixed[0]),
+            "c": (c := 1.2 * b + fixed[1]),
+            "d": 1.2 * c + fixed[2],
+        }
+    )
+    run = simulate("moments", tables, local_graphs=True, **options)
+    table = run.heterogeneity
+    own = table[table["party"] == "party 2"].set_index(["cause", "effect"])
+    assert own.loc[[("a", "b")], "support"].tolist() == [0]
+    assert own.loc[[("b", "c"), ("c", "d")], "support"].min() > 20
+
+
 def test_knowledge_is_kept_in_own_classes():
     known = Knowledge(required=[("b", "c")], forbidden=[("d", "a"), ("a", "d")])
     for kind in ("class", "mixed"):

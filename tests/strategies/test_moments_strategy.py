@@ -11,6 +11,7 @@ from flwr_causal.core.linear.moments import Moments as PooledMoments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.data.partition import split
+from flwr_causal.errors import ConfigError
 from flwr_causal.simulations import simulate
 from flwr_causal.strategies import Moments, run
 
@@ -233,3 +234,10 @@ def test_knowledge_is_honoured():
         for (cause, effect), expected in mark.items():
             assert graph.adjacency[NAMES.index(cause), NAMES.index(effect)] == expected, options
         assert graph.is_acyclic()
+
+
+def test_stability_is_refused_where_it_has_no_effect():
+    rows = np.random.default_rng(0).normal(size=(150, 101))
+    with pytest.raises(ConfigError, match=r"stability.*0\.9.*101 columns.*100"):
+        simulate("moments", [rows], stability=0.9)
+    assert simulate("moments", [rows[:, :20]], stability=0.9).graph.kind == "dag"

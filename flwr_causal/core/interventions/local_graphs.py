@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     Search = Callable[[Moments, BoolArray, EdgeMasks], BoolArray]
 
 
+# A column is constant if its variance is below this share of its mean square: the sums of functions
+# of a constant number leave some 1e-14.
+ROUNDING = 1e-12
+
+
 class OwnMechanisms(NamedTuple):
     """A party's own graph, and its effects; row causes column. M columns of m variables.
 
@@ -50,7 +55,7 @@ class OwnMechanisms(NamedTuple):
         ``(m, d)``, in nats: for an edge of the common graph by how much the party's rows are more
         probable with the effect that it has there than without one; for an edge of the party's own
         graph only by how much they are if it is added to the common graph, less its cost by the
-        BIC. 0 for all other pairs.
+        BIC. 0 for all other pairs, and where the cause is constant in the party's rows.
     shares
         ``(m, d)`` for edges of the common and of the own graph: by which share the cause lowers the
         generalised variance of the effect, given its other causes in the own graph. Of single
@@ -95,13 +100,13 @@ def own_graph(
         Default: :func:`polished`.
     """
     widths = [1] * len(weights) if widths is None else widths
-    own, columns, d = varying(own, widths), columns_of(widths), len(acted)
+    moments, columns, d = varying(own, widths), columns_of(widths), len(acted)
     graph = common = _edges(weights, columns, d)
     if acted.any():
         required = masks.required[:, :d] | (common & ~acted)
         allowed = (masks.allowed[:, :d] & acted) | required | common
-        graph = search(own, common, EdgeMasks(to_square(allowed), to_square(required)))
-    return compared(own, graph, fitted(own, graph, widths), weights, widths)
+        graph = search(moments, common, EdgeMasks(to_square(allowed), to_square(required)))
+    return compared(own, graph, fitted(moments, graph, widths), weights, widths)
 
 
 def compared(
@@ -116,7 +121,7 @@ def compared(
     Parameters
     ----------
     own
-        Moments of the party's rows, of the M columns; see :func:`varying`.
+        Moments of the party's rows, of the M columns.
     graph
         ``(m, d)``: the party's own.
     own_weights, weights
@@ -127,14 +132,16 @@ def compared(
     columns = columns_of([1] * len(weights) if widths is None else widths)
     m, d = graph.shape
     common = _edges(weights, columns, d)
-    evidence = _Evidence(own, columns)
+    evidence = _Evidence(varying(own, widths), columns)
+    flat = _constant(own, columns)
     support, shares = np.zeros((m, d)), np.zeros((m, d))
     for i, j in np.argwhere(common | graph).tolist():
         others = np.flatnonzero(graph[:, j] & (np.arange(m) != i))
         shares[i, j] = -np.expm1(evidence.gain(i, j, others))
         others = np.flatnonzero(common[:, j] & (np.arange(m) != i))
         effect = weights[np.ix_(columns[i], columns[j])] if common[i, j] else None
-        support[i, j] = evidence.support(i, j, others, effect)
+        # Rows in which a cause is constant do not tell whether it has an effect.
+        support[i, j] = 0.0 if flat[i] else evidence.support(i, j, others, effect)
     return OwnMechanisms(graph, own_weights, support, shares)
 
 
@@ -230,11 +237,15 @@ def _log_left(second: FloatArray, given: IntArray, own: IntArray) -> float:
 
 def varying(own: Moments, widths: Sequence[int] | None = None) -> Moments:
     """Return the moments with variance 1 where a variable is constant: it has no effects then."""
-    constant = np.zeros(own.d, dtype=np.bool_)
-    constant[own.constant_columns()] = True
     blocks = columns_of([1] * own.d if widths is None else widths)
-    flat = np.concatenate([np.full(len(one), bool(constant[one].all())) for one in blocks])
+    flat = np.repeat(_constant(own, blocks), [len(one) for one in blocks])
     if not flat.any():
         return own
     second = np.where(flat[:, None] | flat, 0.0, own.second) + np.diag(flat.astype(np.float64))
     return Moments(own.n, own.mean, second, own.names)
+
+
+def _constant(own: Moments, columns: Sequence[IntArray]) -> BoolArray:
+    """Return which variables are constant, ``(m,)``."""
+    constant = own.variances <= ROUNDING * (own.variances + own.mean**2)
+    return np.array([constant[one].all() for one in columns])

@@ -447,7 +447,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         Raises
         ------
         ConfigError
-            As in the base classes, or if ``scales`` names a column that there is not.
+            As in the base classes, if ``scales`` names a column that there is not, or if
+            ``stability`` is set for more columns than moments are drawn of.
         DataError
             As in the base classes.
         """
@@ -457,6 +458,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         agreement = super().agree(reports)
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))
+        self.options.check_stability(len(agreement.names))
         return agreement
 
     def masks(self, agreement: Agreement) -> EdgeMasks:

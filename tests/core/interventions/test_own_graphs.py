@@ -163,3 +163,5 @@ def test_a_constant_column_has_neither_causes_nor_effects():
     assert not found.graph[1].any()
     assert np.isfinite(found.support).all()
     assert np.isfinite(found.weights).all()
+    # The rows say nothing of its effects, and that it is no effect of the others.
+    assert (found.support[1] == 0).all()

@@ -20,7 +20,11 @@ from flwr_causal.core.graphs.pag.marks import (
     forward,
     mag,
 )
-from flwr_causal.core.graphs.pag.rules import pag_of_mag, possibly_directed
+from flwr_causal.core.graphs.pag.rules import (
+    describes_one_class,
+    pag_of_mag,
+    possibly_directed,
+)
 from flwr_causal.core.saved import DAMAGE, read_json, writing
 from flwr_causal.core.words import some
 from flwr_causal.errors import ConfigError, DataError
@@ -875,6 +879,12 @@ class CausalGraph:
                 f"the effect of {cause} on {effect} is not identified: {error}; circles stand for "
                 "marks that the rows leave open"
             ) from None
+        if found is not None and not describes_one_class(self.marks):
+            raise DataError(
+                f"the effect of {cause} on {effect} is not identified: graphs with different "
+                "independences have these marks, since the rows do not decide the others. More "
+                "rows, or what you know of the causes (option 'knowledge'), may decide them"
+            )
         return None if found is None else tuple(self.names[k] for k in found)
 
     def may_cause(self, cause: str, effect: str) -> bool:

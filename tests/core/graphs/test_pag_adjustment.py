@@ -15,7 +15,7 @@ from flwr_causal.core.graphs.pag.marks import (
     is_ancestral,
     mag,
 )
-from flwr_causal.core.graphs.pag.rules import pag_of_mag
+from flwr_causal.core.graphs.pag.rules import describes_one_class, pag_of_mag
 from flwr_causal.errors import DataError
 
 
@@ -131,3 +131,19 @@ def test_a_known_effect_needs_the_variable_that_acts_on_cause_and_effect():
     assert graph.may_cause("d", "c")
     assert not graph.may_cause("c", "b")
     assert graph.adjustment_set("c", "b") is None
+
+
+def test_marks_that_leave_several_classes_open_identify_no_effect():
+    # The class of a o-> b <-o d, b -> c has c -> e, since a and e are not adjacent ...
+    settled = named(("a", "o->", "b"), ("d", "o->", "b"), ("b", "->", "c"), ("c", "->", "e"))
+    assert describes_one_class(settled.marks)
+    assert settled.adjustment_set("b", "c") == ()
+    # ... and knowledge may add marks to it, but nothing may take one away.
+    known = named(("a", "->", "b"), ("d", "o->", "b"), ("b", "->", "c"), ("c", "->", "e"))
+    assert describes_one_class(known.marks)
+    assert known.adjustment_set("b", "c") == ()
+    open_ = named(("a", "o->", "b"), ("d", "o->", "b"), ("b", "->", "c"), ("c", "o-o", "e"))
+    assert not describes_one_class(open_.marks)
+    with pytest.raises(DataError, match="different independences"):
+        open_.adjustment_set("b", "c")
+    assert open_.adjustment_set("c", "b") is None

@@ -172,6 +172,19 @@ def member(marks: IntArray) -> IntArray | None:
     return found if whole and is_ancestral(found) else None
 
 
+def describes_one_class(marks: IntArray) -> bool:
+    """Return whether all MAGs with these marks have the same independences.
+
+    Knowledge may have added marks to those of the class. Marks that drawn moments did not confirm
+    are circles, which may leave more than one class open.
+    """
+    one = member(marks)
+    if one is None:
+        return False
+    shared = pag_of_mag(one)
+    return bool(((shared == CIRCLE) | (shared == marks)).all())
+
+
 def closed(marks: IntArray, separators: BoolArray, with_tails: bool = True) -> IntArray:
     """Return the marks with every circle replaced that the rules decide.
 

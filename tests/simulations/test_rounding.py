@@ -71,7 +71,10 @@ CASES = {name: case for name, case in (MODES | WIDE).items() if name not in NETW
 #: The rows of series have an order; rows are divided into folds by their places.
 ORDERED = (
     "2dbn",
+    "2dbn local",
+    "2dbn personalised",
     "moments order",
+    "moments local order",
     "moments mixed order",
     "moments missing order",
     "lingam order",

@@ -87,8 +87,14 @@ def _largest_of_parts(setup: Setup) -> FloatArray:
     return np.outer(own, own)
 
 
+#: By how much the mean of ones may differ from 1, in half precision.
+OF_ONES = 1e-2
+
+
 def _impossible_parts(arrays: Arrays, known: ReplyContext) -> str:
     moments = arrays["moments"][None]
+    if abs(moments[0, 0, 0] - 1) > OF_ONES:
+        return "are not the mean products of rows that begin with 1"
     if known.setup.states:
         return impossible_products({"moments": moments}, known)
     return other_variances({"moments": moments[:, 1:, 1:]}, known)

@@ -189,7 +189,8 @@ class LinearADMM(PaperVariant, LinearStrategy):
         rounds = self.options.max_rounds
         assert rounds is not None  # see `settled`
         least = 6 + self.options.local_graphs
-        require(self.papers or rounds >= least, "max_rounds", rounds, f"{least} or more")
+        needed = f"{least} or more" + " with local_graphs=True" * self.options.local_graphs
+        require(self.papers or rounds >= least, "max_rounds", rounds, needed)
         super().validate()
         if self.options.local_graphs:
             require_fitting(self.options, self.options.with_local_graphs, "local_graphs=True")

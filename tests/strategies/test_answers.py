@@ -261,6 +261,7 @@ def test_series_of_an_open_class_name_possible_effects():
 
 #: The modes that find a graph.
 GRAPHS = [name for name, (method, *_) in MODES.items() if method != "fedpc"]
+TAKE_NO_KNOWLEDGE = ("2dbn personalised",)
 KNOWN = {
     "required": Knowledge(required=[("a", "b"), ("b", "c")]),
     "forbidden": Knowledge(forbidden=[("b", "a"), ("c", "a"), ("c", "b")]),
@@ -270,7 +271,9 @@ KNOWN = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN)
-@pytest.mark.parametrize("name", [name for name in GRAPHS if name not in NETWORKS])
+@pytest.mark.parametrize(
+    "name", [name for name in GRAPHS if name not in NETWORKS and name not in TAKE_NO_KNOWLEDGE]
+)
 def test_what_knowledge_decides_is_in_no_doubt(name, known, tmp_path):
     method, parties, options = MODES[name]
     knowledge = KNOWN[known]

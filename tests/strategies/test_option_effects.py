@@ -154,10 +154,21 @@ NUMBERS = {"bins": "no column has few whole numbers, and none is cut"}
 UNCHANGED = {
     "admm": {"early_stop": "six rounds are too few to stop early"},
     "admm interventions": {"early_stop": "six rounds are too few to stop early"},
-    "2dbn": {
-        "early_stop": "six rounds are too few to stop early",
-        "lagged_threshold": "the rows have no lagged effects",
+    "admm local": {"early_stop": "six rounds are too few to stop early"},
+    **{
+        name: {
+            "early_stop": "six rounds are too few to stop early",
+            "lagged_threshold": "the rows have no lagged effects",
+        }
+        for name in ("2dbn", "2dbn local")
     },
+    "2dbn personalised": {"search": "there is none in any case"},
+    **{
+        name: {"stability": "all draws of the moments have the same edges"}
+        for name in ("moments", "moments targets")
+    },
+    "moments local order": {"lagged_threshold": "the rows have no lagged effects"},
+    "moments local class": {"max_parents": "no variable has more than one"},
     "moments order": {"lagged_threshold": "the rows have no lagged effects"},
     "moments hidden mixed": {"knowledge": "effects through the fourth column remain possible"},
     "fedpc sums": NUMBERS,
@@ -189,6 +200,11 @@ UNCHANGED = {
         **dict.fromkeys(("fusion", "max_edges"), "all parties have one graph, of few edges"),
     },
     "fedges exact": CATEGORIES | {"score": "all scores find one graph"},
+    "fedges hidden": CATEGORIES
+    | {
+        "score": "all scores find one graph",
+        "knowledge": "effects through the fourth column remain possible",
+    },
     "fedges fusion": CATEGORIES,
     "fedges loop": CATEGORIES,
     "fedcausal": {"evidence_rows": "a party uses 200 rows in any case", "max_rounds": EARLY},

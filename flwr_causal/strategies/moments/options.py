@@ -441,7 +441,8 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         needs = {**self.with_unknown_targets}
         del needs["order"]  # comes last: an error names the option that is chosen
         one = self.order == 0 or self.num_folds == 1
-        return needs | {"order": (one, "0 where something is chosen by held-out error")}
+        chosen = "sparsity, regression, ridge, ranking or instantaneous effects"
+        return needs | {"order": (one, f"0 where {chosen} need held-out rows")}
 
     @property
     def compares_parties(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from flwr_causal.core.blocks.contrasts import adjusted_contrast, contrast, contrast_table
 from flwr_causal.core.blocks.design import column_names, variables_from_plain
+from flwr_causal.core.ges.ancestral_model import adjusted_for
 from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.moments import Moments
@@ -111,9 +112,7 @@ class AncestralBlockModel:
         asked = contrast(self.variables[i], self.variables[j], state, reference, outcome)
         if not self.graph.may_cause(cause, effect):
             return NO_EFFECT
-        found = self.graph.adjustment_set(cause, effect)
-        assert found is not None  # a set exists in each graph in which the effect is identified
-        adjusted = [self.names.index(name) for name in found]
+        adjusted = adjusted_for(self.graph, cause, effect)
         return adjusted_contrast(self.variables, self.moments, (i, j), adjusted, asked, level)
 
     def contrasts(self, cause: str, effect: str, *, level: float = 0.95) -> pd.DataFrame:

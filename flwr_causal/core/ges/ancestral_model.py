@@ -102,13 +102,7 @@ class AncestralModel:
         if not self.graph.may_cause(cause, effect):
             return NO_EFFECT
         parties = list(known_parties(self.party_moments).values()) if by_party else []
-        found = self.graph.adjustment_set(cause, effect)
-        if found is None:
-            raise DataError(
-                f"the effect of {cause} on {effect} is not identified: no variables block all "
-                "paths that are no effects, whatever the circles of the graph stand for"
-            )
-        adjusted = [self.names.index(name) for name in found]
+        adjusted = adjusted_for(self.graph, cause, effect)
         return by_regression(self.sample_moments, i, j, adjusted, level, parties)
 
     def disagreement(self) -> pd.DataFrame:
@@ -157,3 +151,20 @@ class AncestralModel:
     @classmethod
     def _format(cls) -> str:
         return f"flwr-causal {cls.KIND} 1"
+
+
+def adjusted_for(graph: CausalGraph, cause: str, effect: str) -> list[int]:
+    """Return the places of the variables whose adjustment gives a possible effect in a PAG.
+
+    Raises
+    ------
+    DataError
+        If the effect is not identified, or not by adjustment.
+    """
+    found = graph.adjustment_set(cause, effect)
+    if found is None:
+        raise DataError(
+            f"the effect of {cause} on {effect} is not identified: no variables block all "
+            "paths that are no effects, whatever the circles of the graph stand for"
+        )
+    return [graph.names.index(name) for name in found]

@@ -157,3 +157,17 @@ def test_what_does_not_belong_together_is_refused():
         AncestralBlockModel(model.variables[::-1], model.moments, model.graph)
     with pytest.raises(DataError, match="the moments are not those"):
         AncestralBlockModel(model.variables, model.moments.subset(range(3)), model.graph)
+
+
+def test_an_effect_that_no_adjustment_gives_is_an_error_of_both_models():
+    # x <-> v2 -> y must be blocked by v2, which opens x <-> v2 <-> v1 -> y; v1 is on the way.
+    edges = [("s", "x"), ("x", "v1"), ("v1", "y"), ("v2", "y")]
+    hidden = [("h", "x"), ("h", "v2"), ("g", "v1"), ("g", "v2")]
+    names = ["s", "x", "v1", "v2", "y"]
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 5)), columns=names)
+    model = model_of(rows, [*edges, *hidden])
+    assert model.graph.may_cause("x", "y")
+    other = AncestralModel(model.graph, Moments.from_rows(rows.to_numpy(), names))
+    for one in (model, other):
+        with pytest.raises(DataError, match="x on y is not identified: no variables block all"):
+            one.total_effect("x", "y")

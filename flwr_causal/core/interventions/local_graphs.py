@@ -147,7 +147,11 @@ def compared(
 
 def _edges(weights: FloatArray, columns: Sequence[IntArray], d: int) -> BoolArray:
     """Return between which variables there are weights, ``(m, d)``."""
-    return np.array([[(weights[np.ix_(i, j)] != 0).any() for j in columns[:d]] for i in columns])
+    variable = np.repeat(np.arange(len(columns)), [len(one) for one in columns])
+    causes, effects = np.nonzero(weights)
+    found = np.zeros((len(columns), d), dtype=np.bool_)
+    found[variable[causes], variable[effects]] = True
+    return found
 
 
 def open_directions(marks: BoolArray, acted: BoolArray, masks: EdgeMasks) -> BoolArray:
@@ -207,17 +211,20 @@ class _Evidence:
 
     def support(self, i: int, j: int, others: IntArray, effect: FloatArray | None) -> float:
         """Return the support of an edge that has an effect in the common graph, or is added."""
-        half, mine = 0.5 * self.own.n, self.free[j]
+        half = 0.5 * self.own.n
         if effect is None:
-            cost = 0.5 * len(self.free[i]) * len(mine) * np.log(self.own.n)
+            cost = 0.5 * len(self.free[i]) * len(self.free[j]) * np.log(self.own.n)
             return float(-half * self.gain(i, j, others) - cost)
-        given = _of(self.free, others)
+        given, cause, own = _of(self.free, others), self.columns[i], self.columns[j]
+        columns = np.concatenate([given, cause, own])
+        second, known = self.own.second[np.ix_(columns, columns)], np.arange(len(given))
+        at, end = len(given), len(given) + len(cause)
+        mine = end + np.flatnonzero(np.isin(own, self.free[j]))
         # The effect's columns without what the common effect of the cause explains.
-        change = np.eye(self.own.d)
-        change[np.ix_(self.columns[i], self.columns[j])] -= effect
-        rest = change.T @ self.own.second @ change
-        with_it = _log_left(rest, given, mine)
-        return float(half * (_log_left(self.own.second, given, mine) - with_it))
+        change = np.eye(len(columns))
+        change[at:end, end:] -= effect
+        with_it = _log_left(change.T @ second @ change, known, mine)
+        return float(half * (_log_left(second, known, mine) - with_it))
 
 
 def _of(columns: Sequence[IntArray], variables: IntArray) -> IntArray:

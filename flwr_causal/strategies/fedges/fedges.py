@@ -455,12 +455,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         Where cells are missing the tests are of the rows in which the columns of each are seen: a
         network without hidden causes would plant its own dependences in completed rows.
         """
-        network: Mapping[str, Any] = {}
-        if self.options.incomplete:
-            found, network, taken = yield from self._seen(agreement, small)
-        if network or not self.options.incomplete:
-            chosen = self._chosen(agreement, cuts, small, taken)
-            found, taken = yield from relayed(chosen, network)
+        found, taken = yield from self._without_hidden_causes(agreement, cuts, small, taken)
         tests, ended = yield from separations(
             self._problem(agreement),
             found,
@@ -469,6 +464,17 @@ class FedGES(PaperVariant, JoiningStrategy):
             replicate,
         )
         return self._pag(agreement, small, tests, found.reason if ended else USED_UP)
+
+    def _without_hidden_causes(
+        self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int
+    ) -> Generator[Step, Any, tuple[Found, int]]:
+        """Return the graph of the score, of completed rows if cells are missing, as `_chosen`."""
+        if not self.options.incomplete:
+            return (yield from self._chosen(agreement, cuts, small, taken))
+        found, network, taken = yield from self._seen(agreement, small)
+        if not network:
+            return found, taken
+        return (yield from relayed(self._chosen(agreement, cuts, small, taken), network))
 
     def _chosen(
         self, agreement: Agreement, cuts: Cuts, small: Mapping[str, int], taken: int

@@ -189,7 +189,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         rounds = self.options.max_rounds
         assert rounds is not None  # see `settled`
         least = 6 + self.options.local_graphs
-        needed = f"{least} or more" + " with local_graphs=True" * self.options.local_graphs
+        needed = f"{least} or more{' with local_graphs=True' if self.options.local_graphs else ''}"
         require(self.papers or rounds >= least, "max_rounds", rounds, needed)
         super().validate()
         if self.options.local_graphs:

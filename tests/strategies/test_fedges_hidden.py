@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from worlds_of_hidden_causes import one_hidden_cause
 
-from flwr_causal import CausalGraph, ConfigError, Knowledge, Run, simulate
+from flwr_causal import ConfigError, Knowledge, Run, simulate
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.data.synthetic.discrete import random_network
 from flwr_causal.strategies.fedges import hidden
@@ -143,12 +144,7 @@ def test_a_run_that_was_cut_short_goes_on(tmp_path, most):
 
 
 def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tmp_path):
-    names = [*TABLE.columns, "h"]
-    truth = np.zeros((6, 6))
-    for cause, effect in (("a", "b"), ("h", "b"), ("h", "c"), ("e", "c"), ("b", "g")):
-        truth[names.index(cause), names.index(effect)] = 1
-    truth = CausalGraph.from_array(truth, names)
-    run = simulate("fedges", PARTIES, hidden_causes=True, truth=truth)
+    run = simulate("fedges", PARTIES, hidden_causes=True, truth=one_hidden_cause(TABLE.columns))
     assert run.metrics["mark_agreement"] == run.metrics["adjacency_f1"] == 1
     assert "bdeu" not in run.metrics
     run.save(tmp_path)

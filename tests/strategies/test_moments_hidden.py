@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from worlds_of_hidden_causes import one_hidden_cause, two_hidden_causes
 
-from flwr_causal import CausalGraph, ConfigError, DataError, Knowledge, Run, simulate
+from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
 from flwr_causal.reports.page.effects import effect_rows
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.solvers import pag_search
@@ -64,14 +65,8 @@ def test_without_the_option_the_same_rows_give_edges_that_nothing_stands_for():
 
 
 def two_hidden(n=4000):
-    """Rows of a -> b <- h -> c <- e and f -> g <- k -> m <- p; h and k are hidden."""
-    rng = np.random.default_rng(7)
-    columns = {}
-    for cause, one, other, last in ("abce", "fgmp"):
-        hidden, columns[cause], columns[last] = rng.normal(size=(3, n))
-        columns[one] = columns[cause] + hidden + rng.normal(size=n)
-        columns[other] = columns[last] + hidden + rng.normal(size=n)
-    table = pd.DataFrame(columns)
+    """Three parties with rows of two hidden causes."""
+    table = two_hidden_causes(n)
     return [table[:1000], table[1000:2500], table[2500:]]
 
 
@@ -209,12 +204,7 @@ def test_knowledge_is_kept():
 
 
 def test_a_run_is_saved_and_measured_against_a_truth_with_the_hidden_variable(tmp_path):
-    names = [*TABLE.columns, "h"]
-    truth = np.zeros((6, 6))
-    for cause, effect in (("a", "b"), ("h", "b"), ("h", "c"), ("e", "c"), ("b", "g")):
-        truth[names.index(cause), names.index(effect)] = 1
-    truth = CausalGraph.from_array(truth, names)
-    run = simulate("moments", PARTIES, hidden_causes=True, truth=truth)
+    run = simulate("moments", PARTIES, hidden_causes=True, truth=one_hidden_cause(TABLE.columns))
     assert run.metrics["mark_agreement"] == run.metrics["adjacency_f1"] == 1
     run.save(tmp_path)
     assert Run.load(tmp_path).graph.equals(run.graph)

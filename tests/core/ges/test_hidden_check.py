@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from worlds_of_hidden_causes import two_hidden_causes
 
 from flwr_causal.core.blocks.design import column_names, design
 from flwr_causal.core.blocks.pag import BlockSource
@@ -14,17 +15,6 @@ from flwr_causal.core.ges.linear_pag import NumberSource
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.stability import order_search
-
-
-def two_hidden_causes(n=5000):
-    """Rows of a -> b <- h -> c <- e and f -> g <- k -> m <- p; h and k are hidden."""
-    rng = np.random.default_rng(7)
-    columns = {}
-    for cause, one, other, last in ("abce", "fgmp"):
-        hidden, columns[cause], columns[last] = rng.normal(size=(3, n))
-        columns[one] = columns[cause] + hidden + rng.normal(size=n)
-        columns[other] = columns[last] + hidden + rng.normal(size=n)
-    return pd.DataFrame(columns)
 
 
 def doubts(rows, **options):
@@ -37,19 +27,19 @@ def of_moments(moments, dag, **options):
 
 
 def test_what_speaks_for_hidden_causes_of_a_graph_without_them():
-    found = doubts(two_hidden_causes())
+    found = doubts(two_hidden_causes(5000))
     assert found.likely
     assert {frozenset(pair) for pair in found.common} == {frozenset("bc"), frozenset("gm")}
     # Two edges are saved, and their cost; the likelihood is no better.
     assert 1 < found.gain <= 2
-    names = list(two_hidden_causes().columns)
-    turned = two_hidden_causes()[names[::-1]]
+    names = list(two_hidden_causes(5000).columns)
+    turned = two_hidden_causes(5000)[names[::-1]]
     assert {frozenset(pair) for pair in doubts(turned).common} == {frozenset("bc"), frozenset("gm")}
 
 
 def test_little_gain_and_what_knowledge_explains_are_not_told():
     known = Knowledge(required=[("b", "c"), ("g", "m")])
-    assert not doubts(two_hidden_causes(), knowledge=known).likely
+    assert not doubts(two_hidden_causes(5000), knowledge=known).likely
     assert not HiddenCauses(0.6, (("b", "c"),)).likely
     assert not HiddenCauses(5.0, ()).likely
 
@@ -97,7 +87,7 @@ def of_blocks(rows):
 
 
 def test_of_blocks_of_one_column_it_is_the_check_of_numbers():
-    rows = two_hidden_causes()
+    rows = two_hidden_causes(5000)
     found, expected = of_blocks(rows), doubts(rows)
     assert found.common == expected.common
     assert found.gain == pytest.approx(expected.gain, abs=1e-3)

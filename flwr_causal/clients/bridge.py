@@ -16,6 +16,7 @@ from flwr_causal.clients import privacy
 from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
+from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
@@ -398,6 +399,7 @@ def _read_setup(
     return setup
 
 
+@noting(partial(log, WARNING, "%s"))
 @single_threaded()
 def _reply(
     clients: Clients,

@@ -30,8 +30,8 @@ from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.ges import speculative_search
 from flwr_causal.core.ges.fusion import fuse
 from flwr_causal.core.ges.greedy_search import prepared_search
-from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.edge_lists import edges_of, families_of, matrix_of, parents_of
+from flwr_causal.core.ties import GAIN_TIE
 from flwr_causal.core.words import by_name
 from flwr_causal.data.check.party_table import describe, prepare, prepare_columns, prepare_states
 from flwr_causal.errors import FederationError
@@ -298,7 +298,7 @@ class FedGESClient(ColumnsClient):
     def _votes(self, cache: Cache | SeenRows, edges: NDArray[Any]) -> list[bool]:
         """Return whether the party's own score agrees with each edge, by child, then parent."""
         return [
-            cache.score(y, parents) - cache.score(y, (*parents[:k], *parents[k + 1 :])) > TOLERANCE
+            cache.score(y, parents) - cache.score(y, (*parents[:k], *parents[k + 1 :])) > GAIN_TIE
             for y, parents in families_of(matrix_of(edges, len(cache.table.names)))
             for k in range(len(parents))
         ]

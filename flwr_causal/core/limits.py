@@ -1,11 +1,16 @@
-"""Limits of a solver's work: its time, and the size of the numbers that it computes with.
+"""Limits of a solver's work: its time, its steps, and the size of the numbers it computes with.
 
 A solver calls :func:`check_deadline` once an iteration. Who calls the solver may install a check
 with :func:`deadline`; it raises once the time is up. This package has no clock of its own.
+
+A loop that goes on as long as something improves runs over :func:`steps`, which ends it with a
+warning where rounding would let it go on for ever. Who calls the solver may take the warnings with
+:func:`noting`.
 """
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -30,6 +35,9 @@ SMALLEST = 1e-90
 MOST_ENTRIES = 2**28
 #: Halvings that take any finite float to exactly 0.
 MOST_HALVINGS = 2200
+#: Steps of a search for each of its variables, and rounds over all of them, that no search makes
+#: whose scores are known up to rounding: they end after a few.
+MOST_STEPS = 1000
 
 
 def _no_deadline() -> None:
@@ -62,6 +70,58 @@ def check_deadline() -> None:
     between two calls.
     """
     _check.get()()
+
+
+def _warn(warning: str) -> None:
+    warnings.warn(warning, RuntimeWarning, stacklevel=4)
+
+
+_note: ContextVar[Callable[[str], None]] = ContextVar("_note", default=_warn)
+
+
+@contextmanager
+def noting(note: Callable[[str], None]) -> Iterator[None]:
+    """Let all solvers that the block calls give their warnings to ``note``.
+
+    Parameters
+    ----------
+    note : callable
+        Takes a sentence or more for the user. Default, outside of any such block: a
+        ``RuntimeWarning``.
+    """
+    token = _note.set(note)
+    try:
+        yield
+    finally:
+        _note.reset(token)
+
+
+def steps(work: str, most: int) -> Iterator[int]:
+    """Count the steps of a loop that ends by itself; end it after ``most`` steps, with a warning.
+
+    The deadline is checked before each step.
+
+    Parameters
+    ----------
+    work : str
+        What the loop does, as the subject of the warning.
+    most : int
+        More than any loop needs in which each step is better than the one before by more than
+        rounding (:mod:`flwr_causal.core.ties`), such as :data:`MOST_STEPS`.
+
+    Yields
+    ------
+    int
+        The number of the step, from 0.
+    """
+    for step in range(most):
+        check_deadline()
+        yield step
+    _note.get()(
+        f"{work} was ended after {most:,} steps, its limit, though its last step still changed "
+        "something: the result may not be the best one. Leave out columns that nearly follow from "
+        "others, such as sums, copies, or shares of a whole."
+    )
 
 
 def require_computable(what: str, values: NDArray[np.float64] | float) -> None:

@@ -1,9 +1,10 @@
-"""Choices among values that may be equal.
+"""Choices among values that may be equal, and when a score is better than another one.
 
 Values that are equal by theory (scores of equivalent graphs, distances of a row from two centres)
 differ by rounding once they are computed, and rounding depends on the processor, on the order of
 sums and on units. The functions take values whose difference is not above rounding as equal, and
-choose the first of them.
+choose the first of them. A search goes on only where :func:`is_lower` holds: each of its steps is
+then better than all before by more than rounding, so that it comes to no state twice and ends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,29 @@ TIE = 1e-9
 # Of values to sort by.
 _DIGITS = 9
 #: Scores made of log-likelihoods are equal if they differ by less than this, for each row of a sum.
+#: The logarithm of a residual variance that is :data:`LEAST_SHARE` of the whole has such an error.
 SCORE_TIE = 1e-7
+#: Gains of a family that are computed from the same table are equal if they differ by less.
+GAIN_TIE = 1e-7
+#: Least eigenvalue of correlations whose determinants are compared as scores. A smaller one is a
+#: rounding error or not far from it, and so would be the score.
+LEAST_SHARE = 1e-8
+
+
+def is_lower(score: float, than: float, rows: float, tie: float = SCORE_TIE) -> bool:
+    """Return whether a score, of which lower is better, is better by more than rounding.
+
+    Parameters
+    ----------
+    score, than : float
+        The new score and the old one. Nothing is lower than NaN, NaN is not lower than anything,
+        and of infinite scores of one sign none is.
+    rows : float
+        Number of rows whose log-likelihoods the scores sum up.
+    tie : float
+        Difference for each row up to which scores are equal.
+    """
+    return bool(score < than - tie * max(rows, 1.0))
 
 
 def equal_to_largest(values: ArrayLike, axis: int | None = None) -> BoolArray:

@@ -12,6 +12,7 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
+from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
 from flwr_causal.errors import CausalError, ConfigError, FederationError
@@ -124,21 +125,22 @@ def run(
     if (method.options.replicates or method.options.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
     session = Session(method, strategy or method, grid, outcome, config or {})
-    try:
-        if strategy is not None:
-            check_wrapper(method, strategy)
-        session.begin(settle, state)
-        while (reason := method.finished(session.state)) is None:
-            session.check_rounds()
-            record = session.exchange()
-            if on_round is not None:
-                on_round(record)
-        session.completed(reason)
-    except BaseException as error:
-        session.failed(error)
-        raise
-    finally:
-        session.end()
+    with noting(session.note):
+        try:
+            if strategy is not None:
+                check_wrapper(method, strategy)
+            session.begin(settle, state)
+            while (reason := method.finished(session.state)) is None:
+                session.check_rounds()
+                record = session.exchange()
+                if on_round is not None:
+                    on_round(record)
+            session.completed(reason)
+        except BaseException as error:
+            session.failed(error)
+            raise
+        finally:
+            session.end()
     return outcome
 
 
@@ -204,6 +206,12 @@ class Session(Generic[StateT]):
         """The parties."""
         assert self.method.federation is not None
         return self.method.federation
+
+    def note(self, warning: str) -> None:
+        """Add a solver's warning to those of the run, once."""
+        if warning not in self.outcome.warnings:
+            log(WARNING, warning)
+            self.outcome.warnings.append(warning)
 
     def begin(self, settle: float, state: StateT | None) -> None:
         """Run the schema exchange, and take the steps of the run that is resumed."""

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from flwr_causal.core.ties import as_ranked, equal_to_largest, first_largest, first_smallest
+from flwr_causal.core.ties import (
+    SCORE_TIE,
+    as_ranked,
+    equal_to_largest,
+    first_largest,
+    first_smallest,
+    is_lower,
+)
 
 
 def test_of_values_that_rounding_tells_apart_the_first_is_chosen():
@@ -35,3 +42,19 @@ def test_a_stable_sort_keeps_the_order_of_equal_values():
 def test_nothing_has_no_largest(empty):
     with pytest.raises(ValueError, match="zero-size"):
         first_largest(empty)
+
+
+def test_a_score_is_lower_by_more_than_rounding_of_all_its_rows():
+    assert is_lower(1.0, 1.0 + 2 * SCORE_TIE, rows=1)
+    assert not is_lower(1.0, 1.0 + 2 * SCORE_TIE, rows=10)
+    assert not is_lower(1.0, 1.0 + SCORE_TIE / 2, rows=0)
+    assert is_lower(1.0, 1.0 + 2 * SCORE_TIE, rows=10, tie=SCORE_TIE / 10)
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf])
+def test_no_score_is_lower_than_itself(score):
+    assert not is_lower(score, score, rows=5)
+    assert is_lower(0.0, np.inf, rows=5)
+    assert is_lower(-np.inf, 0.0, rows=5)
+    assert not is_lower(0.0, np.nan, rows=5)
+    assert not is_lower(np.nan, 0.0, rows=5)

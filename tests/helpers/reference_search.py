@@ -13,9 +13,9 @@ from flwr_causal.core.discrete.families import empty_families
 from flwr_causal.core.discrete.scores import TableGains
 from flwr_causal.core.ges.cpdag import graph_of
 from flwr_causal.core.ges.greedy_search import Search
-from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.ties import GAIN_TIE
 from flwr_causal.data.synthetic.discrete import random_network
 
 # --- all small graphs -----------------------------------------------------------------------------
@@ -270,11 +270,11 @@ def best_of(found):
     """First the best of each y, then the best of these: the first of those that are equal."""
     by_node = {}
     for entry in found:
-        if entry[0] > by_node.get(entry[1], (0.0,))[0] + TOLERANCE:
+        if entry[0] > by_node.get(entry[1], (0.0,))[0] + GAIN_TIE:
             by_node[entry[1]] = entry
     best = None
     for y in sorted(by_node):
-        if best is None or by_node[y][0] > best[0] + TOLERANCE:
+        if best is None or by_node[y][0] > best[0] + GAIN_TIE:
             best = by_node[y]
     return best
 

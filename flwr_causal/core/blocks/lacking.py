@@ -44,7 +44,9 @@ from flwr_causal.core.blocks.missing import (
 )
 from flwr_causal.core.blocks.search import BlockProblem, edge_costs
 from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.limits import steps
 from flwr_causal.core.linear.moments import Moments, columns_of
+from flwr_causal.core.ties import is_lower
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -152,14 +154,14 @@ def estimate_of_sets(
     seen : SeenSums
         Over the rows of all parties.
     """
-    steps: list[tuple[MomentEstimate, MomentEstimate]] = []
+    made: list[tuple[MomentEstimate, MomentEstimate]] = []
     estimate = start
-    for _ in range(MOST_OF_SETS):
+    for _ in steps("The fit of moments with missing values", MOST_OF_SETS):
         led = completed(step_of_sets(sets, estimate), seen)
-        steps = [*steps[-1 - MEMORY :], (estimate, led)]
+        made = [*made[-1 - MEMORY :], (estimate, led)]
         if change(estimate, led) < TOLERANCE_OF_SETS:
             break
-        estimate = accelerated(steps)
+        estimate = accelerated(made)
     return led
 
 
@@ -288,7 +290,7 @@ def structured(
             if len(found) * sum(widths) ** 3 >= MOST_WORK:
                 break
             climbed(searched(begun.second, n, without), begun)
-        if best()[0] >= before:
+        if not is_lower(best()[0], before, n):
             break
     return best()[1]
 

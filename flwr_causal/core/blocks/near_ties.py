@@ -17,10 +17,10 @@ import numpy as np
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, steps
 from flwr_causal.core.linear.moments import columns_of, moments_of_variables
 from flwr_causal.core.linear.order_search import log_pivots, moved
-from flwr_causal.core.ties import SCORE_TIE
+from flwr_causal.core.ties import TIE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +98,8 @@ def best_dag(
     ndarray of bool, shape (d, d)
     """
     d, most = len(families), max(len(own) for sets in families for own in sets)
-    ranked = [np.argsort(-np.round(own / SCORE_TIE) * SCORE_TIE, kind="stable") for own in scores]
+    tie = TIE * max(1.0, sum(float(np.abs(own).max()) for own in scores))
+    ranked = [np.argsort(-np.round(own / tie), kind="stable") for own in scores]
     begin = np.cumsum([0, *[len(own) for own in families]])
     values = np.concatenate([own[rank] for own, rank in zip(scores, ranked, strict=True)])
     causes = np.full((len(values), most), -1, dtype=np.int64)
@@ -108,15 +109,17 @@ def best_dag(
     place, chosen = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.int64)
 
     def climbed(order: IntArray) -> float:
-        check_deadline()
-        return float(_climb(begin, causes, values, order, place, chosen))
+        for _ in steps("The search over causal orders", MOST_STEPS):
+            if not _sweep(begin, causes, values, order, place, chosen, tie):
+                break
+        return float(_along(begin, causes, values, order, place, chosen))
 
     best = np.array(topological_order(start), dtype=np.int64)
     score, rng = climbed(best), np.random.default_rng(0)
     for _ in range(NUM_MOVES if d > 2 else 0):
         order = np.array(moved(best.tolist(), rng), dtype=np.int64)
         now = climbed(order)
-        if now > score + SCORE_TIE:
+        if now > score + tie:
             best, score = order, now
     climbed(best)
     dag = np.zeros((d, d), dtype=np.bool_)
@@ -125,7 +128,7 @@ def best_dag(
     return dag
 
 
-@compiled_inside
+@compiled_in_place
 def _along(
     begin: IntArray,
     causes: IntArray,
@@ -167,34 +170,33 @@ def _shift(order: IntArray, at: int, to: int) -> None:
 
 
 @compiled_in_place
-def _climb(
+def _sweep(
     begin: IntArray,
     causes: IntArray,
     values: FloatArray,
     order: IntArray,
     place: IntArray,
     chosen: IntArray,
-) -> float:
-    """Move each variable to its best place until the score is at a maximum; return the score.
+    tie: float,
+) -> bool:
+    """Move each variable to its best place; return whether any moved.
 
-    ``order`` is changed in place, and the numbers of the families are in ``chosen``.
+    ``order`` is changed in place. A place is better if the score is by more than ``tie``.
     """
-    d = len(order)
-    now, moved_any = _along(begin, causes, values, order, place, chosen), True
-    while moved_any:
-        moved_any = False
-        for x in range(d):
-            here = 0
-            while order[here] != x:
-                here += 1
-            goal, best, at = here, now, here
-            for to in range(d):
-                _shift(order, at, to)
-                at = to
-                score = _along(begin, causes, values, order, place, chosen)
-                if score > best + SCORE_TIE:
-                    goal, best = to, score
-            _shift(order, at, goal)
-            if goal != here:
-                now, moved_any = best, True
-    return _along(begin, causes, values, order, place, chosen)
+    d, moved_any = len(order), False
+    now = _along(begin, causes, values, order, place, chosen)
+    for x in range(d):
+        here = 0
+        while order[here] != x:
+            here += 1
+        goal, best, at = here, now, here
+        for to in range(d):
+            _shift(order, at, to)
+            at = to
+            score = _along(begin, causes, values, order, place, chosen)
+            if score > best + tie:
+                goal, best = to, score
+        _shift(order, at, goal)
+        if goal != here:
+            now, moved_any = best, True
+    return moved_any

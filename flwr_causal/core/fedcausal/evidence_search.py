@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import check_deadline, steps
 from flwr_causal.core.ties import first_largest
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def recombined(known: Cache, start: BoolArray, problem: SearchProblem) -> BoolAr
 
     above = ancestors(start)
     order = sorted(range(d), key=lambda j: int(above[:, j].sum()))
-    for _ in range(_MOST_PASSES):
+    for _ in steps("The search over causal orders", _MOST_PASSES):
         before_pass = order
         for child in range(d):
             check_deadline()

@@ -21,6 +21,8 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, directed_edges
+from flwr_causal.core.limits import least_eigenvalue
+from flwr_causal.core.ties import LEAST_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 # sweeps.
 TOLERANCE = 5e-7
 MOST_SWEEPS = 200
+# Scores of graphs are equal if they differ by less, for each row: fits that end so are no more
+# exact.
+FIT_TIE = TOLERANCE / 2
 
 
 class AncestralScore:
@@ -42,7 +47,8 @@ class AncestralScore:
     Parameters
     ----------
     correlations : ndarray of shape (m, m)
-        Of all columns.
+        Of all columns. Eigenvalues below :data:`~flwr_causal.core.ties.LEAST_SHARE` are raised to
+        it, so that each graph has a score, of columns that others determine too.
     n : int
         Number of rows.
     edge_cost : float, or ndarray of shape (d, d)
@@ -64,6 +70,8 @@ class AncestralScore:
         edge_cost: float | FloatArray,
         widths: Sequence[int] | None = None,
     ) -> None:
+        if np.linalg.eigvalsh(correlations).min(initial=1.0) < LEAST_SHARE:
+            correlations = least_eigenvalue(correlations, LEAST_SHARE)
         self.correlations, self.n, self.edge_cost = correlations, n, edge_cost
         each = np.ones(len(correlations), dtype=np.intp) if widths is None else np.asarray(widths)
         self.owner = np.repeat(np.arange(len(each)), each)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.compiled import compiled
-from flwr_causal.core.ges.ancestral_fit import MOST_SWEEPS, TOLERANCE
+from flwr_causal.core.ges.ancestral_fit import FIT_TIE, MOST_SWEEPS, TOLERANCE
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # A pivot below this share of its diagonal element is 0: the columns are collinear.
 LEAST_PIVOT = 1e-13
-# Less is no improvement of a score: the likelihood is found by iteration.
-LEAST_GAIN = 1e-4
 
 
 class Scored(NamedTuple):
@@ -351,7 +349,7 @@ def _taken(
     if not fits(changed, bounds):
         return 0.0
     gain = _gain(scored, marks, parts, changed)
-    if not gain > LEAST_GAIN:
+    if not gain > FIT_TIE * scored.rows:
         return 0.0
     marks[:] = changed
     total(scored, marks, parts)

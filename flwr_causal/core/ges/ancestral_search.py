@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from flwr_causal.core.ges.ancestral_fit import FIT_TIE
 from flwr_causal.core.ges.ancestral_kernels import (
-    LEAST_GAIN,
     AncestralBounds,
     Scored,
     other_edge,
@@ -58,8 +58,9 @@ from flwr_causal.core.graphs.pag.marks import (
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
 from flwr_causal.core.linear.solution import edge_masks
+from flwr_causal.core.ties import is_lower
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,7 +161,7 @@ class AncestralSearch:
         drawn = [AncestralSearch(source, self.knowledge).run() for source in self.source.draws()]
         for start in drawn:
             found = self._with_other_edges(start)
-            if self.score(found) < score - LEAST_GAIN:
+            if self._is_lower(self.score(found), score):
                 mag = self._climbed(found)
                 score = self.score(mag)
         return mag, drawn
@@ -172,12 +173,17 @@ class AncestralSearch:
     def _climbed(self, mag: IntArray) -> IntArray:
         """Change a graph until no change improves its score."""
         score = self.score(mag)
-        while True:
-            before = score
-            mag = self._with_other_edges(self.pruned(mag, score)[0])
-            score = self.score(mag)
-            if score > before - LEAST_GAIN:
-                return mag
+        for _ in steps("The search for an ancestral graph", MOST_STEPS):
+            found = self._with_other_edges(self.pruned(mag, score)[0])
+            reached = self.score(found)
+            if not self._is_lower(reached, score):
+                break
+            mag, score = found, reached
+        return mag
+
+    def _is_lower(self, score: float, than: float) -> bool:
+        """Whether a score is better by more than the fits' and rounding's errors."""
+        return is_lower(score, than, self.score.n, FIT_TIE)
 
     def _with_other_edges(self, mag: IntArray) -> IntArray:
         """Change single edges, then pairs that meet, until none of these improves the score.
@@ -193,8 +199,9 @@ class AncestralSearch:
         parts = np.zeros(len(mag))
         total(scored, mag, parts)
         for change in (other_edge, other_meeting_edges):
-            while change(scored, bounds, mag, parts):
-                check_deadline()
+            for _ in steps("The search for an ancestral graph", MOST_STEPS * len(mag)):
+                if not change(scored, bounds, mag, parts):
+                    break
         return mag
 
     def _pag(self, mag: IntArray) -> IntArray:
@@ -217,7 +224,7 @@ class AncestralSearch:
             found = self._without_edge(mag, i, j, given) if mag[i, j] != NONE else None
             if found is not None and self._fits(found):
                 new = self.score(found)
-                if new < score - LEAST_GAIN:
+                if self._is_lower(new, score):
                     mag, score = found, new
             if score < enough:
                 break

@@ -24,7 +24,8 @@ from flwr_causal.core.ges.cpdag import NO_PAIRS, Graph, affected, class_of, grap
 from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
+from flwr_causal.core.ties import GAIN_TIE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Search:
         # estimates the phases can cycle.
         seen: set[bytes] = set()
         left = max_edges
-        while True:
+        for _ in steps("The greedy search", MOST_STEPS):
             inserted = self.forward(left)
             if self.source.must_stop():
                 return
@@ -228,7 +229,7 @@ class Search:
         """Apply the best Turn until none improves the score; return how many were applied."""
         count = 0
         seen = {self.graph.marks.tobytes()}
-        while True:
+        for _ in steps("The greedy search", MOST_STEPS * len(self.graph.degrees)):
             found, self.families = operators.possible_turns(self.graph, self.families, self._limit)
             rows, wanted = operators.unknown_gains(self.families, found)
             if len(rows):
@@ -250,7 +251,7 @@ class Search:
         best, largest = None, 0.0
         for turn, gain in zip(found, operators.turn_gains(self.families, found), strict=True):
             check_deadline()
-            if not gain > largest + operators.TOLERANCE or not operators.is_valid(self.graph, turn):
+            if not gain > largest + GAIN_TIE or not operators.is_valid(self.graph, turn):
                 continue
             trial = operators.turned(self.graph, turn)
             if self.masks is None or self._member(trial) is not None:

@@ -18,14 +18,15 @@ import numpy as np
 
 from flwr_causal.core.ges.greedy_search import prepared_search
 from flwr_causal.core.ges.moment_gains import MomentGains
-from flwr_causal.core.ges.operators import TOLERANCE
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import directed_part, undirected_part
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.limits import MOST_STEPS, steps
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import distinct, require_varying
 from flwr_causal.core.linear.order_search import order_score, search_orders, sorted_orders
 from flwr_causal.core.linear.regression import regress
+from flwr_causal.core.ties import is_lower
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
@@ -141,16 +142,16 @@ def linear_class(
         begin = _ordered(parts, known, begin, max_parents, cost, NUM_SHUFFLED, NUM_MOVES)
     search = searched(begin)
     score = score_of(search.dag)
-    while True:
+    for _ in steps("The search for an equivalence class", MOST_STEPS):
         dag = _ordered(parts, known, search.dag, max_parents, cost)
-        if score_of(dag) >= score - TOLERANCE:
+        if not is_lower(score_of(dag), score, rows):
             break
         # Each search treats collinear variables in its own way: the score decides.
         further = searched(dag)
-        before, score = score, score_of(further.dag)
-        if score >= before - TOLERANCE:
+        reached = score_of(further.dag)
+        if not is_lower(reached, score, rows):
             break
-        search = further
+        search, score = further, reached
     back = np.argsort(order)
     marks = search.marks[np.ix_(back, back)]
     return LinearClass(marks, *class_weights(moments, marks))

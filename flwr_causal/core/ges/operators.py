@@ -25,7 +25,7 @@ Since the gain of Insert (Delete) depends on K (C) only, operators are enumerate
 
 Equivalent operators have equal gains. Such ties are broken by the numbers of the nodes: the
 smallest y first, then the smallest clique, then the smallest x (of Deletes x, then the clique).
-Gains count as equal within TOLERANCE, since the same score summed in another order differs in its
+Gains count as equal within GAIN_TIE, since the same score summed in another order differs in its
 last digits.
 
 References
@@ -46,13 +46,13 @@ from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.families import FULL, Families, enter, row_of
 from flwr_causal.core.ges.cpdag import Graph, graph_of, join, open_path, part, recomplete
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.ties import GAIN_TIE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray, Integer
 
-TOLERANCE = 1e-7
 # A node with more operators of one kind than this cannot be searched: their number doubles with
 # each further neighbour.
 MOST_CLIQUES = 1 << 20
@@ -202,7 +202,7 @@ def choose(
                 return MISSING, count
             y, highest = none, 0.0
             for node in range(d):
-                if best.gains[node] > highest + TOLERANCE:
+                if best.gains[node] > highest + GAIN_TIE:
                     y, highest = node, best.gains[node]
             if y < 0 or not insert:
                 return CHOSEN, y
@@ -303,7 +303,7 @@ def choose(
                         continue
                     if not insert:
                         gain = -gain
-                    if gain > best.gains[y] + TOLERANCE and _permitted(best, banned, y, x, row):
+                    if gain > best.gains[y] + GAIN_TIE and _permitted(best, banned, y, x, row):
                         best.gains[y] = gain
                         best.others[y] = x
                         best.rows[y] = row

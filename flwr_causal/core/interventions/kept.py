@@ -25,7 +25,7 @@ import numpy as np
 
 from flwr_causal.core.interventions.moments import about_others
 from flwr_causal.core.interventions.targets import LEAST_FREE, comparable, log_covariance
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, steps
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import columns_of
 
@@ -87,8 +87,9 @@ def kept_mechanisms(
     ends = []
     for start in (np.zeros_like(stated), stated):
         choice = _Choice(KeptMechanisms(start, start), -np.inf)
-        while (kept := choice.found.kept).tobytes() not in after:
-            check_deadline()
+        for _ in steps("The search for mechanisms that interventions keep", MOST_STEPS):
+            if (kept := choice.found.kept).tobytes() in after:
+                break
             graph = search(stated & ~kept, kept)
             choice = _choice(groups, moved, columns, graph, stated)
             after[kept.tobytes()] = choice

@@ -50,7 +50,7 @@ import numpy as np
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.adjustment import local_parents
 from flwr_causal.core.graphs.equivalence import meek
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
 from flwr_causal.core.linear.moments import columns_of
 
 if TYPE_CHECKING:
@@ -232,8 +232,7 @@ def find_targets(
     none = np.zeros((len(products), num_variables), dtype=np.bool_)
     found = FoundTargets(none, none, none, np.zeros(none.shape))
     seen: set[bytes] = set()
-    while True:
-        check_deadline()
+    for _ in steps("The search for the targets of interventions", MOST_STEPS + 2 * none.size):
         acted = found.acted
         seen.add(np.stack(found[:3]).tobytes())
         marks = search(found.replaced, found.shifted & found.leveled)
@@ -248,6 +247,7 @@ def find_targets(
             replaced, shifted, leveled = (one & kept for one in found[:3])
             return FoundTargets(replaced, shifted, leveled, gains)
         found = after
+    return found
 
 
 def own_mechanisms(

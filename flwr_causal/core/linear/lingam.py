@@ -39,7 +39,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors, topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, partial_correlations
 from flwr_causal.core.linear.grow_shrink import grow_shrink
 from flwr_causal.core.linear.model import refit
@@ -303,7 +303,9 @@ def lingam(
     rows = np.asarray(data, dtype=np.float64) - moments.mean
     problem = OrderProblem(moments, moments.d, edge_masks(knowledge, moments.names))
     search = begin(problem, seed)
-    while search.wanted:
+    for _ in steps("The search over causal orders", MOST_STEPS):
+        if not search.wanted:
+            break
         search = advance(problem, search, mean_functions(rows, problem.directions(search.wanted)))
     adjacency = problem.adjacency(search.best_order(problem))
     weights = edge_weights(adjacency, refit(moments, adjacency))
@@ -373,13 +375,15 @@ def _climb(order: Sequence[int], score: _Score) -> list[int]:
 
     Afterwards ``score.missing`` are the regressions without which no further move can be judged.
     """
-    reached, moving = list(order), True
-    while moving:
+    reached = list(order)
+    for _ in steps("The search over causal orders", MOST_STEPS):
         score.missing.clear()
         moving = False
         for variable in range(len(order)):
             check_deadline()
             moving |= _moved(reached, variable, score)
+        if not moving:
+            break
     return reached
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import check_deadline, steps
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
 from flwr_causal.core.linear.moments import (
     Moments,
@@ -545,8 +545,7 @@ class MomentOrders:
         """Move variables in the order, in place, until the score is at a minimum."""
         task, scan, place = self._task(possible, costs), order.copy(), np.empty_like(order)
         fits, others = np.empty((2, self.d)), np.empty((2, self.d))
-        for _ in range(MOST_SWEEPS):
-            check_deadline()
+        for _ in steps("The search over causal orders", MOST_SWEEPS):
             if not sweep(task, self.room, scan, order, place, fits, others):
                 break
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors, break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import MOST_STEPS, steps
 from flwr_causal.core.linear.gaussian_scores import (
     SCORE_NAMES,
     ScoreName,
@@ -26,6 +26,7 @@ from flwr_causal.core.linear.moments import distinct, moments_of_variables, requ
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.ties import SCORE_TIE, is_lower
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 # to 3; with the BIC it is 26.0, 7.9, 5.6, and between 5.0 and 6.4. Of the values that do equally
 # well the smallest keeps the most weak edges.
 DEFAULT_GAMMA = 1.5
-# A move must lower the score by at least this times n; smaller changes are rounding errors.
-LEAST_GAIN = 1e-9
 
 
 class Move(NamedTuple):
@@ -131,9 +130,9 @@ def polish(
     limit = (min(part.n for part in own) - 1) // 2 if max_parents is None else max_parents
     search = _Search(own, start | required, masks, score, gamma, limit, num_targets)
     moves: list[Move] = []
-    # Every move lowers the score, so that the search ends.
-    while (move := search.best_move()) is not None:
-        check_deadline()
+    for _ in steps("The search from a graph", MOST_STEPS * len(start)):
+        if (move := search.best_move()) is None:
+            break
         search.apply(move)
         moves.append(move)
     final = search.adjacency
@@ -209,7 +208,7 @@ class _Search:
     def best_move(self) -> Move | None:
         """Return the possible move that lowers the score most, or None if no move lowers it."""
         terms, edges = float(self.terms.sum()), int(self.adjacency.sum())
-        tolerance = LEAST_GAIN * self.n
+        tolerance = SCORE_TIE * self.n
         candidates: list[Move] = []
 
         def consider(
@@ -228,7 +227,7 @@ class _Search:
         consider("drop", self.drops, -1)
         consider("reverse", self._reversals(), 0)
         least = min((move.score for move in candidates), default=np.inf)
-        if least >= self._total(terms, edges) - tolerance:
+        if not is_lower(least, self._total(terms, edges), self.n):
             return None
         return next(move for move in candidates if move.score <= least + tolerance)
 
@@ -270,7 +269,7 @@ class _Search:
 
     def _rounding(self, terms: float) -> float:
         """Return the largest difference of terms that is treated as a rounding error."""
-        return LEAST_GAIN * (terms / self.num_targets if self.score == "equal-variance" else self.n)
+        return SCORE_TIE * (terms / self.num_targets if self.score == "equal-variance" else self.n)
 
     def _total(self, terms: float, edges: int) -> float:
         fit = terms

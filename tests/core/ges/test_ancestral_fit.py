@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from flwr_causal.core.ges.ancestral_fit import AncestralScore
+from flwr_causal.core.ges.ancestral_fit import FIT_TIE, AncestralScore
 from flwr_causal.core.graphs.pag.marks import ARROW, NONE, TAIL, directed_edges, mag, marks_of_dag
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.ties import LEAST_SHARE
 
 N = 1000
 
@@ -98,7 +99,18 @@ def test_scores_are_remembered_by_graph_alone():
     assert empty == pytest.approx(N / 2 * 4)  # no edges: four variances of 1
 
 
-def test_a_graph_that_no_noise_fits_has_no_score():
-    correlations = np.ones((2, 2))
+def test_graphs_of_columns_that_determine_others_have_scores():
+    """Where a determinant is 0, an eigenvalue counts as the least one that is no rounding error."""
     marks = np.array([[NONE, ARROW], [ARROW, NONE]])
-    assert not np.isfinite(AncestralScore(correlations, N, 1.0)(marks))
+    found = AncestralScore(np.ones((2, 2)), 2, 0.0)(marks)
+    assert found == pytest.approx(np.log(2 * LEAST_SHARE) + 2, abs=1e-6)
+    rows = np.random.default_rng(5).normal(size=(N, 4))
+    correlations = np.corrcoef(np.column_stack([rows[:, :3], rows[:, :3].sum(axis=1)]).T)
+    rounded = correlations + np.random.default_rng(6).uniform(-1e-15, 1e-15, (4, 4))
+    one = AncestralScore(correlations, N, 1.0)
+    two = AncestralScore((rounded + rounded.T) / 2, N, 1.0)
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        dag = np.triu(rng.random((7, 7)) < 0.5, 1)
+        marks = mag(dag, rng.permutation(7)[:4].tolist())
+        assert one(marks) == pytest.approx(two(marks), abs=FIT_TIE * N)

@@ -5,9 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from flwr_causal.core.ges.ancestral_fit import AncestralScore
+from flwr_causal.core.ges.ancestral_fit import FIT_TIE, AncestralScore
 from flwr_causal.core.ges.ancestral_kernels import (
-    LEAST_GAIN,
     AncestralBounds,
     Scored,
     fits,
@@ -104,12 +103,13 @@ def test_changes_improve_the_score_by_their_gain_until_none_does(change):
         while gain := change(scored, bounds, marks, parts):
             after = total(scored, marks, parts.copy())
             assert before - after == pytest.approx(gain, abs=1e-6)
-            assert gain > LEAST_GAIN
+            assert gain > FIT_TIE * scored.rows
             assert is_ancestral(marks)
             before, taken = after, taken + 1
         for changed in changes(marks, change is other_meeting_edges):
             if is_ancestral(changed):
-                assert total(scored, changed, np.zeros(d)) > before - LEAST_GAIN - 1e-6
+                least = before - FIT_TIE * scored.rows - 1e-6
+                assert total(scored, changed, np.zeros(d)) > least
     assert taken > 3
 
 

@@ -28,7 +28,14 @@ from flwr_causal.core.ges.speculative_search import CountedGains
 from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.limits import LARGEST, check_deadline, deadline, require_computable
+from flwr_causal.core.limits import (
+    LARGEST,
+    check_deadline,
+    deadline,
+    noting,
+    require_computable,
+    steps,
+)
 from flwr_causal.core.linear.dagma import dagma
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
@@ -272,3 +279,23 @@ def test_norms_whose_acyclicity_overflows_end_fedcausal():
     rounds, message = growing(step, fedcausal_perceptrons.init(problem), lambda size: size)
     assert rounds <= 8
     assert "the multipliers of the acyclicity" in message
+
+
+def test_steps_end_in_silence_where_their_loop_ends_and_with_a_warning_at_the_limit():
+    clock = Clock()
+    with deadline(clock):
+        for step in steps("This work", 3):
+            if step == 2:
+                break
+    assert (step, clock.calls) == (2, 3)
+    with pytest.warns(RuntimeWarning, match=r"^This work was ended after 1,000 steps, its limit"):
+        assert sum(1 for _ in steps("This work", 1000)) == 1000
+
+
+def test_warnings_go_to_who_asked_last_for_them():
+    outer, inner = [], []
+    with noting(outer.append):
+        with noting(inner.append):
+            list(steps("This work", 1))
+        list(steps("That work", 2))
+    assert [one[:9] for one in (*inner, *outer)] == ["This work", "That work"]

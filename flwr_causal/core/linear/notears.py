@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import h_exponential
+from flwr_causal.core.limits import steps
 from flwr_causal.core.linear.edge_problem import SparseProblem, exponential_block
 from flwr_causal.core.linear.solution import finish, prepared
 from flwr_causal.core.threads import single_threaded
@@ -134,7 +135,7 @@ def ascend(
     The last solution.
     """
     solution, penalty, multiplier, h = start, 1.0, 0.0, np.inf
-    for _ in range(MAX_DUAL_STEPS):
+    for _ in steps("The dual ascent", MAX_DUAL_STEPS):
         while True:
             candidate = minimize(solution, multiplier, penalty)
             candidate_h = acyclicity(candidate)

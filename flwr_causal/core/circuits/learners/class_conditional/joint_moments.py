@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import steps
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def joint_moments(
         return present[0].mean.copy(), present[0].covariance.copy()
     groups, adjacent = known_groups(known)
     mean, covariance = _start(present, num_columns)
-    for _ in range(MAX_STEPS):
-        check_deadline()
+    for _ in steps("The fit of moments of columns that no party has together", MAX_STEPS):
         new_mean, new_covariance = _step(present, mean, covariance)
         new_covariance = completed(new_covariance, groups, adjacent)
         change = max(
@@ -135,8 +134,7 @@ def completed(
         if not len(others):
             result[np.ix_(unknown, own)] = 0.0
             result[np.ix_(own, unknown)] = 0.0
-    for _ in range(MAX_STEPS):
-        check_deadline()
+    for _ in steps("The fit of moments of columns that no party has together", MAX_STEPS):
         before = result.copy()
         for own, others, unknown in zip(groups, near, far, strict=True):
             if len(others) and len(unknown):

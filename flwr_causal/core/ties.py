@@ -25,7 +25,7 @@ _DIGITS = 9
 #: Scores made of log-likelihoods are equal if they differ by less than this, for each row of a sum.
 #: The logarithm of a residual variance that is :data:`LEAST_SHARE` of the whole has such an error.
 SCORE_TIE = 1e-7
-#: Gains of a family that are computed from the same table are equal if they differ by less.
+#: Gains of operators are equal if they differ by at most this, or by the share TIE of the larger.
 GAIN_TIE = 1e-7
 #: Least eigenvalue of correlations whose determinants are compared as scores. A smaller one is a
 #: rounding error or not far from it, and so would be the score.

@@ -25,7 +25,6 @@ from flwr_causal.core.graphs import equivalence
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
-from flwr_causal.core.ties import GAIN_TIE
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -251,7 +250,7 @@ class Search:
         best, largest = None, 0.0
         for turn, gain in zip(found, operators.turn_gains(self.families, found), strict=True):
             check_deadline()
-            if not gain > largest + GAIN_TIE or not operators.is_valid(self.graph, turn):
+            if not (operators.exceeds(gain, largest) and operators.is_valid(self.graph, turn)):
                 continue
             trial = operators.turned(self.graph, turn)
             if self.masks is None or self._member(trial) is not None:

@@ -25,8 +25,8 @@ Since the gain of Insert (Delete) depends on K (C) only, operators are enumerate
 
 Equivalent operators have equal gains. Such ties are broken by the numbers of the nodes: the
 smallest y first, then the smallest clique, then the smallest x (of Deletes x, then the clique).
-Gains count as equal within GAIN_TIE, since the same score summed in another order differs in its
-last digits.
+Gains that :func:`exceeds` does not tell apart are equal, since the same score summed in another
+order differs in its last digits.
 
 References
 ----------
@@ -46,7 +46,7 @@ from flwr_causal.core.compiled import compiled_in_place, compiled_inside
 from flwr_causal.core.discrete.families import FULL, Families, enter, row_of
 from flwr_causal.core.ges.cpdag import Graph, graph_of, join, open_path, part, recomplete
 from flwr_causal.core.limits import check_deadline
-from flwr_causal.core.ties import GAIN_TIE
+from flwr_causal.core.ties import GAIN_TIE, TIE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,6 +147,12 @@ def more_room(room: OperatorRoom, status: Integer) -> OperatorRoom:
 
 
 @compiled_in_place
+def exceeds(gain: float, other: float) -> bool:
+    """Whether a gain is larger than another one, which is not negative, by more than rounding."""
+    return gain > other + max(GAIN_TIE, TIE * gain)
+
+
+@compiled_in_place
 def choose(
     insert: bool,
     graph: Graph,
@@ -202,7 +208,7 @@ def choose(
                 return MISSING, count
             y, highest = none, 0.0
             for node in range(d):
-                if best.gains[node] > highest + GAIN_TIE:
+                if exceeds(best.gains[node], highest):
                     y, highest = node, best.gains[node]
             if y < 0 or not insert:
                 return CHOSEN, y
@@ -303,7 +309,7 @@ def choose(
                         continue
                     if not insert:
                         gain = -gain
-                    if gain > best.gains[y] + GAIN_TIE and _permitted(best, banned, y, x, row):
+                    if exceeds(gain, best.gains[y]) and _permitted(best, banned, y, x, row):
                         best.gains[y] = gain
                         best.others[y] = x
                         best.rows[y] = row

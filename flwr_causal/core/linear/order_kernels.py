@@ -322,7 +322,7 @@ def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[In
             if left < lowest or cost < price:
                 log_left = np.log(left) if width == 1 else left
                 change = 0.5 * task.rows[child] * (log_left - now) + cost
-                if change < least - SCORE_TIE:
+                if change < least - SCORE_TIE * task.rows[child]:
                     best, least, lowest, price = slot, change, left, cost
         if best < 0:
             break
@@ -411,7 +411,7 @@ def _superfluous(task: SearchTask, room: OrderRoom, child: int, size: Integer, n
             without = _log_without(room, parent, size, width)
         gain = 0.5 * task.rows[child] * (without - now)
         change = gain - task.costs[child, variable]
-        if change < least - SCORE_TIE:
+        if change < least - SCORE_TIE * task.rows[child]:
             worst, least = parent, change
     return worst
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A candidate whose variance given the parents is below this share is a combination of them.
 DEPENDENT = 1e-9
+# Added candidates of a variable that :class:`Paths` has room for. They are seldom more than ten.
+LONGEST_PATH = 48
 
 
 class SearchTask(NamedTuple):
@@ -154,6 +156,150 @@ class OrderRoom(NamedTuple):
         )
 
 
+class Paths(NamedTuple):
+    """How the parents of each variable were chosen: what a further candidate would have changed.
+
+    Candidates are added one after the other, each time the best one. Without a candidate that was
+    not added, or with one that would be added at no step, the same parents are chosen. A sweep asks
+    this of nearly all pairs of variables, and chooses parents anew for few of them.
+
+    The arrays have a row for each variable, and one more for a variable that is moved. Variables
+    are numbers (of one column each); of others nothing is kept.
+
+    Attributes
+    ----------
+    length
+        ``(d + 1,)`` how many candidates were added, -1 where that is not kept.
+    first, last
+        ``(d + 1,)`` the first and the last step at which a candidate was looked for: as many had
+        been added.
+    added
+        ``(d + 1, p)`` the candidates that were added.
+    factor, loads
+        ``(d + 1, p, p)`` and ``(d + 1, p)``: of :class:`OrderRoom`, among the added ones.
+    left, least, lowest, price
+        ``(d + 1, p + 1)`` at each step the variable's variance, and of the candidate that was
+        added the change of the score, the variance that it leaves, and its cost.
+    values
+        ``(p,)`` room for the entries of one more column of the factor.
+    """
+
+    length: IntArray
+    first: IntArray
+    last: IntArray
+    added: IntArray
+    factor: FloatArray
+    loads: FloatArray
+    left: FloatArray
+    least: FloatArray
+    lowest: FloatArray
+    price: FloatArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, variables: int, most: int) -> Paths:
+        """Return room for a number of variables, with so many parents at most.
+
+        Paths of more than :data:`LONGEST_PATH` candidates are not kept.
+        """
+        rows, longest = variables + 1, min(most, LONGEST_PATH)
+        steps = (rows, longest + 1)
+        return cls(
+            length=np.full(rows, -1),
+            first=np.empty(rows, dtype=np.int64),
+            last=np.empty(rows, dtype=np.int64),
+            added=np.empty((rows, longest), dtype=np.int64),
+            factor=np.empty((rows, longest, longest)),
+            loads=np.empty((rows, longest)),
+            left=np.empty(steps),
+            least=np.empty(steps),
+            lowest=np.empty(steps),
+            price=np.empty(steps),
+            values=np.empty(longest),
+        )
+
+
+@compiled_inside
+def _keep_added(
+    room: OrderRoom, paths: Paths, row: Integer, size: Integer, candidate: Integer
+) -> None:
+    """Keep the candidate that was added as number ``size``; of too many nothing is kept."""
+    if row < 0 or paths.length[row] < 0:
+        return
+    if size >= len(paths.added[0]):
+        paths.length[row] = -1
+        return
+    place = room.entered[size]
+    for above in range(size + 1):
+        paths.factor[row, size, above] = room.factor[above, place]
+    paths.loads[row, size] = room.loads[size, 0]
+    paths.added[row, size] = candidate
+    paths.length[row] = size + 1
+
+
+@compiled_inside
+def _is_added(paths: Paths, row: Integer, candidate: Integer) -> bool:
+    """Whether a candidate was added, as far as that is known."""
+    if paths.length[row] < 0:
+        return True
+    for step in range(paths.length[row]):
+        if paths.added[row, step] == candidate:
+            return True
+    return False
+
+
+@compiled_inside
+def _would_be_added(
+    task: SearchTask, paths: Paths, row: Integer, child: Integer, candidate: Integer
+) -> bool:
+    """Whether a further candidate would be added at any step, as far as that is known."""
+    if paths.length[row] < 0 or task.required[candidate, child]:
+        return True
+    own = task.own[child]
+    origin, column = task.first[child], task.first[candidate]
+    variance, shared = 1.0, task.correlations[own, origin, column]
+    cost = task.growth * task.costs[child, candidate]
+    for step in range(paths.last[row] + 1):
+        if variance <= DEPENDENT:
+            return False
+        if step >= paths.first[row]:
+            left = max(paths.left[row, step] - shared * shared / variance, RESIDUAL_FLOOR)
+            if left < paths.lowest[row, step] or cost < paths.price[row, step]:
+                now = max(paths.left[row, step], RESIDUAL_FLOOR)
+                change = 0.5 * task.rows[child] * np.log(left / now) + cost
+                if change < paths.least[row, step] - SCORE_TIE * task.rows[child]:
+                    return True
+        if step < paths.length[row]:
+            value = task.correlations[own, task.first[paths.added[row, step]], column]
+            for above in range(step):
+                value -= paths.factor[row, step, above] * paths.values[above]
+            value /= paths.factor[row, step, step]
+            paths.values[step] = value
+            variance -= value * value
+            shared -= value * paths.loads[row, step]
+    return False
+
+
+@compiled_inside
+def _copy_path(paths: Paths, source: Integer, target: Integer) -> None:
+    """Copy what is kept of a variable to another row."""
+    length = paths.length[source]
+    paths.length[target] = length
+    paths.first[target], paths.last[target] = paths.first[source], paths.last[source]
+    if length < 0:
+        return
+    for step in range(length):
+        paths.added[target, step] = paths.added[source, step]
+        paths.loads[target, step] = paths.loads[source, step]
+        for above in range(step + 1):
+            paths.factor[target, step, above] = paths.factor[source, step, above]
+    for step in range(paths.last[source] + 1):
+        paths.left[target, step] = paths.left[source, step]
+        paths.least[target, step] = paths.least[source, step]
+        paths.lowest[target, step] = paths.lowest[source, step]
+        paths.price[target, step] = paths.price[source, step]
+
+
 @compiled_inside
 def _log_determinant(matrix: FloatArray, size: int) -> float:
     """Return the logarithm of the determinant of a covariance; the matrix is overwritten."""
@@ -275,8 +421,13 @@ def _varies(room: OrderRoom, slot: int) -> bool:
 
 
 @compiled_inside
-def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[Integer, float]:
-    """Add parents while the score improves; return their number and the log determinant."""
+def _grow(
+    task: SearchTask, room: OrderRoom, child: int, count: int, paths: Paths, row: Integer
+) -> tuple[Integer, float]:
+    """Add parents while the score improves; return their number and the log determinant.
+
+    How they are chosen is kept in a row of ``paths``, unless it is -1.
+    """
     own, origin = task.own[child], task.first[child]
     size: Integer = np.int64(0)
     best: Integer
@@ -298,12 +449,18 @@ def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[In
                         own, room.columns[lead + t], room.columns[place]
                     ]
     room.begin[0] = 0
+    limit, plain = np.int64(task.most), len(room.within) == 1
+    if row >= 0:
+        paths.length[row] = 0 if plain else -1
     for slot in range(count):
         if task.required[room.candidates[slot], child] and _varies(room, slot):
             _enter(task, room, child, count, slot, size)
+            _keep_added(room, paths, row, size, room.candidates[slot])
             size += 1
     now = _log_left_now(room, width)
-    limit, plain = size + task.most, len(room.within) == 1
+    limit += size
+    if row >= 0:
+        paths.first[row], paths.last[row] = size, size - 1
     while size < limit:
         best, least, lowest, price = np.int64(-1), 0.0, np.inf, np.inf
         for slot in range(count):
@@ -324,9 +481,14 @@ def _grow(task: SearchTask, room: OrderRoom, child: int, count: int) -> tuple[In
                 change = 0.5 * task.rows[child] * (log_left - now) + cost
                 if change < least - SCORE_TIE * task.rows[child]:
                     best, least, lowest, price = slot, change, left, cost
+        if row >= 0 and paths.length[row] == size:
+            paths.left[row, size], paths.last[row] = room.left[0, 0], size
+            paths.least[row, size], paths.lowest[row, size] = least, lowest
+            paths.price[row, size] = price
         if best < 0:
             break
         _enter(task, room, child, count, best, size)
+        _keep_added(room, paths, row, size, room.candidates[best])
         now = _log_left_now(room, width)
         size += 1
     return size, now
@@ -453,16 +615,18 @@ def _log_without(room: OrderRoom, parent: int, size: Integer, width: int) -> flo
 
 @compiled_inside
 def _select(
-    task: SearchTask, room: OrderRoom, child: int, count: int
+    task: SearchTask, room: OrderRoom, child: int, count: int, paths: Paths, row: Integer
 ) -> tuple[Integer, float, float]:
     """Choose the child's parents among the first ``count`` candidates: grow, then shrink.
+
+    How they were added is kept in a row of ``paths``, unless it is -1.
 
     Returns
     -------
     size, log_variance, cost
         Number of parents, log determinant of the residual covariance, cost of the edges.
     """
-    size, left = _grow(task, room, child, count)
+    size, left = _grow(task, room, child, count, paths, row)
     while size > 0:
         worst = _superfluous(task, room, child, size, left)
         if worst < 0:
@@ -500,6 +664,7 @@ def _list_candidates(
 def select_parents(
     task: SearchTask,
     room: OrderRoom,
+    paths: Paths,
     children: IntArray,
     order: IntArray,
     limits: IntArray,
@@ -510,7 +675,7 @@ def select_parents(
 
     Parameters
     ----------
-    task, room
+    task, room, paths
     children
         The variables.
     order
@@ -524,7 +689,7 @@ def select_parents(
     """
     for child in children:
         count = _list_candidates(task, room, child, order, limits[child], child)
-        size, left, cost = _select(task, room, child, count)
+        size, left, cost = _select(task, room, child, count, paths, np.int64(-1))
         scores[child] = 0.5 * task.rows[child] * left + cost
         for variable in range(len(parents)):
             parents[variable, child] = False
@@ -581,6 +746,7 @@ def _move(x: int, target: int, order: IntArray, place: IntArray) -> None:
 def _best_place(
     task: SearchTask,
     room: OrderRoom,
+    paths: Paths,
     x: int,
     near: int,
     here: int,
@@ -610,6 +776,8 @@ def _best_place(
         logs, squares = first - fits[0, x], second - fits[0, x] * fits[0, x]
         fitted = fit - 0.5 * task.rows[x] * fits[0, x]
         spent, slot = cost - fits[1, x], here
+        log_own, own = fits[0, x], fits[1, x]
+        _copy_path(paths, x, d)
         while (slot > 0) if step < 0 else (slot < near):
             k = slot - 1 if step < 0 else slot
             y = room.near[k]
@@ -620,9 +788,12 @@ def _best_place(
             logs += others[0, k] - fits[0, y]
             squares += others[0, k] * others[0, k] - fits[0, y] * fits[0, y]
             spent += others[1, k] - fits[1, y]
-            limit = place[room.near[slot]] if slot < near else d
-            count = _list_candidates(task, room, x, order, limit, x)
-            _, log_own, own = _select(task, room, x, count)
+            if task.possible[y, x] and (
+                _is_added(paths, d, y) if step < 0 else _would_be_added(task, paths, d, x, y)
+            ):
+                limit = place[room.near[slot]] if slot < near else d
+                count = _list_candidates(task, room, x, order, limit, x)
+                _, log_own, own = _select(task, room, x, count, paths, d)
             score = _score_of(
                 task,
                 fitted + 0.5 * task.rows[x] * log_own,
@@ -640,6 +811,7 @@ def _best_place(
 def sweep(
     task: SearchTask,
     room: OrderRoom,
+    paths: Paths,
     scan: IntArray,
     order: IntArray,
     place: IntArray,
@@ -653,7 +825,7 @@ def sweep(
 
     Parameters
     ----------
-    task, room
+    task, room, paths
     scan
         ``(d,)`` the variables, in the order in which they are moved.
     order, place
@@ -668,20 +840,24 @@ def sweep(
         place[order[at]] = at
     for child in range(d):
         count = _list_candidates(task, room, child, order, place[child], np.int64(-1))
-        _, fits[0, child], fits[1, child] = _select(task, room, child, count)
+        _, fits[0, child], fits[1, child] = _select(task, room, child, count, paths, child)
     for x in scan:
         near, here = _neighbours(task, room, x, order, place)
         for k in range(near):
             y = room.near[k]
             others[0, k], others[1, k] = fits[0, y], fits[1, y]
-            if task.possible[x, y]:
+            if task.possible[x, y] and (
+                _would_be_added(task, paths, y, y, x) if k < here else _is_added(paths, y, x)
+            ):
                 count = _list_candidates(task, room, y, order, place[y], x)
                 if k < here:
                     room.candidates[count] = x
                     count += 1
-                _, others[0, k], others[1, k] = _select(task, room, y, count)
+                _, others[0, k], others[1, k] = _select(
+                    task, room, y, count, paths, np.int64(-1)
+                )
         goal, log_there, cost_there = _best_place(
-            task, room, x, near, here, order, place, fits, others
+            task, room, paths, x, near, here, order, place, fits, others
         )
         if goal < 0:
             continue
@@ -691,4 +867,14 @@ def sweep(
         fits[0, x], fits[1, x] = log_there, cost_there
         # Directly before, or after, the last neighbour that x passes.
         _move(x, place[room.near[goal if goal < here else goal - 1]], order, place)
+        # How the parents of x, and of those that it passes, are chosen at the new place.
+        count = _list_candidates(task, room, x, order, place[x], x)
+        _select(task, room, x, count, paths, x)
+        for k in range(min(goal, here), max(goal, here)):
+            y = room.near[k]
+            if task.possible[x, y] and (
+                _is_added(paths, y, x) if goal > here else _would_be_added(task, paths, y, y, x)
+            ):
+                count = _list_candidates(task, room, y, order, place[y], np.int64(-1))
+                _select(task, room, y, count, paths, y)
     return moved

@@ -34,6 +34,7 @@ from flwr_causal.core.linear.moments import (
 from flwr_causal.core.linear.order_kernels import (
     DEPENDENT,
     OrderRoom,
+    Paths,
     SearchTask,
     select_parents,
     sweep,
@@ -460,6 +461,7 @@ class MomentOrders:
         largest = self.most + int(self.required.sum(axis=0).max(initial=0))
         most_columns = int(np.sort(self.sizes)[-largest:].sum())
         self.room = OrderRoom.of(self.sizes, largest, most_columns)
+        self.paths = Paths.of(self.d, largest)
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
 
     def candidate(self, name: str, start: Sequence[int]) -> OrderCandidate:
@@ -546,7 +548,7 @@ class MomentOrders:
         task, scan, place = self._task(possible, costs), order.copy(), np.empty_like(order)
         fits, others = np.empty((2, self.d)), np.empty((2, self.d))
         for _ in steps("The search over causal orders", MOST_SWEEPS):
-            if not sweep(task, self.room, scan, order, place, fits, others):
+            if not sweep(task, self.room, self.paths, scan, order, place, fits, others):
                 break
 
     def _along(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> BoolArray:
@@ -629,7 +631,7 @@ class MomentOrders:
         scores: FloatArray | None = None,
     ) -> None:
         scores = np.zeros(self.d) if scores is None else scores
-        select_parents(task, self.room, children, order, limits, parents, scores)
+        select_parents(task, self.room, self.paths, children, order, limits, parents, scores)
 
     def _promising(self) -> BoolArray:
         """Return the allowed edges between a variable and the columns that best predict it."""

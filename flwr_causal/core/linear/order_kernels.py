@@ -242,10 +242,10 @@ def _is_added(paths: Paths, row: Integer, candidate: Integer) -> bool:
     """Whether a candidate was added, as far as that is known."""
     if paths.length[row] < 0:
         return True
+    found = False
     for step in range(paths.length[row]):
-        if paths.added[row, step] == candidate:
-            return True
-    return False
+        found |= paths.added[row, step] == candidate
+    return found
 
 
 @compiled_inside
@@ -853,9 +853,7 @@ def sweep(
                 if k < here:
                     room.candidates[count] = x
                     count += 1
-                _, others[0, k], others[1, k] = _select(
-                    task, room, y, count, paths, np.int64(-1)
-                )
+                _, others[0, k], others[1, k] = _select(task, room, y, count, paths, np.int64(-1))
         goal, log_there, cost_there = _best_place(
             task, room, paths, x, near, here, order, place, fits, others
         )

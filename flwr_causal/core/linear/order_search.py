@@ -17,6 +17,7 @@ Annals of Statistics 2010.
 
 from __future__ import annotations
 
+from copy import copy
 from math import lgamma, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +80,8 @@ CANDIDATE_COST = 1.0
 MOST_ROUNDS = 6
 # Sweeps over the variables in a round; the search usually ends after less than ten.
 MOST_SWEEPS = 100
+# Sweeps of a search whose graph is one of several that are compared, see `core.linear.stability`.
+ROUGH_SWEEPS = 2
 # The correlations are rounded to multiples of this, so that sums over parties in another order give
 # the same graph.
 RESOLUTION = 2.0**-40
@@ -433,23 +436,16 @@ class MomentOrders:
         moments: Sequence[Moments],
         masks: EdgeMasks,
         least_effect: float,
-        pairs: BoolArray | None,
+        pairs: BoolArray | None = None,
         max_parents: int | None = None,
         edge_cost: float | FloatArray | None = None,
         widths: Sequence[int] | None = None,
     ) -> None:
-        self.moments, self.masks, self.edge_cost, self.widths = moments, masks, edge_cost, widths
+        self.masks, self.edge_cost, self.widths = masks, edge_cost, widths
         d, self.m = len(moments), moments[0].d if widths is None else len(widths)
         self.sizes = np.ones(self.m, dtype=np.int64) if widths is None else np.array(widths)
         self.d, self.growth = d, 1.0 if edge_cost is None else GROWTH
-        parts, self.own = distinct(moments)
-        # Where another variable is constant, as under interventions, it explains nothing.
-        self.correlations = np.array([rounded(part.correlations) for part in parts])
-        self.rows = np.array([own.n for own in moments], dtype=np.float64)
-        # The BIC does not depend on units: without them, equal scores are equal in every bit.
-        self.log_variances = np.zeros(self.d)
-        if edge_cost is None:
-            self.log_variances = np.log([own.second[j, j] for j, own in enumerate(moments)])
+        self._read(moments)
         # In one memory layout: for another one the kernels would be compiled again.
         self.required = np.ascontiguousarray(masks.required[:, :d], dtype=bool)
         self.allowed = np.ascontiguousarray(masks.allowed[:, :d], dtype=bool) | self.required
@@ -464,10 +460,51 @@ class MomentOrders:
         self.paths = Paths.of(self.d, largest)
         self.possible = self.allowed if self.m <= ALL_CANDIDATES else self._promising()
 
+    def _read(self, moments: Sequence[Moments]) -> None:
+        self.moments = moments
+        parts, self.own = distinct(moments)
+        # Where another variable is constant, as under interventions, it explains nothing.
+        self.correlations = np.array([rounded(part.correlations) for part in parts])
+        self.rows = np.array([own.n for own in moments], dtype=np.float64)
+        # The BIC does not depend on units: without them, equal scores are equal in every bit.
+        self.log_variances = np.zeros(self.d)
+        if self.edge_cost is None:
+            self.log_variances = np.log([own.second[j, j] for j, own in enumerate(moments)])
+
+    def rough(self, moments: Moments) -> BoolArray:
+        """Return a graph of other moments, which a short search finds.
+
+        It starts from the order by residual variance and ends after :data:`ROUGH_SWEEPS` sweeps. An
+        edge costs as much as at first in `candidate`. The edges of this search are tried.
+
+        Parameters
+        ----------
+        moments
+            Of the same variables.
+
+        Returns
+        -------
+        ndarray of bool, shape (d, d)
+        """
+        own = copy(self)
+        own._read([moments] * self.d)
+        scale = np.sqrt(moments.variances)
+        order = own._starting(_least_residual_first(own.correlations[0] * np.outer(scale, scale)))
+        costs = own._costs(float(self.d), float(self.d))
+        task, scan = own._task(self.possible, costs), order.copy()
+        for _ in range(ROUGH_SWEEPS):
+            if not own._sweep(task, scan, order):
+                break
+        return own._along(order, self.possible, costs)
+
+    def _starting(self, start: Sequence[int]) -> IntArray:
+        """Return an order with the causes of required edges before their effects."""
+        first = np.array(start, dtype=np.int64)
+        return first[topological_order(self.required[np.ix_(first, first)])]
+
     def candidate(self, name: str, start: Sequence[int]) -> OrderCandidate:
         """Search from an order."""
-        first = np.array(start, dtype=np.int64)
-        order = first[topological_order(self.required[np.ix_(first, first)])]
+        order = self._starting(start)
         # Until there is a graph: as if it had d edges of each kind.
         costs = self._costs(float(self.d), float(self.d))
         parents = self._along(order, self.allowed, costs)
@@ -545,11 +582,15 @@ class MomentOrders:
 
     def _search(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> None:
         """Move variables in the order, in place, until the score is at a minimum."""
-        task, scan, place = self._task(possible, costs), order.copy(), np.empty_like(order)
-        fits, others = np.empty((2, self.d)), np.empty((2, self.d))
+        task, scan = self._task(possible, costs), order.copy()
         for _ in steps("The search over causal orders", MOST_SWEEPS):
-            if not sweep(task, self.room, self.paths, scan, order, place, fits, others):
+            if not self._sweep(task, scan, order):
                 break
+
+    def _sweep(self, task: SearchTask, scan: IntArray, order: IntArray) -> bool:
+        """Move every variable to its best place in the order; return whether any was moved."""
+        fits, others = np.empty((2, 2, self.d))
+        return sweep(task, self.room, self.paths, scan, order, np.empty_like(order), fits, others)
 
     def _along(self, order: IntArray, possible: BoolArray, costs: FloatArray) -> BoolArray:
         """Return each variable's parents among its predecessors, (m, d)."""
@@ -670,15 +711,18 @@ def rounded(correlations: FloatArray) -> FloatArray:
 
 def _least_residual_first(covariance: FloatArray) -> list[int]:
     """Return the order in which each variable has the least variance given those before."""
-    left, order, chosen = covariance.copy(), [], np.zeros(len(covariance), dtype=bool)
-    least = DEPENDENT * np.diagonal(covariance)
-    for _ in range(len(left)):
-        variances = np.maximum(np.diagonal(left), least)
+    left, order = np.diagonal(covariance).copy(), np.empty(len(covariance), dtype=np.int64)
+    least, chosen = DEPENDENT * left, np.zeros(len(left), dtype=bool)
+    factor = np.zeros(covariance.shape)  # columns of the Cholesky factor, in the order
+    for k in range(len(left)):
+        variances = np.maximum(left, least)
         j = int(np.argmin(np.where(chosen, np.inf, as_ranked(np.log(variances)))))
-        chosen[j] = True
-        order.append(j)
-        left -= np.outer(left[:, j], left[j]) / variances[j]
-    return order
+        order[k], chosen[j] = j, True
+        if left[j] > least[j]:  # a combination of those before explains nothing more
+            column = covariance[:, j] - factor[:, :k] @ factor[j, :k]
+            factor[:, k] = column / np.sqrt(left[j])
+            left -= factor[:, k] ** 2
+    return [int(j) for j in order]
 
 
 def _free_edges(

@@ -458,7 +458,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         agreement = super().agree(reports)
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))
-        self.options.check_stability(len(agreement.names))
         return agreement
 
     def masks(self, agreement: Agreement) -> EdgeMasks:

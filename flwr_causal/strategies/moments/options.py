@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
-from flwr_causal.core.linear.stability import LEAST_SHARE, MOST_DRAWN
+from flwr_causal.core.linear.stability import LEAST_SHARE
 from flwr_causal.core.options import MOST, Mode, changed, only, require
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import takes_blocks
@@ -154,8 +154,7 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
     stability : float, default 0.4
         With the solver "order", for rows without time: least share of ten redrawn second moments
         whose equivalence class allows an edge; others are left out (``core.linear.stability``, with
-        what the default was chosen on). 0 keeps all edges of the best graph. Replicates, and graphs
-        of more than 100 variables, keep them.
+        what the default was chosen on). 0 keeps all edges of the best graph. Replicates keep them.
     sparsity : float or {"auto", "bic", "held-out"}, default "auto"
         Weight of the L1 norm, for "dagma" and "notears". "auto" is c sqrt(log d / n) times the
         geometric mean of the variances (``core.linear.selection.default_sparsity``;
@@ -519,19 +518,3 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             "interventions": (self.interventions is None, "left out"),
             "intervention_column": (not self.intervention_column, "left out"),
         }
-
-    def check_stability(self, columns: int) -> None:
-        """Check that ``stability`` has an effect on a graph of so many columns, if it is set.
-
-        Raises
-        ------
-        ConfigError
-            If it has none.
-        """
-        usual = self.stability in (0, LEAST_SHARE) or not self.draws_moments
-        if columns > MOST_DRAWN and not usual:
-            raise ConfigError(
-                f"The option 'stability' is {self.stability}, and there are {columns} columns: of "
-                f"more than {MOST_DRAWN} all edges stay, as with stability=0. Leave the option or "
-                "some columns out."
-            )

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.equivalence import cpdag
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear import stability
+from flwr_causal.core.linear.draws import redrawn
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.linear.order_search import search_orders
+from flwr_causal.core.linear.order_search import MomentOrders, search_orders
 from flwr_causal.core.linear.stability import (
-    MOST_DRAWN,
     order_search,
     unsettled,
     unstable_edges,
@@ -99,13 +101,55 @@ def test_few_rows_dependent_columns_and_many_variables():
     assert found(Moments.from_rows(rows))[1].shape == (12, 12)
     twice = Moments.from_rows(np.column_stack([rows[:, :3], rows[:, 0] + rows[:, 1]]))
     assert found(twice)[1].shape == (4, 4)
-    many = MOST_DRAWN + 1
+    many = 250  # more than are all candidates for parents of each other
     moments = Moments(50, np.zeros(many), np.eye(many), tuple(f"x{k}" for k in range(many)))
     chain = np.eye(many, k=1, dtype=bool)
     own = {"least_share": 0.4, "least_effect": 0.1}
-    assert not unstable_edges(moments, chain, free(many), **own).any()
+    assert unstable_edges(moments, chain, free(many), **own).sum() > 240
     few = moments.subset(range(5))
     assert unstable_edges(few, chain[:5, :5], free(5), **own).sum() == 4
+
+
+def test_no_more_moments_are_drawn_than_can_change_something(monkeypatch):
+    drawn = []
+
+    def counted(moments, number):
+        for one in redrawn(moments, number):
+            drawn.append(one)
+            yield one
+
+    monkeypatch.setattr(stability, "redrawn", counted)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2000, 3))
+    rows[:, 1] += rows[:, 0]
+    rows[:, 2] += rows[:, 1]
+    # Each draw allows these edges: after four of ten they are stable.
+    assert not found(Moments.from_rows(rows))[1].any()
+    assert len(drawn) == 4
+    # And none allows an edge between independent columns: after seven it is unstable.
+    drawn.clear()
+    chain = np.eye(3, k=1, dtype=bool)
+    moments = Moments.from_rows(rng.normal(size=(2000, 3)))
+    assert unstable_edges(moments, chain, free(3), least_share=0.4, least_effect=0.1).sum() == 2
+    assert len(drawn) == 7
+
+
+def test_the_short_search_respects_knowledge_and_finds_what_is_clear():
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(5000, 8))
+    for k in range(1, 8):
+        rows[:, k] += rows[:, k - 1]
+    moments = Moments.from_rows(rows)
+    chain = np.eye(8, k=1, dtype=bool)
+    np.testing.assert_array_equal(MomentOrders([moments] * 8, free(8), 0.1).rough(moments), chain)
+    required = np.zeros((8, 8), dtype=bool)
+    required[7, 0] = True
+    allowed = ~np.eye(8, dtype=bool)
+    allowed[3, :] = False
+    dag = MomentOrders([moments] * 8, EdgeMasks(allowed, required), 0.1).rough(moments)
+    assert dag[7, 0]
+    assert not dag[3].any()
+    assert is_acyclic(dag)
 
 
 @pytest.mark.parametrize(

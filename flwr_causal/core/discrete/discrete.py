@@ -124,7 +124,8 @@ class DiscreteTable:
         for row in self.codes:
             factor = factor * 0x9E3779B97F4A7C15 % 2**64
             sums += row * np.uint64(factor)
-        if 2 * len(np.unique(sums)) > n:
+        sums.sort()
+        if n > 0 and 2 * (1 + np.count_nonzero(np.diff(sums))) > n:
             return self
         distinct, inverse = np.unique(self.codes, axis=1, return_inverse=True)
         if 2 * distinct.shape[1] > n:

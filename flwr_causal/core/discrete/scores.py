@@ -366,7 +366,7 @@ def fill_gains(
         q = 1.0
         for k in range(size):
             q *= rows.cards[members[k]]
-        num = _groups(rows, members, size, y, room) if words > 0 else np.int64(0)
+        num = _groups(rows, members, size, y, room) if words > 0 else 0
         by_bits, coded = num > 0, num == 0
         if not by_bits:
             num = configurations(rows, members, size, codes, room.cells)
@@ -515,9 +515,9 @@ def _by_bits(
         for k in range(r):
             left[k] = sizes[s * r + k]
         for state in range(card):
-            by_state = 0
+            by_state: Integer = np.int64(0)
             for k in range(r):
-                count = np.int64(left[k])
+                count: Integer = np.int64(left[k])
                 if count > 0:
                     # The rows of a group that are in no other state are in the last one.
                     if state < card - 1:

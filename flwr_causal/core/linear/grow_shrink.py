@@ -125,7 +125,7 @@ def _add(
     for a in range(len(variance)):
         variance[a] -= factor[a, count] ** 2
         covariance[a] -= factor[a, count] * with_target
-    return with_target**2
+    return with_target**2  # type: ignore[no-any-return]
 
 
 @compiled

@@ -344,10 +344,9 @@ def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> l
         for report in reports.values()
         if report.tells_combinations
     ]
-    place = {name: position for position, name in enumerate(names)}
     common = set.intersection(*by_party) if by_party else set()
-    among = sorted(sorted(place[name] for name in one) for one in common if one <= place.keys())
-    return [combination_text(names[own[-1]], [names[k] for k in own[:-1]]) for own in among]
+    among = sorted(sorted(one) for one in common if one <= set(names))
+    return [combination_text(own[-1], own[:-1]) for own in among]
 
 
 def combination_text(name: str, others: Sequence[str], *, linear: bool = True) -> str:

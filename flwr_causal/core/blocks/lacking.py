@@ -40,6 +40,7 @@ from flwr_causal.core.blocks.missing import (
     completed,
     effective_rows,
     few_together,
+    regular,
     stepped,
 )
 from flwr_causal.core.blocks.search import BlockProblem, edge_costs
@@ -159,7 +160,7 @@ def estimate_of_sets(
         steps = [*steps[-1 - MEMORY :], (estimate, led)]
         if change(estimate, led) < TOLERANCE_OF_SETS:
             break
-        estimate = accelerated(steps)
+        estimate = regular(accelerated(steps))
     return led
 
 

@@ -18,7 +18,7 @@ from flwr_causal.core.linear.determined import tells_combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
-from flwr_causal.doubts.tables import combination_text, times
+from flwr_causal.doubts.tables import combination_text, left_out_text, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -335,12 +335,7 @@ def determined_warning(
         linear = all(of_numbers[i] for i in (j, *others))
         if not (linear and reported):
             said.append(combination_text(names[j], [names[i] for i in others], linear=linear))
-    listed = some(repr(names[j]) for j, _ in found)
-    return [
-        *said,
-        f"Left out of the search, so without edges, as other columns determine them: {listed}. Of "
-        "each such relation it is the last column by name; to keep it, exclude another one.",
-    ]
+    return [*said, left_out_text(names[j] for j, _ in found)]
 
 
 def curved_warning(

@@ -116,6 +116,11 @@ class Lingam(LinearStrategy):
         return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
 
     @property
+    def leaves_reported(self) -> bool:
+        """Not by reports: the pooled moments show which columns others determine."""
+        return False
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return (

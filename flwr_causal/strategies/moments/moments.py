@@ -377,6 +377,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         return super().exchanges_beyond if len(self.exchanges) > 1 else 0
 
     @property
+    def leaves_reported(self) -> bool:
+        """Not by reports: the pooled moments show which columns others determine."""
+        return False
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return self.options.pools_rows

@@ -454,10 +454,13 @@ def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
     own = rows[:, held]
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     estimate = MomentEstimate(start.mean[held], start.second[np.ix_(held, held)])
+    # A column that is constant at the party.
+    hardly = RIDGE * np.diagonal(estimate.second)
     for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
         found = expected_sums(own, estimate)
         steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
-        if not np.diagonal(steps[-1][1].second).all() or change(*steps[-1]) < OWN_TOLERANCE:
+        constant = (np.diagonal(steps[-1][1].second) <= hardly).any()
+        if constant or change(*steps[-1]) < OWN_TOLERANCE:
             break
         estimate = accelerated(steps)
     places = np.append(0, 1 + held)

@@ -125,6 +125,8 @@ def determined(
     share : float
         As of :func:`combinations`.
     """
+    if not len(second):
+        return []
     d = len(names)
     last = np.zeros(d, dtype=np.bool_) if kept is None else kept
     order = sorted(by_name(names), key=lambda j: not last[j])

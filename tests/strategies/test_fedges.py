@@ -381,6 +381,6 @@ def test_multiples_and_sums_are_named_wherever_numbers_are_taken(options):
     table["group"] = np.where(x > 0, "a", "b")
     found = run(FedGES(**options), spy([table[k::3].reset_index(drop=True) for k in range(3)]))
     named = [text for text in found.warnings if "in all rows" in text]
-    assert any("'half' is a multiple of 'x'" in text for text in named)
-    assert any("'sum' is a linear combination of 'x', 'y'" in text for text in named)
+    assert any("'x' is a multiple of 'half'" in text for text in named)
+    assert any("'y' is a linear combination of 'half', 'sum'" in text for text in named)
     assert len(named) == 2

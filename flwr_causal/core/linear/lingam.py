@@ -40,6 +40,7 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import ancestors, topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
+from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, partial_correlations
 from flwr_causal.core.linear.grow_shrink import grow_shrink
 from flwr_causal.core.linear.model import refit
@@ -309,7 +310,8 @@ def lingam(
     moments = as_moments(data)
     moments.require_varying()
     rows = np.asarray(data, dtype=np.float64) - moments.mean
-    problem = OrderProblem(moments, moments.d, edge_masks(knowledge, moments.names))
+    masks = edge_masks(knowledge, moments.names)
+    problem = OrderProblem(regular(moments, masks.required), moments.d, masks)
     search = begin(problem, seed)
     for _ in steps("The search over causal orders", MOST_STEPS):
         if not search.wanted:

@@ -97,7 +97,7 @@ LOST = {*REFUSED, *(fault.name for fault in FAULTS if fault.schema)}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mode", [pytest.param(k, marks=() if k in LEADING else pytest.mark.release) for k in MODES]
+    "mode", [pytest.param(k, marks=() if k in LEADING else pytest.mark.nightly) for k in MODES]
 )
 def test_our_methods_pass_with_every_fault(mode):
     if mode in NETWORKS:

@@ -130,8 +130,7 @@ moments = { method = "moments" }
 """
 
 
-@pytest.mark.slow
-@pytest.mark.release
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_a_scenario_runs_on_a_ray_cluster_that_exists(tmp_path):
     (tmp_path / "one.toml").write_text(SCENARIO)

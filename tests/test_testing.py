@@ -63,8 +63,8 @@ EXPECTED = {
 NO_FAULTS = [name for name, _ in method_checks("moments", NUMBERS) if name not in CELLS]
 
 
-#: Modes that stand for the others of their method: `.ci/run` has every fault of them,
-#: `.ci/nightly` those of the others.
+#: Modes that stand for the others of their method: `.ci/run` has some faults of them,
+#: `.ci/nightly` every fault, and those of the others.
 LEADING = (
     "admm",
     "2dbn",
@@ -95,10 +95,8 @@ def test_our_methods_pass_with_some_faults(mode):
 LOST = {*REFUSED, *(fault.name for fault in FAULTS if fault.schema)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mode", [pytest.param(k, marks=() if k in LEADING else pytest.mark.nightly) for k in MODES]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", MODES)
 def test_our_methods_pass_with_every_fault(mode):
     if mode in NETWORKS:
         pytest.importorskip("torch", reason="perceptrons need torch")

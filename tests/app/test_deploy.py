@@ -781,7 +781,7 @@ def test_a_run_is_repeated_with_its_options_and_compared(run_sh, tmp_path):
     assert len((tmp_path / "compared").read_text().splitlines()) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_is_repeated_with_the_same_dictionary_alone(run_sh, tmp_path):
     dictionary, results = tmp_path / "dictionary.toml", run_sh.place / "results"
     columns = "[columns.a]\nkind = 'number'\n[columns.b]\nkind = 'number'\n"
@@ -830,7 +830,7 @@ def test_a_run_is_repeated_with_the_same_dictionary_alone(run_sh, tmp_path):
     assert not asked.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_key_that_does_not_exist_is_named_before_flower_is_asked(run_sh):
     told = run_sh("first", "max-ruonds=3", ends=COMPLETED, checks=True)
     assert (told.returncode, told.asked) == (2, False)

@@ -162,7 +162,7 @@ def test_networks_too(name, tmp_path):
     check_resumed(NETWORKS[name], tmp_path, some)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*CASES, *NETWORKS])
 def test_wherever_it_is_killed(name, tmp_path):
     check_resumed((CASES | NETWORKS)[name], tmp_path, many)
@@ -471,7 +471,7 @@ def test_a_party_that_is_lost_for_good_is_left_out(name, tmp_path):
     check_lost_for_good(name, tmp_path, lambda rounds: [(rounds + 1) // 2])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_wherever_it_is_lost_for_good(name, tmp_path):
     check_lost_for_good(name, tmp_path, many)

@@ -169,7 +169,7 @@ def test_who_holds_a_series_hardly_matters():
 
 @pytest.mark.parametrize(
     ("setting", "bound"),
-    [((10, 256, 8), 12), pytest.param((20, 256, 8), 12, marks=pytest.mark.slow)],
+    [((10, 256, 8), 12), pytest.param((20, 256, 8), 12, marks=pytest.mark.nightly)],
     ids=["d=10", "d=20"],
 )
 def test_accuracy_on_the_papers_simulations(setting, bound):

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from method_modes import MODES, NETWORKS, REFUSED
+from method_modes import LEADING, MODES, NETWORKS, REFUSED
+from sweeps import sweep
 
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import Asked, CausalClient, answers
@@ -63,23 +64,8 @@ EXPECTED = {
 NO_FAULTS = [name for name, _ in method_checks("moments", NUMBERS) if name not in CELLS]
 
 
-#: Modes that stand for the others of their method: `.ci/run` has some faults of them,
-#: `.ci/nightly` every fault, and those of the others.
-LEADING = (
-    "admm",
-    "2dbn",
-    "moments",
-    "fedges scores",
-    "fedges exact",
-    "fedcausal",
-    "fedpc sums",
-    "fedpc columns",
-    "lingam",
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in NETWORKS])
+@pytest.mark.parametrize("mode", sweep([mode for mode in MODES if mode not in NETWORKS], LEADING))
 def test_our_methods_pass_with_some_faults(mode):
     # Each mode has other faults than the next one, the leading ones together all of them.
     leads = mode in LEADING

@@ -36,7 +36,7 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_its_own_tests_pass(package):
     folder, _ = package
     ran = subprocess.run(

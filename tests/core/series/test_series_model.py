@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import multivariate_normal
@@ -53,7 +53,6 @@ def companion(system):
     return F, noise, inverse
 
 
-@settings(max_examples=15)
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 100))
 def test_fit_is_least_squares_with_intercept_on_rows(d, order, seed):
     system = model(d, order, seed)
@@ -134,7 +133,6 @@ def test_fit_takes_the_means_of_each_lag():
     np.testing.assert_allclose(fitted.noise_variances, [1.75, 3.0])
 
 
-@settings(max_examples=20)
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(0, 100), st.integers(1, 9))
 def test_predictions_and_residuals(d, order, seed, usable):
     system = model(d, order, seed)

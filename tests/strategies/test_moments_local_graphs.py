@@ -68,6 +68,7 @@ def test_the_common_graph_is_that_without_the_option():
     assert plain.local_graphs == {}
 
 
+@pytest.mark.slow
 def test_graphs_differ_beyond_sampling_error_only():
     differ = 0
     for seed in range(20):

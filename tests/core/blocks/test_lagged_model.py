@@ -103,6 +103,7 @@ def test_effects_after_some_steps_are_those_of_the_chain():
     assert model.total_effect("s", "y", state="a", reference="c").value == 0
 
 
+@pytest.mark.nightly
 def test_intervals_hold_the_effects_and_errors_are_those_of_repeated_series():
     """Within a category residuals are correlated, which the errors must count."""
     held, values, errors = [], [], []

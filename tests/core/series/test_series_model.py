@@ -213,6 +213,11 @@ def test_seeds_and_burn_in():
     # the same noise, seen later
     long = system.sample(12, seed=3, burn_in=0)
     np.testing.assert_array_equal(system.sample(5, seed=3, burn_in=7), long[7:])
+
+
+@pytest.mark.slow
+def test_the_first_step_and_the_forgotten_start():
+    system = model()
     # at the mean before the first step, so that this one is the mean and noise within the step
     _, noise, _ = companion(system)
     first = np.array([system.sample(1, seed=s, burn_in=0).to_numpy()[0] for s in range(1000)])

@@ -158,6 +158,7 @@ def test_predictions_are_the_shares_of_the_chain():
     assert errors.var() == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_graph_without_an_edge_that_is_there_does_not_fit():
     table, _ = chain(6, 3000)
     right, wrong = (

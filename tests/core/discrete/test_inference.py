@@ -169,6 +169,7 @@ def counted(network, n, seed):
     return fit(network.sample_table(n, seed=seed), network.graph.adjacency)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_draws_from_the_tables_posterior():
     model = counted(smoking(), 300, seed=2)
     found = model.contrast("smoking", "cancer", "yes", state="yes", reference="no")

@@ -221,7 +221,7 @@ def errors(world, *graphs, local=()):
     return sum(found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_networks_are_better_than_those_of_the_parties_alone_and_the_common_one():
     """Measured: 1.0 wrong edges a party; 2.4 of each alone, 2.1 of the common graph."""
     near, alone, common = [], [], []
@@ -234,7 +234,7 @@ def test_networks_are_better_than_those_of_the_parties_alone_and_the_common_one(
     assert np.mean(near) < 0.8 * min(np.mean(alone), np.mean(common))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_local_graphs_are_better_than_the_common_one_where_few_parties_differ():
     """Measured: 0.6 wrong edges a party; 1.2 of the common graph."""
     own, common = [], []

@@ -158,7 +158,7 @@ def test_the_papers_linear_model_is_the_cores_iteration():
 # How good.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_different_mechanisms():
     total, plain = 0, 0
     for seed in range(3):
@@ -172,7 +172,7 @@ def test_different_mechanisms():
     assert plain >= 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_linear_effects_whatever_the_noise():
     """Without the shape of the noise in the evidence: 18 and 15 errors for the first two."""
     draws = {

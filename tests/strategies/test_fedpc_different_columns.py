@@ -99,6 +99,7 @@ def test_a_curve_is_learned_by_components(curve):
     assert result.warnings == []
 
 
+@pytest.mark.slow
 def test_a_curve_within_classes_is_counted():
     table = with_class(rows(1500, curve=lambda x: x**2), shift=0.0)
     result = simulate("fedpc", parties(table))

@@ -271,7 +271,7 @@ def test_what_was_chosen_is_said(cancer):
     assert "'Mean_Radius'" in warning
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_classes_are_predicted_as_well_as_by_a_pooled_logistic_regression():
     """Mean accuracy of five splits when measured: wine .983 and .977, breast cancer .975, .974."""
     from sklearn.datasets import load_wine

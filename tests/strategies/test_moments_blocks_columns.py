@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sweeps import sweep
 from worlds_of_blocks import mixed_series, mixed_table
 
 from flwr_causal import ConfigError, simulate
@@ -44,7 +45,7 @@ def joined(names, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["linear", "curved"])
+@pytest.mark.parametrize("model", sweep(["linear", "curved"], kept=["linear"]))
 @pytest.mark.parametrize(
     "parties", [vertical(2), vertical(3), hybrid(), hybrid()[::-1]], ids=["2", "3", "5", "back"]
 )

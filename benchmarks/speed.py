@@ -13,7 +13,9 @@ from flwr_causal.core.graphs.metrics import structural_hamming_distance
 from flwr_causal.core.linear.moments import Moments, data_scale, merge
 from flwr_causal.core.linear.solution import refit_support
 from flwr_causal.simulations import simulate
-from flwr_causal.solvers import order_search
+from flwr_causal.simulations.scenarios.files import network
+from flwr_causal.simulations.scenarios.peers import agrum_hill_climb
+from flwr_causal.solvers import ges, lingam, order_search
 
 # (d, n, K)
 SETTINGS = (
@@ -133,6 +135,42 @@ def one_exchange(setup):
         rows.append((*setting, f"{seconds:.3f}", f"{total:.3f}", f"{total / seconds:.2f}"))
     note = "The core is `flwr_causal.solvers.order_search` on the rows of all parties in one array."
     return Table(("d", "n", "K", "core", "engine, all", "ratio"), rows, (note,))
+
+
+@benchmark("speed-lingam", "`lingam`: CPU seconds of the core and of the local engine")
+def non_gaussian(setup):
+    simulate("lingam", linear_parties(8, 200, 3, 0)[0])
+    rows = []
+    for d in (20, 50) if setup.quick else (20, 50, 100):
+        found = []
+        for seed in setup.seeds:
+            parties, truth = linear_parties(d, 1000, 8, seed)
+            graph, seconds = cpu(lingam, np.concatenate(parties))
+            _, total = cpu(simulate, "lingam", parties)
+            errors = structural_hamming_distance(truth, graph.weights)
+            found.append((seconds, total, errors))
+        seconds, total, errors = np.mean(found, axis=0)
+        rows.append((d, f"{seconds:.2f}", f"{total:.2f}", f"{errors:.1f}"))
+    note = "1000 rows, 8 parties, Gaussian noise of one variance: no order is better by its noise."
+    return Table(("d", "core", "engine, all", "SHD"), rows, (note,))
+
+
+@benchmark("speed-ges", "GES on categories beside pyAgrum's hill climbing", "0", ("pyagrum",))
+def categories(setup):
+    import pyagrum  # noqa: F401
+
+    rows = []
+    for name in ("alarm",) if setup.quick else ("alarm", "andes", "pigs"):
+        for seed in setup.seeds:
+            world = network(seed, setup.data_dir, name)
+            table = world.pooled.astype(str)
+            ges(table.iloc[:500, :8])  # compiling on first use
+            times = [cpu(ges, table)[1] for _ in range(3)]
+            theirs = cpu(agrum_hill_climb, world)[1]
+            ratio = f"{theirs / min(times):.0f}"
+            rows.append((name, seed, f"{min(times):.3f}", f"{theirs:.1f}", ratio))
+    note = "5000 rows of texts, BDeu with their defaults; the coding of the texts included."
+    return Table(("network", "seed", "GES", "pyAgrum", "ratio"), rows, (note,))
 
 
 @benchmark("speed-traffic", "Bytes for each party and exchange", "0")

@@ -22,10 +22,18 @@ os.fsync = lambda descriptor: None
 # The nodes of a test are there when a run starts.
 loop.SETTLE_SECONDS = 0.0
 
-# `--hypothesis-profile=many` looks further. Both draw the same examples every time.
+# `.ci/nightly` looks further. Both draw the same examples every time.
 settings.register_profile("few", deadline=None, max_examples=10, derandomize=True)
 settings.register_profile("many", deadline=None, max_examples=100, derandomize=True)
 settings.load_profile("few")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    # What only `.ci/nightly` runs needs one mark: `-m "not slow"` leaves it out, too.
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker("slow")
 
 
 def pytest_collection():

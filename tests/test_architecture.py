@@ -19,7 +19,7 @@ MOST_FILES = 25
 FLOORS = (
     "errors lazy",
     "core core.arrays core.compiled core.files core.limits core.saved core.threads core.words",
-    "contract core.devices core.received core.ties",
+    "contract core.devices core.folds core.received core.ties",
     "core.options",
     "core.description core.graphs core.privacy",
     "core.linear",

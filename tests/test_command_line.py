@@ -318,6 +318,7 @@ def test_check_shows_values_far_outside_on_the_partys_machine(files):
     assert "'y' (2 rows at party " in text
 
 
+@pytest.mark.slow
 def test_check_method_makes_its_own_tables(monkeypatch):
     monkeypatch.setattr(report, "FAULTS", report.FAULTS[:1])
     found = call("check-method", "moments", "--json")

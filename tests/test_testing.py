@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from method_modes import MODES, NETWORKS, REFUSED
+from method_modes import LEADING, MODES, NETWORKS, REFUSED
+from sweeps import sweep
 
 from flwr_causal import CausalGraph, simulate
 from flwr_causal.clients import Asked, CausalClient, answers
@@ -63,23 +64,8 @@ EXPECTED = {
 NO_FAULTS = [name for name, _ in method_checks("moments", NUMBERS) if name not in CELLS]
 
 
-#: Modes that stand for the others of their method: `.ci/run` has every fault of them,
-#: `.ci/nightly` those of the others.
-LEADING = (
-    "admm",
-    "2dbn",
-    "moments",
-    "fedges scores",
-    "fedges exact",
-    "fedcausal",
-    "fedpc sums",
-    "fedpc columns",
-    "lingam",
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in NETWORKS])
+@pytest.mark.parametrize("mode", sweep([mode for mode in MODES if mode not in NETWORKS], LEADING))
 def test_our_methods_pass_with_some_faults(mode):
     # Each mode has other faults than the next one, the leading ones together all of them.
     leads = mode in LEADING
@@ -95,10 +81,8 @@ def test_our_methods_pass_with_some_faults(mode):
 LOST = {*REFUSED, *(fault.name for fault in FAULTS if fault.schema)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mode", [pytest.param(k, marks=() if k in LEADING else pytest.mark.release) for k in MODES]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", MODES)
 def test_our_methods_pass_with_every_fault(mode):
     if mode in NETWORKS:
         pytest.importorskip("torch", reason="perceptrons need torch")
@@ -231,6 +215,14 @@ def test_rows_under_a_free_shape_are_found():
     assert "no_entry_for_each_row" in failed(FreeMeans(), RowsClient)
 
 
+@pytest.fixture
+def raising_alone(monkeypatch):
+    """Of the faults, the check has "raises" only."""
+    raises = [fault for fault in FAULTS if fault.name == "raises"]
+    monkeypatch.setattr("flwr_causal.testing.report.FAULTS", raises)
+
+
+@pytest.mark.usefixtures("raising_alone")
 def test_expected_failures_have_a_reason():
     found = check_method(
         Means(first_party_only=True),
@@ -288,6 +280,7 @@ class Careless(Means):
         return Result(CausalGraph(agreement.names, weights), reason="done")
 
 
+@pytest.mark.usefixtures("raising_alone")
 def test_a_careless_method_fails_with_a_readable_table():
     found = check_method(Careless(), NUMBERS, client=CarelessClient)
     assert not found.passed

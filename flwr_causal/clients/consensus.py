@@ -14,8 +14,8 @@ from flwr_causal.clients.privacy import public_report, released
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.admm import ClientState
+from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.interventions.local_graphs import compared
-from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.moments import Moments, data_scale
 from flwr_causal.core.linear.solution import edges_above
 from flwr_causal.core.nonlinear.notears_mlp import free_parameters

@@ -27,7 +27,7 @@ from flwr_causal.core.blocks.missing import (
     own_sums,
     seen_sums,
 )
-from flwr_causal.core.linear.folds import stretches
+from flwr_causal.core.folds import stretches
 from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.privacy.scales import Scaling, scales_by_column
 from flwr_causal.core.series.design import lagged_names

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.blocks.design import Number
-from flwr_causal.core.blocks.determined import determined
 from flwr_causal.core.blocks.linear_probabilities import curved_probabilities
 from flwr_causal.core.graphs.equivalence import directed_part, reversible
-from flwr_causal.core.linear.moments import combinations
+from flwr_causal.core.linear.determined import tells_combinations
 from flwr_causal.core.series.design import split_blocks, stacked_edges
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
-from flwr_causal.data.check.report import tells_combinations
-from flwr_causal.doubts.tables import combination_text, times
+from flwr_causal.doubts.tables import combination_text, left_out_text, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.ges.hidden_check import HiddenCauses
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.determined import Relations
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.linear.order_search import OrderSolution
 
@@ -309,50 +307,35 @@ def majority_warning(metrics: Mapping[str, Any], rows: str, head: bool) -> list[
     ]
 
 
-def combination_warning(moments: Moments, rows: Iterable[int]) -> list[str]:
-    """Name the variables that are linear combinations of others, unless the parties report them.
-
-    Parameters
-    ----------
-    moments : Moments
-        Pooled second moments.
-    rows : iterable of int
-        The parties' rows: a party with enough of them finds the combinations itself.
-    """
-    d = moments.d
-    if any(tells_combinations(own, d) for own in rows) or not tells_combinations(moments.n, d):
-        return []
-    found = combinations(moments.second)
-    return [
-        combination_text(moments.names[j], [moments.names[i] for i in others])
-        for j, others in found.items()
-    ]
-
-
 def determined_warning(
-    variables: Sequence[Variable], moments: Moments, rows: Iterable[int]
+    found: Relations,
+    names: Sequence[str],
+    rows: Iterable[int],
+    numbers: Sequence[bool] | None = None,
 ) -> list[str]:
-    """Name the variables that others determine, unless the parties report them.
+    """Name the variables that others determine, which have left the search.
 
     Parameters
     ----------
-    variables : sequence of Number or Category
-    moments : Moments
-        Pooled second moments of their columns.
+    found : list of (int, list of int)
+        These variables, each with those that determine it.
+    names : sequence of str
+        Of all variables.
     rows : iterable of int
-        The parties' rows: a party with enough of them finds combinations of numbers itself.
+        The parties' rows: a party with enough of them has reported relations of numbers itself.
+    numbers : sequence of bool, optional
+        Which variables are numbers. Default: all.
     """
-    if not tells_combinations(moments.n, moments.d):
+    if not found:
         return []
-    numbers = {j for j, one in enumerate(variables) if isinstance(one, Number)}
-    reported = any(tells_combinations(own, len(numbers)) for own in rows)
+    of_numbers = [True] * len(names) if numbers is None else numbers
+    reported = any(tells_combinations(own, sum(of_numbers)) for own in rows)
     said = []
-    for j, others in determined(variables, moments):
-        linear = numbers.issuperset([j, *others])
+    for j, others in found:
+        linear = all(of_numbers[i] for i in (j, *others))
         if not (linear and reported):
-            names = [variables[i].name for i in others]
-            said.append(combination_text(variables[j].name, names, linear=linear))
-    return said
+            said.append(combination_text(names[j], [names[i] for i in others], linear=linear))
+    return [*said, left_out_text(names[j] for j, _ in found)]
 
 
 def curved_warning(

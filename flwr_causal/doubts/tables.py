@@ -19,7 +19,7 @@ from flwr_causal.data.check.checks import columns_of, normal, some_parties
 from flwr_causal.data.check.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.data.check.agreement import Agreement
@@ -335,6 +335,16 @@ def _unlike_columns(agreement: Agreement, names: Sequence[str]) -> list[str]:
 
 def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> list[str]:
     """Warn of columns that are linear combinations of others at each party with enough rows."""
+    return [combination_text(*one) for one in reported_relations(reports, names)]
+
+
+def reported_relations(
+    reports: Mapping[str, TableReport], names: Sequence[str]
+) -> list[tuple[str, list[str]]]:
+    """Return the columns that others determine at each party with enough rows, each with these.
+
+    Of each relation it is the last column by name, see :mod:`core.linear.determined`.
+    """
     by_party = [
         {
             frozenset(report.names[k] for k in (j, *column.combination_of))
@@ -344,10 +354,18 @@ def _combinations(reports: Mapping[str, TableReport], names: Sequence[str]) -> l
         for report in reports.values()
         if report.tells_combinations
     ]
-    place = {name: position for position, name in enumerate(names)}
     common = set.intersection(*by_party) if by_party else set()
-    among = sorted(sorted(place[name] for name in one) for one in common if one <= place.keys())
-    return [combination_text(names[own[-1]], [names[k] for k in own[:-1]]) for own in among]
+    among = sorted(sorted(one) for one in common if one <= set(names))
+    return [(own[-1], own[:-1]) for own in among]
+
+
+def left_out_text(names: Iterable[str]) -> str:
+    """Return the warning of the columns that leave the search, as others determine them."""
+    return (
+        "Left out of the search, so without edges, as other columns determine them: "
+        f"{some(map(repr, names))}. Of each such relation it is the last column by name; to keep "
+        "it, exclude another one."
+    )
 
 
 def combination_text(name: str, others: Sequence[str], *, linear: bool = True) -> str:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Disclosure, Exchange, Sent, Shape, Values
     from flwr_causal.contract.report import Part
-    from flwr_causal.core.arrays import Arrays
+    from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.protocol.options import SmallCounts
     from flwr_causal.protocol.setup import Setup
     from flwr_causal.secure.words import Size
@@ -488,21 +488,28 @@ def _check_sent(item: Sent, arrays: Arrays, sizes: Mapping[str, int]) -> None:
         _check_values(item, array, sizes, 1)
     elif not np.isfinite(array).all():
         raise RefusedError(f"'{item.name}' has values that are not finite")
-    lists = _parts_of(item, arrays) if item.parts else [array]
-    for one in lists:
-        if item.values == "dag":
+    if item.values == "dag":
+        for one in _parts_of(item, arrays) if item.parts else [array]:
             _check_dag(item, one, sizes)
-        elif item.parts and (np.diff(one.astype(np.int64)) <= 0).any():
+    elif item.parts:
+        owners = np.repeat(np.arange(len(arrays[item.parts])), _lengths_of(item, arrays))
+        if ((np.diff(array.astype(np.int64)) <= 0) & (np.diff(owners) == 0)).any():
             raise RefusedError(f"a list of '{item.name}' is not in ascending order")
 
 
 def _parts_of(item: Sent, arrays: Arrays) -> list[NDArray[Any]]:
     """Return the lists that an array of the server's holds."""
+    lengths = _lengths_of(item, arrays)
+    return np.split(arrays[item.name], np.cumsum(lengths)[:-1]) if len(lengths) else []
+
+
+def _lengths_of(item: Sent, arrays: Arrays) -> IntArray:
+    """Return the lengths of the lists that an array of the server's holds, which add to its own."""
     array, lengths = arrays[item.name], arrays[item.parts]
     # Whole numbers of Python's do not overflow.
-    if sum(lengths.tolist()) != len(array):
+    if sum(lengths.tolist()) != len(array) or (lengths < 0).any():
         raise RefusedError(f"'{item.name}' has {len(array)} entries, not those of '{item.parts}'")
-    return np.split(array, np.cumsum(lengths, dtype=np.int64)[:-1]) if len(lengths) else []
+    return np.asarray(lengths, dtype=np.int64)
 
 
 def _checked(

@@ -11,7 +11,7 @@ from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
-from flwr_causal.core.linear.folds import NUM_FOLDS
+from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy

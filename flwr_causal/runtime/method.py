@@ -192,6 +192,10 @@ class Method(Generic[StateT]):
         """The options that the clients are sent, of the contract's class ``options``."""
         return self.sent(self.contract.options)
 
+    def agreed_options(self, agreement: Agreement) -> PartyOptions:
+        """Return the options that the clients are sent once the columns are agreed."""
+        return self.client_options
+
     def sent(self, kind: type[OptionsT], **values: Any) -> OptionsT:
         """Return options for the parties: the options, or else attributes, of the same names.
 

@@ -364,7 +364,7 @@ def agreed(
         policy=method.policy,
         precision=method.options.precision,
         small=SmallCounts(method.options.minimum_count, method.options.small_counts),
-        options=method.client_options,
+        options=method.agreed_options(agreement),
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,

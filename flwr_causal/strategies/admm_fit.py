@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
+from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import moments_by_variable
-from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.order_search import (

@@ -22,8 +22,9 @@ from flwr_causal.data.check.party_table import prepare
 from flwr_causal.data.interventions import by_party
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
-from flwr_causal.doubts.tables import SAME_UNITS, Expected
+from flwr_causal.doubts.tables import SAME_UNITS, Expected, left_out_text, reported_relations
 from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines, CausalStrategy
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
+    from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
 
@@ -235,6 +237,10 @@ class LinearStrategy(CausalStrategy):
             variance = variance_within(reports, agreement)
             self._check_within(agreement.names, variance)
             agreement = replace(agreement, variance=variance)
+        if self.leaves_reported:
+            left = self._left_out(reported_relations(reports, agreement.names))
+            said = [left_out_text(left)] if left else []
+            agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
         if agreement.targets:
             refuse_unfitting(
                 self.options.with_interventions,
@@ -292,8 +298,42 @@ class LinearStrategy(CausalStrategy):
 
     def masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge as masks over the agreed columns."""
-        known, names = self.knowledge_or_none, agreement.names
+        known, names = self.known(agreement), agreement.names
         return EdgeMasks.free(len(names)) if known is None else known.masks(names)
+
+    @property
+    def leaves_reported(self) -> bool:
+        """Whether columns leave the search that others determine by the parties' reports.
+
+        Methods that pool second moments judge by these.
+        """
+        return True
+
+    def _left_out(self, relations: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+        """Return of each relation the last column by name, if it can be without required edges."""
+        given = self.knowledge_or_none or Knowledge()
+        ends = {name for edge in (*given.required, *given.required_lagged) for name in edge[:2]}
+        last = (
+            max((name, *others), key=lambda one: (one not in ends, one))
+            for name, others in relations
+        )
+        return tuple(dict.fromkeys(last))
+
+    def known(self, agreement: Agreement) -> Knowledge | None:
+        """Return the background knowledge, without edges of columns that others determine."""
+        given = self.knowledge_or_none
+        if not agreement.determined:
+            return given
+        lagged = self.data is DataKind.SERIES
+        own = given or Knowledge()
+        return own.without_edges_of(agreement.determined, agreement.names, lagged=lagged)
+
+    def agreed_options(self, agreement: Agreement) -> PartyOptions:
+        """Return the options of the clients, with the knowledge of :meth:`known`."""
+        options = super().agreed_options(agreement)
+        if not (agreement.determined and isinstance(options, KnowledgePartyOptions)):
+            return options
+        return replace(options, knowledge=self.known(agreement))
 
     @property
     def knowledge_or_none(self) -> Knowledge | None:

@@ -10,13 +10,14 @@ import numpy as np
 
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import Mode, bounded
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import combination_warning, gaussian_noise_warning, plausible
+from flwr_causal.doubts.graphs import determined_warning, gaussian_noise_warning, plausible
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
@@ -115,6 +116,11 @@ class Lingam(LinearStrategy):
         return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
 
     @property
+    def leaves_reported(self) -> bool:
+        """Not by reports: the pooled moments show which columns others determine."""
+        return False
+
+    @property
     def pools_rows(self) -> bool:
         """Whether the pooled moments equal those of the pooled rows, all centred by one mean."""
         return (
@@ -164,19 +170,27 @@ class Lingam(LinearStrategy):
         agreement = agreement.with_rows(replies.rows)
         moments = self._pooled(agreement, replies["moments"])
         moments.require_varying()
-        problem = OrderProblem(moments, d, masks)
+        own = separation(
+            moments.second,
+            moments.n,
+            agreement.names,
+            required=masks.required,
+            widths=[1] * moments.d,
+        )
+        problem = OrderProblem(own.moments(moments), d, own.masks(masks))
+        said = determined_warning(own.found, agreement.names, agreement.rows.values())
         search = begin(problem, self.options.seed)
         yield Note(_info(search))
         for _ in range(self.options.max_rounds - 1):
             if not search.wanted:
                 break
             directions = self._directions(problem, search)
-            found = partial(self._found, agreement, problem, search)
+            found = partial(self._found, agreement, problem, search, said)
             replies = yield Ask(RESIDUALS, {"directions": directions}, so_far=found)
             means = np.column_stack([replies["tails"], replies["skew"]])
             search = advance(problem, search, means)
             yield Note(_info(search))
-        return self._found(agreement, problem, search, ended=True)
+        return self._found(agreement, problem, search, said, ended=True)
 
     def with_parties(
         self,
@@ -211,6 +225,7 @@ class Lingam(LinearStrategy):
         agreement: Agreement,
         problem: OrderProblem,
         search: OrderSearch,
+        said: Sequence[str],
         ended: bool = False,
     ) -> Result:
         """Return the graph of the best order so far, and what to know of it."""
@@ -243,8 +258,7 @@ class Lingam(LinearStrategy):
             )
         noise = search.negentropies(problem, order)
         warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
-        now = problem.moments.subset(range(d))
-        warnings += combination_warning(now, agreement.rows.values())
+        warnings += said
         warnings += stationarity_warning(graph, agreement.n)
         # Absolute partial correlations along the order, summed over the lags.
         strengths = problem.strengths(order).reshape(-1, d, d).sum(axis=0)

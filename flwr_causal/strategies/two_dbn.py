@@ -244,9 +244,14 @@ class TwoDBN(LinearADMM):
         """Return the names of the m columns of the design."""
         return lagged_names(agreement.names, self.options.order)
 
+    @property
+    def leaves_reported(self) -> bool:
+        """Whether columns leave that others determine; the personalised form has no masks."""
+        return not self.personalised
+
     def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the design's columns."""
-        return knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
+        return knowledge_masks(self.known(agreement), agreement.names, self.options.order)
 
     def thresholds(self, agreement: Agreement, usual: float) -> FloatArray:
         """Return the thresholds on the weights of the design's columns, shape (m, 1)."""

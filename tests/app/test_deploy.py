@@ -781,7 +781,7 @@ def test_a_run_is_repeated_with_its_options_and_compared(run_sh, tmp_path):
     assert len((tmp_path / "compared").read_text().splitlines()) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_is_repeated_with_the_same_dictionary_alone(run_sh, tmp_path):
     dictionary, results = tmp_path / "dictionary.toml", run_sh.place / "results"
     columns = "[columns.a]\nkind = 'number'\n[columns.b]\nkind = 'number'\n"

@@ -104,7 +104,7 @@ def test_columns_of_two_parties(job, setting):
     assert numbers_behind(job.lines(), "each party alone")[0] == "-"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:column 'pixel_:UserWarning")  # states of held-out rows alone
 def test_images_of_digits(job):
     """Accuracy .963 / .945 when measured."""

@@ -315,7 +315,7 @@ def parts_by_dictionary(source, dictionary):
     return release.products_of(privacy.numbers(opened, NAMES), *scaling)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_row_changes_how_states_of_another_one_are_read(tmp_path, size, suffix, dictionary):
     expected = None

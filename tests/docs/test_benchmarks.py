@@ -16,7 +16,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_benchmark_writes_its_result(tmp_path):
     listed = run("--list").stdout.splitlines()
     assert len(listed) == len({line.split()[0] for line in listed}) > 10

@@ -308,7 +308,7 @@ def test_codes_without_states_say_what_to_declare():
         execute(text)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "names", "parties"),
     [
@@ -467,7 +467,7 @@ def test_the_entry_is_a_method():
     assert entry.METHOD.strategy.method == "regression"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_second_page_passes_the_checks():
     guide = module_of(TWO)
     names = {name: getattr(guide, name) for name in ("Ordered", "OrderedClient", "parties")}

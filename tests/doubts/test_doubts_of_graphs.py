@@ -6,11 +6,10 @@ import pytest
 from flwr_causal.core.graphs.equivalence import cpdag, reversible
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
-from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.series.design import knowledge_masks
 from flwr_causal.data.synthetic.random_graphs import random_graph
 from flwr_causal.doubts.graphs import (
-    combination_warning,
+    determined_warning,
     direction_warning,
     majority_warning,
     plausible,
@@ -178,15 +177,16 @@ def test_an_accuracy_that_guessing_reaches(head, two):
 # Combinations, where no party had rows enough to tell.
 
 
-def test_combinations_are_named():
-    rows = np.random.default_rng(0).normal(size=(40, 4))
-    rows[:, 3] = rows[:, 0] - rows[:, 1]
-    moments = Moments.from_rows(rows, NAMES)
-    (text,) = combination_warning(moments, [3, 3])
+def test_what_others_determine_is_named():
+    relations = [(3, [0, 1])]
+    text, left = determined_warning(relations, NAMES, [3, 3])
     assert "'d' is a linear combination of 'a', 'b'" in text
-    assert combination_warning(moments, [3, 30]) == []  # the second party has seen it
-    assert combination_warning(Moments.from_rows(rows[:, :3], NAMES[:3]), [3, 3]) == []
-    assert combination_warning(Moments.from_rows(rows[:4], NAMES), [2, 2]) == []
+    assert "Left out of the search" in left
+    assert "'d'" in left
+    assert determined_warning(relations, NAMES, [3, 30]) == [left]  # the second party has seen it
+    mixed = determined_warning(relations, NAMES, [3, 30], [True, False, True, True])
+    assert "'d' is a function of 'a', 'b'" in mixed[0]
+    assert determined_warning([], NAMES, [3, 3]) == []
 
 
 def test_a_search_over_orders_leaves_directions_in_doubt_only():

@@ -8,7 +8,7 @@ from processes import APP, Deployment
 from flwr_causal import simulate
 from flwr_causal.reports.run import Run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.release]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 NAMES = ("hospital", "insurer", "laboratory")
 

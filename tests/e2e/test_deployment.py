@@ -13,7 +13,7 @@ from flwr_causal.app.deploy.write import deploy
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 
 def commands(checklist: str) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from flwr_causal import simulate
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.reports.run import Run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 PAGE = (REPOSITORY / "docs" / "how_to" / "dictionary.md").read_text(encoding="utf-8")
 KEYS = "standardize=true missing-values='drop' unshared-columns='drop'"

@@ -15,7 +15,7 @@ from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(1800)]
 # The example's app waits for three nodes.
 TWO = "min-available-nodes=2"
 # Modes of the methods: a method and its options.
@@ -123,7 +123,6 @@ def resumed_as_undisturbed(deployment, results, tables, name, mode):
     same_result(run, undisturbed(tables, mode), tables)
 
 
-@pytest.mark.release
 def test_a_node_that_is_killed_and_started_again_changes_nothing(flower, tables, tmp_path):
     deployment, results = deployed(flower, tables), tmp_path / "results"
     start_run(deployment, results)
@@ -243,13 +242,7 @@ def test_a_run_goes_on_after_its_superlink_and_all_nodes_were_killed(flower, tab
 
 
 # Other modes are resumed by tests/runtime/test_resume.py on the local engine.
-@pytest.mark.parametrize(
-    ("mode", "after"),
-    [
-        pytest.param("pc", 2, marks=pytest.mark.release),
-        ("pc one pass", 0),
-    ],
-)
+@pytest.mark.parametrize(("mode", "after"), [("pc", 2), ("pc one pass", 0)])
 def test_a_run_goes_on_after_its_serverapp_was_killed(clinic, two, tmp_path, mode, after):
     results, name = tmp_path / "results", mode.replace(" ", "-")
     start_run(clinic, results, name, TWO, mode)

@@ -11,7 +11,7 @@ from flwr_causal.data.partition import hold_out, split_columns
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.reports.run import Run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 # Parties are ordered by name: these come in the order of their tables, as in a local run.
 NAMES = ("party 0", "party 1", "party 2")

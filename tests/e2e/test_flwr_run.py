@@ -8,7 +8,7 @@ from processes import REPOSITORY
 from flwr_causal.data.read.example_tables import breast_cancer
 from flwr_causal.reports.run import Run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 THREE_NODES = ("--federation-config", "num-supernodes=3")
 

@@ -66,7 +66,7 @@ def test_both_engines_give_the_same_run():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_both_engines_give_the_same_run_on_categories():
     federation = make_federation()
@@ -88,7 +88,7 @@ def test_both_engines_give_the_same_run_on_categories():
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_a_problem_with_the_data_comes_back_as_data_error():
     tables = make_federation().tables
@@ -97,7 +97,7 @@ def test_a_problem_with_the_data_comes_back_as_data_error():
         simulate("moments", tables, engine="ray")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_circuits_are_the_same_on_both_engines():
     columns = ["mean radius", "mean texture", "area error", "worst concavity", "target"]
@@ -130,8 +130,7 @@ moments = { method = "moments" }
 """
 
 
-@pytest.mark.slow
-@pytest.mark.release
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_a_scenario_runs_on_a_ray_cluster_that_exists(tmp_path):
     (tmp_path / "one.toml").write_text(SCENARIO)

@@ -62,7 +62,7 @@ class Without(Relay):
 
 @pytest.mark.slow
 # A node that is killed is given up after a minute, one that is stopped takes leave.
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.release)])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_four_nodes_add_up_securely_and_one_is_lost(flower, tables, tmp_path, killed):
     """The keys stay in the nodes' states; the others help to unmask the sum that one misses."""
     rows = pd.read_csv(tables["north"])
@@ -102,8 +102,7 @@ def test_four_nodes_add_up_securely_and_one_is_lost(flower, tables, tmp_path, ki
     assert found.total_rows == expected.total_rows
 
 
-@pytest.mark.slow
-@pytest.mark.release
+@pytest.mark.nightly
 def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     """Numbers are cut alike by three processes that never see each other's rows."""
     deployment = Deployment(flower)
@@ -127,8 +126,7 @@ def test_three_nodes_agree_on_categories(flower, tables, tmp_path):
     assert (found.rounds, found.bytes_received) == (expected.rounds, expected.bytes_received)
 
 
-@pytest.mark.slow
-@pytest.mark.release
+@pytest.mark.nightly
 def test_three_nodes_agree_on_time_series(flower, tmp_path):
     """Several series a table, told apart by a column and ordered by another one."""
     parties, truth = federated_dynamic(4, 400, 3, series_per_party=2, seed=4)

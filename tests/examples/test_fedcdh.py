@@ -106,7 +106,7 @@ def test_one_party_has_no_changes():
     assert np.array_equal(run.graph.adjacency, cpdag(TRUTH))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_checks_of_every_method():
     parties = [own[:60, :3] for own in changing(1, parties=3)]
     report = check_method(fedcdh.FedCDH(), parties, client=fedcdh.FedCDHClient)

@@ -71,7 +71,7 @@ def test_a_smaller_threshold_has_more_edges(short):
     assert more.is_acyclic()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_checks_of_every_method(short):
     parties = [rows_of(seed, 40) for seed in range(3)]
     report = check_method(feddag.FedDAG(), parties, client=feddag.FedDAGClient)

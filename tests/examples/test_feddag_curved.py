@@ -99,7 +99,7 @@ def curved_rows(seed, n, sign=1.0):
     return rows
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("sharing", ["graph", "all"])
 def test_it_finds_a_known_graph(sharing):
     """Parties that share the graph alone may have opposite effects."""
@@ -121,7 +121,7 @@ def test_a_smaller_threshold_has_more_edges(short):
     assert more.is_acyclic()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("sharing", ["graph", "all"])
 def test_the_checks_of_every_method(short, sharing):
     parties = [np.random.default_rng(seed).normal(size=(30, 3)) for seed in range(3)]

@@ -208,7 +208,7 @@ def test_a_column_of_one_state_has_no_edges():
     assert not run.graph.adjacency[:, 5].any()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("method", "parties", "client"),
     [

@@ -169,6 +169,18 @@ MODES = {
     "lingam": ("lingam", NUMBERS, {}),
     "lingam order": ("lingam", SERIES, {"order": 1}),
 }
+#: One mode of each method and each kind of exchange. Sweeps over modes have these in `.ci/run`.
+LEADING = (
+    "admm",
+    "2dbn",
+    "moments",
+    "fedges scores",
+    "fedges exact",
+    "fedcausal",
+    "fedpc sums",
+    "fedpc columns",
+    "lingam",
+)
 #: Those that need torch.
 NETWORKS = ("admm mlp", "fedcausal mlp")
 

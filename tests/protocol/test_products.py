@@ -4,7 +4,7 @@ import secrets
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -81,7 +81,6 @@ def drawn(seed, parties, columns, rows):
     return Federation(rng.standard_normal((rows, columns)), presence, held, replicates=2)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 6), st.integers(3, 40))
 def test_sums_are_those_of_the_joined_table_with_each_row_and_pair_once(
     seed, parties, columns, rows

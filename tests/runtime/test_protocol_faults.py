@@ -8,6 +8,7 @@ import pytest
 from federations import Losing, app_of, make_federation
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from method_modes import REFUSED
+from sweeps import sweep
 
 from flwr_causal import simulate
 from flwr_causal.errors import CausalError
@@ -99,20 +100,17 @@ class Faulty(Relay):
 DECLARED = [one for one in FAULTS if one.name not in REFUSED and not one.schema]
 LOST = [one for one in FAULTS if one.name in REFUSED]
 #: Messages of which other tests have the faults, too.
-SLOW = ("round", "align", "confirmation")
+NIGHTLY = ("round", "align", "confirmation")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in MESSAGES]
+    "name", sweep(MESSAGES, kept=[name for name in MESSAGES if name not in NIGHTLY])
 )
 def test_a_faulty_reply_is_listed_or_ends_the_run_with_an_error(name):
     check_faults(name, DECLARED)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(k, marks=pytest.mark.slow if k != "unmasking" else ()) for k in MESSAGES],
-)
+@pytest.mark.parametrize("name", sweep(MESSAGES, kept=["unmasking"]))
 def test_a_reply_that_is_refused_whatever_it_holds_is_listed(name):
     check_faults(name, LOST)
 

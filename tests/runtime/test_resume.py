@@ -84,6 +84,11 @@ CASES = {
     ),
     "pc own rows": ("fedpc", ROWS, {"training": "one-pass", "weights": "counts"}),
 }
+#: One mode of each method and of each kind of exchange; the nightly tests have all of them.
+LEADING = (
+    *("admm", "2dbn", "moments", "lingam", "fedcausal", "ges scores", "ges exact", "ges loop"),
+    *("pc rows", "pc columns", "pc joint"),
+)
 NETWORKS = {
     "admm mlp": ("notears-admm", CURVED, {"model": "mlp", "max_rounds": 6, "inner_steps": 5}),
     "fedcausal mlp": ("fedcausal", CURVED, {"model": "mlp", "max_rounds": 4, "inner_steps": 5}),
@@ -151,7 +156,7 @@ def many(rounds):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LEADING)
 def test_a_killed_run_goes_on_to_the_same_result(name, tmp_path):
     check_resumed(CASES[name], tmp_path, some)
 
@@ -162,7 +167,7 @@ def test_networks_too(name, tmp_path):
     check_resumed(NETWORKS[name], tmp_path, some)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [*CASES, *NETWORKS])
 def test_wherever_it_is_killed(name, tmp_path):
     check_resumed((CASES | NETWORKS)[name], tmp_path, many)
@@ -461,17 +466,13 @@ def check_lost_for_good(name, directory, places):
             np.testing.assert_equal(found(run)[1], found(ended(parties[:-1]))[1])
 
 
-#: One mode of each method and of each kind of exchange; the slow test has all of them.
-LEADING = ("admm", "2dbn", "moments", "lingam", "fedcausal", "ges scores", "ges exact", "ges loop")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*LEADING, "pc rows", "pc columns", "pc joint"])
+@pytest.mark.parametrize("name", LEADING)
 def test_a_party_that_is_lost_for_good_is_left_out(name, tmp_path):
     check_lost_for_good(name, tmp_path, lambda rounds: [(rounds + 1) // 2])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_wherever_it_is_lost_for_good(name, tmp_path):
     check_lost_for_good(name, tmp_path, many)

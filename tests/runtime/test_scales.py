@@ -51,7 +51,7 @@ def test_secure_sums_are_plain_sums_in_any_unit_or_both_name_it(method, exponent
     check(method, exponent)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_so_they_are_in_every_unit(method):
     # Every power near the limits, and some far from them.

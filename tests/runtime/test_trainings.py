@@ -295,7 +295,7 @@ def test_a_strangers_method_needs_nothing_for_replicates():
             check(Subject(strategy, FRAMES, StrangersClient))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_faults_of_replicates():
     report = check_method(Strangers(replicates=2), FRAMES, client=StrangersClient)
     assert report.passed, report.table()

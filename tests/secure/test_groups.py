@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from federations import KeysAgreed, app_of, losing, make_federation, spy
 from flwr.app import Context, RecordDict
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lagged_systems import simulate_series
 
@@ -156,7 +156,6 @@ NAMES = st.lists(st.text("abcdefgh", min_size=1, max_size=6), min_size=3, max_si
 
 
 @given(NAMES, st.integers(3, 5), st.integers(0, 5), st.data())
-@settings(max_examples=60, deadline=None)
 def test_groups_are_dealt_by_seed_and_names_alone(names, least, seed, data):
     if len(names) < 2 * least:
         with pytest.raises(ConfigError, match=f"need {2 * least} parties"):

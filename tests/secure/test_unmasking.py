@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from federations import TOKEN, KeysAgreed
 from flwr.app import ConfigRecord, Context, RecordDict
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -41,7 +41,6 @@ def test_shares_are_those_of_a_published_example():
 
 
 @given(st.lists(st.integers(0, shamir.PRIME - 1), min_size=2, max_size=6), st.data())
-@settings(max_examples=30, deadline=None)
 def test_as_many_shares_as_coefficients_give_the_secret_and_fewer_say_nothing(polynomial, data):
     places = data.draw(st.permutations(range(1, 9)))
     shares = shamir.shares_of(polynomial, places)
@@ -142,7 +141,6 @@ class Parties:
 
 
 @given(st.integers(3, 12), st.sampled_from([0.5, 0.8]), st.data())
-@settings(max_examples=40, deadline=None)
 def test_the_sum_is_that_of_the_survivors_or_there_is_none(count, quorum, data):
     parties = Parties(count, quorum)
     least, everyone = parties.circle.least, range(count)
@@ -224,7 +222,6 @@ def test_parties_that_are_told_different_parties_of_a_sum_give_no_mask_of_a_sing
 
 
 @given(st.integers(4, 7), st.data())
-@settings(max_examples=60, deadline=None)
 def test_keys_are_returned_for_one_set_of_parties_and_then_too_few_shares_for_another(count, data):
     parties, server = unmasked_once(count)
     least, everyone = parties.circle.least, frozenset(range(count))

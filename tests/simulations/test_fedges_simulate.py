@@ -231,7 +231,7 @@ def test_the_default_mode_and_scores():
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_twenty_parties_are_about_as_accurate_as_all_rows_in_one_table():
     """With a penalty for every party weak edges are missed: many times the errors."""
     pooled_errors = federated = party_penalties = 0

@@ -36,6 +36,7 @@ def test_of_categories_too_and_columns_of_one_state_are_left_out(network, hidden
     assert again.parties[0].equals(table)
 
 
+@pytest.mark.slow
 def test_of_many_rows_the_search_finds_most_of_the_truth():
     found = [
         compare(world.truth, pag_search(world.parties[0]))["adjacency_f1"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import make_federation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.app.config import main, pairs_of, read_config
@@ -258,7 +258,6 @@ THINGS = st.one_of(
 )
 
 
-@settings(max_examples=60)
 @given(
     table=THINGS,
     alike=st.booleans(),

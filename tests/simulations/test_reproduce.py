@@ -100,7 +100,7 @@ def test_results_replace_those_of_a_sweep_only(name, tiny, tmp_path):
         assert (out / name).read_text() == "my own"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_sweep_goes_on_and_loses_nothing(tiny, tmp_path, monkeypatch):
     whole = reproduce(str(tiny), output_dir=tmp_path / "whole")
     replaced = os.replace

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from method_modes import MODES, NETWORKS
+from method_modes import LEADING, MODES, NETWORKS
+from sweeps import sweep
 
 from flwr_causal import simulate
 
@@ -132,13 +133,13 @@ def by_place(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sweep(CASES, LEADING))
 def test_rounding_decides_nothing(case):
     assert_alike(case, outcome(case, "noise" if by_place(case) else "both"), outcome(case))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sweep(CASES, LEADING))
 def test_no_unit_and_no_order_of_rows_decides(case):
     expected = outcome(case)
     for how in ("unit",) if by_place(case) else ("unit", "order"):

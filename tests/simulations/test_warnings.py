@@ -58,7 +58,7 @@ def test_the_papers_data_have_no_warnings(method, simulator, sizes, options):
     unwarned(method, simulator, sizes, options, range(1))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("method", "simulator", "sizes", "options"), [*SMALL, *LARGE], ids=str)
 def test_the_papers_data_have_no_warnings_with_many_seeds(method, simulator, sizes, options):
     unwarned(method, simulator, sizes, options, range(100, 103))

@@ -103,7 +103,11 @@ def test_own_graphs_are_those_of_the_moments_of_all_rows(method, parties, option
 @METHODS
 @pytest.mark.parametrize(
     "more",
-    [{}, {"search": False}, {"variant": "paper", "max_rounds": 30, "sparsity": 0.02}],
+    [
+        {},
+        pytest.param({"search": False}, marks=pytest.mark.nightly),
+        {"variant": "paper", "max_rounds": 30, "sparsity": 0.02},
+    ],
     ids=str,
 )
 def test_the_common_graph_is_that_without_the_option(method, parties, options, more):

@@ -5,7 +5,8 @@ from itertools import pairwise, permutations
 import numpy as np
 import pandas as pd
 import pytest
-from method_modes import MODES, NETWORKS
+from method_modes import LEADING, MODES, NETWORKS
+from sweeps import sweep
 
 from flwr_causal import Knowledge, simulate
 from flwr_causal.core.graphs.doubt import doubtful_edges
@@ -272,7 +273,11 @@ KNOWN = {
 @pytest.mark.slow
 @pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize(
-    "name", [name for name in GRAPHS if name not in NETWORKS and name not in TAKE_NO_KNOWLEDGE]
+    "name",
+    sweep(
+        [name for name in GRAPHS if name not in NETWORKS and name not in TAKE_NO_KNOWLEDGE],
+        LEADING,
+    ),
 )
 def test_what_knowledge_decides_is_in_no_doubt(name, known, tmp_path):
     method, parties, options = MODES[name]

@@ -219,7 +219,7 @@ def test_options_without_an_effect_are_refused(hospitals, options):
         simulate("describe", hospitals, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("options", [{"small_counts": "report"}, {}])
 def test_it_keeps_its_contract(options):
     parties = [hospital(60 + 10 * k, k) for k in range(3)]

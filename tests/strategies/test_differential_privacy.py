@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from federations import ask, make_federation, spy
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from sweeps import sweep
 
 from flwr_causal.app.comparison import baselines
 from flwr_causal.app.methods import CLIENTS, find
@@ -357,7 +358,11 @@ INTERRUPTED = {
 }
 
 
-@pytest.mark.parametrize("case", INTERRUPTED)
+#: The others are nightly.
+LEADING = ("after the octaves have left", "between octaves and release", "admm, secure")
+
+
+@pytest.mark.parametrize("case", sweep(INTERRUPTED, LEADING))
 def test_a_resumed_run_goes_on_from_the_releases(case, tmp_path, draws, monkeypatch):
     method, options, at, answered = INTERRUPTED[case]
     options = {"epsilon": 8.0, "scales": "x0=3", **options}

@@ -6,6 +6,7 @@ import pytest
 from federations import once, spy
 from mixed_parties import random_dag
 from server_states import states_of
+from sweeps import sweep
 
 from flwr_causal.clients import fedcausal as clients
 from flwr_causal.core.fedcausal import evidence, evidence_search, group, perceptrons
@@ -157,7 +158,7 @@ def test_the_papers_linear_model_is_the_cores_iteration():
 # How good.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_different_mechanisms():
     total, plain = 0, 0
     for seed in range(3):
@@ -171,7 +172,7 @@ def test_different_mechanisms():
     assert plain >= 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_linear_effects_whatever_the_noise():
     """Without the shape of the noise in the evidence: 18 and 15 errors for the first two."""
     draws = {
@@ -234,7 +235,9 @@ def test_perceptrons_refined():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options", [{}, {"refine": "none"}, {"model": "linear"}, {"noise": "equal"}], ids=str
+    "options",
+    sweep([{}, {"refine": "none"}, {"model": "linear"}, {"noise": "equal"}], kept=[{}]),
+    ids=str,
 )
 def test_the_order_of_parties_does_not_matter(options):
     one, other = found(**options), found(parties=MIXED[::-1], **options)
@@ -250,7 +253,7 @@ def test_names_do_not_matter():
     assert np.array_equal(other.adjacency, one.adjacency[np.ix_(order, order)])
 
 
-@pytest.mark.parametrize("options", [{}, {"standardize": True}], ids=str)
+@pytest.mark.parametrize("options", sweep([{}, {"standardize": True}], kept=[{}]), ids=str)
 def test_units_do_not_matter_to_own_noise(options):
     units = np.array([1.0, 100.0, 0.01, 3.0, 1.0, 1e4])
     scaled = [frame * units + 7.0 for frame in MIXED]

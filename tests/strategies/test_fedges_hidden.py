@@ -187,7 +187,7 @@ def _world(seed, hidden=4, n=4000):
     return network.sample(n, seed)[names], network.graph.to_pag(names)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("hidden", "more"), [(4, 0.02), (0, -0.005)])
 def test_more_edges_are_found_and_fewer_causes_are_wrong_than_without(hidden, more):
     """Measured: F1 .747 and .707, nothing hidden .972 and .960; causes 4 of 33, 40 of 150 wrong."""

@@ -92,6 +92,7 @@ def test_federated_is_central(pattern, request, trained):
     )
 
 
+@pytest.mark.slow
 def test_sampling_agrees(trained):
     federated, central = trained("vertical"), trained("vertical", "central")
     ours, theirs = federated.sample(4000, seed=1), central.sample(4000, seed=2)
@@ -145,6 +146,7 @@ def test_circuits_stay_with_the_parties(vertical):
     assert {name for arrays in sent for name in arrays} == {"densities"}
 
 
+@pytest.mark.slow
 def test_an_earlier_training_is_asked_again(vertical, tmp_path):
     from flwr_causal.clients import Source, client_app
     from flwr_causal.runtime.local_grid import LocalGrid

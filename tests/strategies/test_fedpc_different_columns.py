@@ -99,6 +99,7 @@ def test_a_curve_is_learned_by_components(curve):
     assert result.warnings == []
 
 
+@pytest.mark.slow
 def test_a_curve_within_classes_is_counted():
     table = with_class(rows(1500, curve=lambda x: x**2), shift=0.0)
     result = simulate("fedpc", parties(table))
@@ -211,6 +212,7 @@ def test_nodes_without_a_secret_are_named(tmp_path):
         outcome("", "", training="one-pass", weights="em")
 
 
+@pytest.mark.slow
 def test_mixed_tables_of_which_all_hold_the_target():
     """Weights by classes keep nothing of the dependence within classes, counts do."""
     table = with_class(rows()).assign(g=lambda t: np.where(t["x"] > 0, "high", "low"))
@@ -238,6 +240,7 @@ def test_mixed_tables_of_which_all_hold_the_target():
     assert simulate("fedpc", [tables[0], independent], **one_pass).warnings == []
 
 
+@pytest.mark.slow
 def test_clusters_that_lose_dependence_where_one_party_holds_the_target():
     """E[y | x = 2] is 1.1 with clusters and 1.7 with EM; -5.96 and -5.11 nats a row."""
     first, second = parties(with_class(rows()))

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from federations import app_of, raising, spy
 from sklearn.datasets import load_breast_cancer
+from sweeps import sweep
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
@@ -87,7 +88,9 @@ def test_breast_cancer(cancer):
     assert model.predict(test.drop(columns="target")).dtype == test["target"].dtype
 
 
-@pytest.mark.parametrize("labels", [["benign", "ill"], [False, True], [3, 7]], ids=str)
+@pytest.mark.parametrize(
+    "labels", sweep([["benign", "ill"], [False, True], [3, 7]], kept=[[False, True]]), ids=str
+)
 def test_labels_are_as_they_were_given(cancer, labels):
     rows, test = cancer
     named = rows.assign(target=np.array(labels)[rows["target"]])
@@ -268,7 +271,7 @@ def test_what_was_chosen_is_said(cancer):
     assert "'Mean_Radius'" in warning
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_classes_are_predicted_as_well_as_by_a_pooled_logistic_regression():
     """Mean accuracy of five splits when measured: wine .983 and .977, breast cancer .975, .974."""
     from sklearn.datasets import load_wine
@@ -336,7 +339,7 @@ def with_gaps(missing=True):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("training", ["auto", "one-pass"])
+@pytest.mark.parametrize("training", sweep(["auto", "one-pass"], kept=["auto"]))
 @pytest.mark.parametrize(
     "learner", ["auto", "trees", "class-conditional", "einsum", "spn", "decision-tree"]
 )

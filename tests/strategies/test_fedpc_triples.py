@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import spy
+from sweeps import sweep
 
 from flwr_causal import simulate
 from flwr_causal.clients.fedpc import FedPCClient
@@ -98,7 +99,7 @@ def test_a_class_that_all_know_has_trees_of_its_own_another_is_a_column(table, h
         ([["ward", "age", "outcome"], ["dose", "days", "outcome"]], "outcome"),
     ],
 )
-@pytest.mark.parametrize("training", ["triples", "auto"])
+@pytest.mark.parametrize("training", sweep(["triples", "auto"], kept=["triples"]))
 def test_triples_are_those_of_the_joined_rows(table, groups, target, training):
     found = counted(vertical(table, *groups), training, target=target)
     whole = of_joined_rows(found, table, groups, target or None)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import app_of
+from sweeps import sweep
 
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.simulations import LocalGrid, simulate
@@ -110,7 +111,10 @@ def test_admm_fits_each_variable_to_the_rows_in_which_it_is_no_target(stated):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"search": False}, {"search": False, "refit": False}, {"sparsity": "bic"}],
+    sweep(
+        [{}, {"search": False}, {"search": False, "refit": False}, {"sparsity": "bic"}],
+        kept=[{}, {"search": False, "refit": False}],
+    ),
     ids=str,
 )
 def test_the_rounds_alone_find_the_chain(options):

@@ -217,13 +217,12 @@ def test_a_state_that_no_row_has_and_functions_of_few_values_do_no_harm():
     same(run.graph, central(table.iloc[1:].reset_index(drop=True), 3))
 
 
-def test_a_copy_of_a_category_in_numbers_is_no_error():
+def test_a_copy_of_a_category_in_numbers_leaves_the_graph_of_the_others():
     copy = TABLE.assign(copy=(TABLE["v1"] == TABLE["v1"].iloc[0]).astype(int))
-    graph = found(dealt(copy)).graph
-    assert (
-        graph.adjacency[graph.names.index("copy")].sum()
-        + graph.adjacency[:, graph.names.index("copy")].sum()
-    )
+    graph, alone = found(dealt(copy)).graph, found(dealt(TABLE)).graph
+    places = [graph.names.index(name) for name in alone.names]
+    np.testing.assert_array_equal(graph.adjacency[np.ix_(places, places)], alone.adjacency)
+    assert graph.num_edges == alone.num_edges > 0
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -231,12 +230,13 @@ def test_a_copy_of_a_category_in_numbers_is_no_error():
 def test_columns_that_others_determine_are_named(options, secure):
     number = TABLE.select_dtypes("number").columns[0]
     coded = (TABLE["v1"] == TABLE["v1"].iloc[0]).astype(int)
-    table = TABLE.assign(coded=coded, twice=2 * TABLE[number])
+    table = TABLE.assign(coded=coded, x2=2 * TABLE[number])
     warnings = found(dealt(table), secure_aggregation=secure, **options).warnings
     said = [text for text in warnings if "Leave one of them out" in text]
     assert ["'coded' is a function of 'v1'" in text for text in said].count(True) == 1
-    assert [f"'twice' is a multiple of {number!r}" in text for text in said].count(True) == 1
+    assert [f"'x2' is a multiple of {number!r}" in text for text in said].count(True) == 1
     assert len(said) == 2
+    assert any(text.startswith("Left out") and "'coded', 'x2'" in text for text in warnings)
 
 
 def test_weights_have_no_sign_in_words_and_pictures():

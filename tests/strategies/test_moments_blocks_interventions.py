@@ -121,6 +121,7 @@ def test_directions_at_targets_are_found(marked):
     assert (found(dealt(TABLE), intervention_column="").graph.adjacency != adjacency).any()
 
 
+@pytest.mark.slow
 def test_curved_effects_replicates_and_knowledge(marked):
     curved = found(model="curved", replicates=3)
     assert curved.graph.adjacency_confidence.shape == (7, 7)

@@ -177,7 +177,7 @@ def classes_of(seed, d=20, edges=2, n=1000):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_classes_of_standardised_columns():
     """Measured: 0.9 and 0.9 errors; with the cost of the BIC 1.4 and 2.9."""
     errors = np.mean([classes_of(seed) for seed in range(40, 50)], axis=0)

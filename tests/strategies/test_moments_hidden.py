@@ -28,6 +28,7 @@ def edges_of(run):
     return [edge[:3] for edge in run.graph.marked_edges()]
 
 
+@pytest.mark.slow
 def test_effects_from_rows_with_missing_cells_have_wider_intervals():
     gaps = [
         part.mask(np.random.default_rng(k).random(part.shape) < 0.1)
@@ -147,6 +148,7 @@ def with_hubs():
     return pd.DataFrame(rows, columns=[f"v{k}" for k in range(12)])
 
 
+@pytest.mark.slow
 def test_edges_that_redrawn_moments_do_not_give_are_left_out_and_named(tmp_path):
     table = with_hubs()
     parties = [table[:1000], table[1000:2500], table[2500:]]

@@ -68,6 +68,7 @@ def test_the_common_graph_is_that_without_the_option():
     assert plain.local_graphs == {}
 
 
+@pytest.mark.slow
 def test_graphs_differ_beyond_sampling_error_only():
     differ = 0
     for seed in range(20):
@@ -327,7 +328,7 @@ def distance(marks, dag):
     return int(np.triu((marks | marks.T) != (dag | dag.T)).sum())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_own_graphs_of_mixed_tables_are_nearer_than_the_common_one_and_never_differ_falsely():
     errors, falsely = {"own": 0, "common": 0, "alone": 0}, 0
     for seed in range(9100, 9112):

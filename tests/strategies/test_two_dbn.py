@@ -169,7 +169,10 @@ def test_who_holds_a_series_hardly_matters():
 
 @pytest.mark.parametrize(
     ("setting", "bound"),
-    [((10, 256, 8), 12), pytest.param((20, 256, 8), 12, marks=pytest.mark.slow)],
+    [
+        pytest.param((10, 256, 8), 12, marks=pytest.mark.slow),
+        pytest.param((20, 256, 8), 12, marks=pytest.mark.nightly),
+    ],
     ids=["d=10", "d=20"],
 )
 def test_accuracy_on_the_papers_simulations(setting, bound):
@@ -429,7 +432,12 @@ def test_lagged_knowledge_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "sparsity", ["auto", "bic", pytest.param("held-out", marks=pytest.mark.slow)]
+    "sparsity",
+    [
+        "auto",
+        pytest.param("bic", marks=pytest.mark.nightly),
+        pytest.param("held-out", marks=pytest.mark.slow),
+    ],
 )
 def test_the_order_is_chosen(sparsity):
     parties, truth = federated_dynamic(4, 900, 3, order=2, seed=3)

@@ -90,6 +90,7 @@ def test_support_and_strength_are_those_of_regressions_in_the_partys_rows(found)
     assert row["strength"] ** 2 == pytest.approx(1 - left([2, 5], 3) / left([2], 3), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_without_proximity_every_party_is_alone():
     apart = simulate("2dbn", PARTIES, proximity=0.0, sparsity=0.05, **OWN)
     for k, party in enumerate(PARTIES):
@@ -107,18 +108,21 @@ def test_one_party_has_the_common_network():
     np.testing.assert_allclose(own.weights, alone.graph.weights, atol=0.02)
 
 
+@pytest.mark.slow
 def test_with_much_proximity_all_have_the_common_network():
     found = simulate("2dbn", PARTIES, proximity=100.0, max_rounds=60, **OWN)
     for own in found.local_graphs.values():
         np.testing.assert_allclose(own.weights, found.graph.weights, atol=0.05)
 
 
+@pytest.mark.slow
 def test_parties_that_are_alike_have_the_common_network():
     found = simulate("2dbn", [series(k, seed=3) for k in range(4)], **OWN)
     assert arrows(found.graph) == set(COMMON)
     assert set(found.heterogeneity["own"]) == {"same"}
 
 
+@pytest.mark.slow
 def test_units_of_all_columns_and_the_order_of_parties_and_variables_do_not_matter(found):
     scaled = simulate("2dbn", [100.0 * one for one in PARTIES], **OWN)
     turned = simulate("2dbn", [one[[*"dbca"]] for one in PARTIES[::-1]], **OWN)
@@ -128,12 +132,14 @@ def test_units_of_all_columns_and_the_order_of_parties_and_variables_do_not_matt
         assert arrows(turned.local_graphs[f"party {3 - k}"]) == own
 
 
+@pytest.mark.slow
 def test_breaks_of_series():
     parts = [[one[:140], one[140:]] for one in PARTIES]
     found = simulate("2dbn", parts, **OWN)
     assert arrows(found.local_graphs["party 1"]) == set(COMMON[:-1])
 
 
+@pytest.mark.slow
 def test_two_lags():
     found = simulate("2dbn", PARTIES, order=2, **OWN)
     assert found.graph.lagged.shape == (2, 4, 4)
@@ -155,6 +161,7 @@ def test_a_run_is_saved_and_resumed_and_has_replicates(tmp_path, found):
     assert "b[t-1]" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_party_that_is_lost_in_the_last_exchange_is_left_out():
     def method(**options):
         return TwoDBN(min_available_nodes=4, max_rounds=12, **OWN, **options)
@@ -169,6 +176,7 @@ def test_a_party_that_is_lost_in_the_last_exchange_is_left_out():
     assert raised.value.outcome.heterogeneity is None
 
 
+@pytest.mark.slow
 def test_a_party_that_lost_its_memory_goes_on_from_the_common_weights():
     def forgets(partition, config, context):
         if partition == 1 and config["round"] == 20:
@@ -213,7 +221,7 @@ def errors(world, *graphs, local=()):
     return sum(found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_networks_are_better_than_those_of_the_parties_alone_and_the_common_one():
     """Measured: 1.0 wrong edges a party; 2.4 of each alone, 2.1 of the common graph."""
     near, alone, common = [], [], []
@@ -226,7 +234,7 @@ def test_networks_are_better_than_those_of_the_parties_alone_and_the_common_one(
     assert np.mean(near) < 0.8 * min(np.mean(alone), np.mean(common))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_local_graphs_are_better_than_the_common_one_where_few_parties_differ():
     """Measured: 0.6 wrong edges a party; 1.2 of the common graph."""
     own, common = [], []

@@ -35,6 +35,7 @@ def acted(run):
     return {(one["party"], one["variable"]) for one in run.targets}
 
 
+@pytest.mark.slow
 def test_the_targets_of_twenty_variables_and_a_better_graph():
     run = simulate("moments", WORLD.parties, truth=WORLD.truth, unknown_targets=True)
     assert acted(run) == TARGETS

@@ -112,7 +112,9 @@ class TestSettings:
         assert FedPC(**settled.options.by_name()).options == settled.options
 
 
-@pytest.mark.parametrize("pattern", ["horizontal", "vertical"])
+@pytest.mark.parametrize(
+    "pattern", ["horizontal", pytest.param("vertical", marks=pytest.mark.slow)]
+)
 def test_leaves_are_over_one_column(parts, pattern):
     tables, _ = parts[pattern]
     own = leaves(central(tables, **FINE).density)

@@ -82,6 +82,7 @@ def test_weights_of_lags_have_their_own_array():
     assert not first_sent(alone)[0][2:].any()
 
 
+@pytest.mark.slow
 def test_where_the_order_is_known_the_problem_is_convex_and_the_start_does_not_matter():
     effects, causes = np.nonzero(np.tril(np.ones((5, 5)), -1))
     backwards = [(NAMES[i], NAMES[j]) for i, j in zip(effects, causes, strict=True)]

@@ -40,6 +40,7 @@ from flwr_causal.core.blocks.missing import (
     completed,
     effective_rows,
     few_together,
+    regular,
     stepped,
 )
 from flwr_causal.core.blocks.search import BlockProblem, edge_costs
@@ -161,7 +162,7 @@ def estimate_of_sets(
         made = [*made[-1 - MEMORY :], (estimate, led)]
         if change(estimate, led) < TOLERANCE_OF_SETS:
             break
-        estimate = accelerated(made)
+        estimate = regular(accelerated(made))
     return led
 
 

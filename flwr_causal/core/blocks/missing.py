@@ -28,6 +28,7 @@ from scipy.special import ndtri
 
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.limits import least_eigenvalue
+from flwr_causal.core.linear.determined import RIDGE
 from flwr_causal.core.linear.moments import mean_and_second, pairwise
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ MOST_STEPS, MEMORY = 30, 5
 ROWS_FOR_OWN = 5
 #: Most steps of a party by itself, and the change after which it stops.
 MOST_OWN, OWN_TOLERANCE = 50, 1e-4
-#: Least eigenvalue of a party's own correlations.
-SINGULAR = 1e-6
 #: Most cycles over the pairs that no row has together.
 MOST_CYCLES = 30
 #: Probability, over all pairs of columns, of a warning though cells are missing completely at
@@ -311,7 +310,25 @@ class Unrestricted(NamedTuple):
 
 def stepped(products: FloatArray) -> MomentEstimate:
     """Return the estimate after a step, from the sums of :func:`expected_sums` over all parties."""
-    return MomentEstimate(*mean_and_second(products))
+    return regular(MomentEstimate(*mean_and_second(products)))
+
+
+def regular(estimate: MomentEstimate) -> MomentEstimate:
+    """Return an estimate of one set, or of several, whose second moments are positive definite.
+
+    Of columns that others determine, and of fewer rows than columns, an eigenvalue of the
+    correlations is 0 up to rounding. Eigenvalues below :data:`~core.linear.determined.RIDGE` are
+    raised to it. Columns that are constant are left aside.
+    """
+    second = estimate.second.copy()
+    for own in second.reshape(-1, *second.shape[-2:]):
+        varying = np.flatnonzero(np.diagonal(own) > 0)
+        units = np.sqrt(np.diagonal(own)[varying])
+        scale = np.outer(units, units)
+        correlations = own[np.ix_(varying, varying)] / scale
+        if len(varying) and np.linalg.eigvalsh(correlations)[0] < RIDGE:
+            own[np.ix_(varying, varying)] = least_eigenvalue(correlations, RIDGE) * scale
+    return MomentEstimate(estimate.mean, second)
 
 
 def change(before: MomentEstimate, after: MomentEstimate) -> float:
@@ -326,6 +343,25 @@ def change(before: MomentEstimate, after: MomentEstimate) -> float:
     means = np.abs(after.mean - before.mean) / scale
     seconds = np.abs(after.second - before.second) / np.outer(scale, scale)
     return float(max(means.max(), seconds.max()))
+
+
+def narrowing(before: MomentEstimate, after: MomentEstimate) -> bool:
+    """Whether a step took more than a quarter of what others leave of some column, of little.
+
+    What is left of a column that others determine falls in each step by the share of the cells that
+    are missing, down to :data:`~core.linear.determined.RIDGE`; no moment changes by much then.
+    """
+    least, led = (_least_left(one) for one in (before, after))
+    return bool(((led < LEAST_EIGENVALUE) & (led < 0.75 * least)).any())
+
+
+def _least_left(estimate: MomentEstimate) -> FloatArray:
+    """Return the least eigenvalue of the correlations of each set; 1 where a column is constant."""
+    variances = np.diagonal(estimate.second, axis1=-2, axis2=-1)
+    varying = (variances > 0).all(axis=-1)
+    scale = np.sqrt(np.where(variances > 0, variances, 1.0))
+    correlations = estimate.second / (scale[..., :, None] * scale[..., None, :])
+    return np.where(varying, np.linalg.eigvalsh(correlations)[..., 0], 1.0)
 
 
 def accelerated(steps: Sequence[tuple[MomentEstimate, MomentEstimate]]) -> MomentEstimate:
@@ -418,19 +454,15 @@ def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
     own = rows[:, held]
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     estimate = MomentEstimate(start.mean[held], start.second[np.ix_(held, held)])
+    # A column that is constant at the party.
+    hardly = RIDGE * np.diagonal(estimate.second)
     for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
         found = expected_sums(own, estimate)
         steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
-        if _singular(steps[-1][1]) or change(*steps[-1]) < OWN_TOLERANCE:
+        constant = (np.diagonal(steps[-1][1].second) <= hardly).any()
+        if constant or change(*steps[-1]) < OWN_TOLERANCE:
             break
         estimate = accelerated(steps)
     places = np.append(0, 1 + held)
     products[np.ix_(places, places)] = found
     return products
-
-
-def _singular(estimate: MomentEstimate) -> bool:
-    scale = np.sqrt(np.maximum(np.diagonal(estimate.second), 0.0))
-    if not scale.all():
-        return True
-    return bool(np.linalg.eigvalsh(estimate.second / np.outer(scale, scale))[0] < SINGULAR)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.blocks.design import column_names, design
+from flwr_causal.core.blocks.design import Number, column_names, design
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.moments import (
     Moments,
     columns_of,
@@ -144,9 +145,18 @@ def block_search(
     moments = Moments.from_rows(rows, column_names(variables))
     names = tuple(one.name for one in variables)
     masks = edge_masks(knowledge, names)
+    widths = [one.width for one in variables]
+    own = separation(
+        moments.second,
+        moments.n,
+        names,
+        required=masks.required,
+        widths=widths,
+        numbers=[isinstance(one, Number) for one in variables],
+    )
     problem = BlockProblem.of(
-        moments,
-        [one.width for one in variables],
+        own.moments(moments),
+        widths,
         names,
         masks,
         least_effect=least_effect,

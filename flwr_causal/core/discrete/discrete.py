@@ -118,8 +118,17 @@ class DiscreteTable:
 
     def compressed(self) -> DiscreteTable:
         """Return the table with equal rows merged, or itself if less than half would be saved."""
+        n = self.codes.shape[1]
+        # Equal rows have equal sums, and sums are compared faster than rows.
+        sums, factor = np.zeros(n, dtype=np.uint64), 1
+        for row in self.codes:
+            factor = factor * 0x9E3779B97F4A7C15 % 2**64
+            sums += row * np.uint64(factor)
+        sums.sort()
+        if n > 0 and 2 * (1 + np.count_nonzero(np.diff(sums))) > n:
+            return self
         distinct, inverse = np.unique(self.codes, axis=1, return_inverse=True)
-        if 2 * distinct.shape[1] > self.codes.shape[1]:
+        if 2 * distinct.shape[1] > n:
             return self
         weights = np.bincount(
             inverse.ravel(), weights=self.weights, minlength=distinct.shape[1]
@@ -479,14 +488,16 @@ def _encoded(
 
 def _distinct(values: NDArray[Any]) -> tuple[list[Any], IntArray]:
     """Return the distinct values and the index of each value among them."""
-    if values.dtype.kind in "biufUS":
+    if values.dtype.kind in "biuf":
         distinct, inverse = np.unique(values, return_inverse=True)
         return distinct.tolist(), inverse.ravel()
-    position: dict[Any, int] = {}
-    missing = object()
-    keys = (missing if _is_missing(value) else value for value in values.tolist())
-    inverse = np.array([position.setdefault(key, len(position)) for key in keys], dtype=np.int64)
-    return [None if key is missing else key for key in position], inverse
+    import pandas as pd
+
+    inverse, found = pd.factorize(values.astype(object, copy=False))
+    if inverse.min(initial=0) == 0:
+        return list(found), inverse
+    # The code of missing values is -1: the last of the values.
+    return [*found, None], inverse
 
 
 def _is_missing(value: Any) -> bool:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import gammaln
 
-from flwr_causal.core.compiled import compiled_in_place, compiled_inside, count_ones
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside, count_ones, lowest_one
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import Families, find
 from flwr_causal.core.graphs.edge_lists import families_of
@@ -258,7 +258,7 @@ class ScoreRoom(NamedTuple):
     Attributes
     ----------
     codes, groups : ndarray of int32, shape (n,)
-        Of each row, the configuration of the parents; the configuration and the state of y.
+        Of each row, the configuration of the parents; an order of configurations.
     cells : ndarray of int32, shape (C,)
         One number for each configuration, or configuration and state of y.
     counts : ndarray of int32, shape (C,)
@@ -358,7 +358,7 @@ def fill_gains(
         Number of cells that ``room`` must have; 0 if ``terms`` needs `more_tables`.
     """
     n, words, gains = len(rows.weights), rows.bits.shape[1], families.gains
-    codes, groups, sizes, masks = room.codes, room.groups, room.cells, room.masks
+    codes, sizes, masks = room.codes, room.cells, room.masks
     for index in range(len(which)):
         row = which[index]
         y, size, members = families.owners[row], families.sizes[row], families.members[row]
@@ -366,14 +366,16 @@ def fill_gains(
         q = 1.0
         for k in range(size):
             q *= rows.cards[members[k]]
-        num = configurations(rows, members, size, codes, room.cells)
-        if num < 0 or num * r > len(sizes):
-            return index, max(-num, num * r)
-        for group in range(num * r):
-            sizes[group] = 0
-        for i in range(n):
-            groups[i] = codes[i] * r + rows.codes[y, i]
-            sizes[groups[i]] += rows.weights[i]
+        num = _groups(rows, members, size, y, room) if words > 0 else 0
+        by_bits, coded = num > 0, num == 0
+        if not by_bits:
+            num = configurations(rows, members, size, codes, room.cells)
+            if num < 0 or num * r > len(sizes):
+                return index, max(-num, num * r)
+            for group in range(num * r):
+                sizes[group] = 0
+            for i in range(n):
+                sizes[codes[i] * r + rows.codes[y, i]] += rows.weights[i]
         table, table_y = table_for(terms, q), table_for(terms, q * r)
         if table < 0 or table_y < 0:
             return index, 0
@@ -384,7 +386,6 @@ def fill_gains(
                 base -= term(terms, table_y, q * r, np.int64(sizes[group]))
                 total += sizes[group]
             base += term(terms, table, q, total)
-        masked = False
         for x in range(len(rows.cards)):
             if not wanted[index, x] or not math.isnan(gains[row, x]):
                 continue
@@ -396,17 +397,16 @@ def fill_gains(
             if table_x < 0 or table_xy < 0:
                 return index, 0
             # By bits a cell costs n / 64 operations on words, by rows each row costs one step.
-            if words > 0 and num * r * (card - 1) * words < 8 * n:
-                if not masked:
-                    masked = True
-                    for word in range(num * r * words):
-                        masks[word] = 0
-                    for i in range(n):
-                        masks[groups[i] * words + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
-                value = _by_bits(rows, terms, masks, sizes, num, r, x, table_x, table_xy, q)
+            if by_bits and num * r * (card - 1) * words < 8 * n:
+                value = _by_bits(
+                    rows, terms, masks, sizes, num, r, x, table_x, table_xy, q, room.counts
+                )
             else:
                 if num * card * (r + 1) > len(room.counts):
                     return index, num * card * (r + 1)
+                if not coded:
+                    coded = True
+                    _codes_of_groups(masks, words, num, r, codes)
                 value = _by_rows(rows, terms, codes, num, y, x, table_x, table_xy, q, room.counts)
             gains[row, x] = base + value - penalty_gain(terms, q, float(card), float(r))
             # The gain is symmetric in x and y, which saves half the work for empty S.
@@ -415,6 +415,80 @@ def fill_gains(
                 if other >= 0:
                     gains[other, y] = gains[row, x]
     return len(which), 0
+
+
+@compiled_inside
+def _groups(rows: TableRows, members: IntArray, size: int, y: int, room: ScoreRoom) -> int:
+    """Write one bit a row for each configuration of the members and state of y; count the rows.
+
+    The bits are the first of ``room.masks``, the numbers of rows the first of ``room.cells``.
+    Configurations are numbered as by :func:`configurations`.
+
+    Returns
+    -------
+    int
+        Number of configurations that occur; 0 if ``room.masks`` is too short.
+    """
+    masks, bits, words, r = room.masks, rows.bits, rows.bits.shape[1], rows.cards[y]
+    # Configuration s has the words that end at len(masks) - s * words.
+    num, end = 1, len(masks)
+    for w in range(words):
+        masks[end - words + w] = ~np.uint64(0)
+    for k in range(size):
+        card, first = rows.cards[members[k]], rows.first_bits[members[k]]
+        for s in range(num if card > 1 else 0):
+            own = end - (s + 1) * words
+            for state in range(card - 1, -1, -1):
+                # The first state takes the place of the configuration, others come at the end.
+                new = end - (num + 1) * words if state > 0 else own
+                if new < 0:
+                    return 0
+                seen = np.uint64(0)
+                for w in range(words):
+                    word = masks[own + w] & bits[first + state, w]
+                    masks[new + w] = word
+                    seen |= word
+                if state > 0 and seen != 0:
+                    num += 1
+                elif state == 0 and seen == 0:
+                    for w in range(words):
+                        masks[own + w] = masks[end - num * words + w]
+                    num -= 1
+    if num * (r + 1) * words > len(masks):
+        return 0
+    # The configurations in the order of their first rows.
+    first_rows, order = room.codes, room.groups
+    for s in range(num):
+        own, w = end - (s + 1) * words, 0
+        while masks[own + w] == 0:
+            w += 1
+        first_row = 64 * w + lowest_one(masks[own + w])
+        place = s
+        while place > 0 and first_rows[place - 1] > first_row:
+            first_rows[place] = first_rows[place - 1]
+            order[place] = order[place - 1]
+            place -= 1
+        first_rows[place] = first_row
+        order[place] = s
+    for group in range(num * r):
+        own, new, count = end - (order[group // r] + 1) * words, group * words, 0
+        for w in range(words):
+            word = masks[own + w] & bits[rows.first_bits[y] + group % r, w]
+            masks[new + w] = word
+            count += count_ones(word)
+        room.cells[group] = count
+    return num
+
+
+@compiled_inside
+def _codes_of_groups(masks: Words, words: int, num: int, r: int, codes: CellCounts) -> None:
+    """Write the number of each row's configuration into ``codes``, from the bits of `_groups`."""
+    for group in range(num * r):
+        for w in range(words):
+            word = masks[group * words + w]
+            while word != 0:
+                codes[64 * w + lowest_one(word)] = group // r
+                word &= word - np.uint64(1)
 
 
 @compiled_inside
@@ -429,22 +503,40 @@ def _by_bits(
     table_x: int,
     table_xy: int,
     q: float,
+    left: CellCounts,
 ) -> float:
-    """Return sum t(n_sxy) - sum t(n_sx), counting each cell by ``and`` and popcount."""
+    """Return sum t(n_sxy) - sum t(n_sx), counting each cell by ``and`` and popcount.
+
+    ``left`` is working memory; its first r entries are zero before and after the call.
+    """
     card, first, words = rows.cards[x], rows.first_bits[x], rows.bits.shape[1]
     value = 0.0
     for s in range(num):
+        for k in range(r):
+            left[k] = sizes[s * r + k]
         for state in range(card):
-            by_state = 0
-            for group in range(s * r, s * r + r):
-                count = 0
-                if sizes[group] > 0:
-                    for w in range(words):
-                        count += count_ones(masks[group * words + w] & rows.bits[first + state, w])
+            by_state: Integer = np.int64(0)
+            for k in range(r):
+                count: Integer = np.int64(left[k])
+                if count > 0:
+                    # The rows of a group that are in no other state are in the last one.
+                    if state < card - 1:
+                        begin = (s * r + k) * words
+                        count = _common(masks[begin : begin + words], rows.bits[first + state])
+                    left[k] -= count
                     value += term(terms, table_xy, q * card * r, count)
                 by_state += count
             value -= term(terms, table_x, q * card, by_state)
     return value
+
+
+@compiled_inside
+def _common(one: Words, other: Words) -> int:
+    """Return how many bits are 1 in both."""
+    count = 0
+    for w in range(len(one)):
+        count += count_ones(one[w] & other[w])
+    return count
 
 
 @compiled_inside

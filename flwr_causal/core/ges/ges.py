@@ -23,7 +23,9 @@ from flwr_causal.core.ges.greedy_search import GainSource, check_limit, prepared
 from flwr_causal.core.ges.mixed_gains import MixedTableGains
 from flwr_causal.core.ges.moment_gains import MomentGains
 from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.moments import as_moments
+from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.words import by_name
 from flwr_causal.errors import DataError
 
@@ -94,6 +96,7 @@ def ges(
         moments = as_moments(table)
         moments.require_complete()
         names = moments.names
+        moments = regular(moments, edge_masks(knowledge, names).required)
         column_of = by_name(names)
         source: GainSource = MomentGains(moments.subset(column_of))
     elif score == "conditional-gaussian":

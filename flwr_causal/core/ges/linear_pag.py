@@ -13,9 +13,11 @@ from flwr_causal.core.ges.ancestral_fit import AncestralScore
 from flwr_causal.core.ges.ancestral_search import AncestralSearch
 from flwr_causal.core.ges.linear_class import GAMMA, linear_class
 from flwr_causal.core.graphs.equivalence import consistent_extension
+from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.draws import NUM_DRAWS, redrawn
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import Moments, as_moments
+from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.words import by_name
 
 if TYPE_CHECKING:
@@ -56,7 +58,9 @@ def pag_search(
         If the knowledge names a variable that the data do not have.
     """
     moments = as_moments(moments_or_data)
-    return linear_pag(moments, knowledge, draws)
+    moments.require_complete()
+    required = edge_masks(knowledge, moments.names).required
+    return linear_pag(regular(moments, required), knowledge, draws)
 
 
 def linear_pag(

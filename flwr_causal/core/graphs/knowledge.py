@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -199,6 +199,29 @@ class Knowledge:
                 "out, or use '2dbn', or 'moments' with an order"
             )
         return self._masks_now(names)
+
+    def without_edges_of(
+        self, leaving: Sequence[str], names: Sequence[str], *, lagged: bool = False
+    ) -> Knowledge:
+        """Return the knowledge with no edge of some variables but the required ones.
+
+        Parameters
+        ----------
+        leaving : sequence of str
+            These variables.
+        names : sequence of str
+            All variables.
+        lagged : bool, default False
+            Whether edges may have a lag.
+        """
+        ends = [(i, j) for i in names for j in names if i in leaving or j in leaving]
+        now = {(i, j) for i, j in ends if i != j} - set(self.required)
+        past = set(ends) - {edge[:2] for edge in self.required_lagged} if lagged else set()
+        return replace(
+            self,
+            forbidden=tuple(sorted(now.union(self.forbidden))),
+            forbidden_lagged=tuple(dict.fromkeys([*self.forbidden_lagged, *sorted(past)])),
+        )
 
     def precedence(self, names: Sequence[str]) -> BoolArray:
         """Return the pairs (i, j) for which i precedes j in every causal order, shape (d, d).

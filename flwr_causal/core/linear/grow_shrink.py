@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 def grow_shrink(
     correlation: FloatArray,
     target: Integer,
-    candidates: IntArray,
+    among: BoolArray,
     required: BoolArray,
     cost: float,
     limit: Integer,
     collinear: float,
-) -> tuple[IntArray, float]:
+) -> tuple[IntArray, float, BoolArray]:
     """Return the parents of a variable, ascending, and its residual variance given them.
 
     Parameters
@@ -41,10 +41,10 @@ def grow_shrink(
         ``(m, m)`` correlations.
     target
         Index of the variable.
-    candidates
-        ``(q,)`` indices of the possible parents, ascending.
+    among
+        ``(m,)`` mask of the possible parents, the candidates.
     required
-        ``(q,)``: whether a candidate is a parent in any case.
+        ``(m,)`` mask of those of them that are parents in any case.
     cost
         Of a parent: the least fall of the logarithm of the residual variance.
     limit
@@ -52,74 +52,80 @@ def grow_shrink(
     collinear
         A candidate whose variance given the parents is at most this share adds nothing; neither
         does any to a variable of which no more is left.
+
+    Returns
+    -------
+    parents : ndarray of int64
+    residual : float
+    deciding : ndarray of bool, shape (m,)
+        The variables that may decide the result: as long as other variables alone become
+        candidates, or cease to be any, all that is returned here stays the same.
     """
-    q = len(candidates)
-    # Of the candidates and, last, the target: variances given the parents, covariances with the
-    # target, and the columns of a Cholesky factor.
-    variance, covariance = np.ones(q + 1), np.ones(q + 1)
-    for a in range(q):
-        covariance[a] = correlation[candidates[a], target]
-    factor = np.empty((q + 1, q))
-    parent = required.copy()
+    m = len(correlation)
+    # Variances given the parents, covariances with the target, and columns of a Cholesky factor.
+    variance, covariance = np.ones(m), correlation[:, target].copy()
+    left = 1.0
+    factor = np.empty((m, m))
+    parent, deciding = among & required, required.copy()
     count = np.int64(0)
-    for a in range(q):
-        if required[a] and variance[a] > collinear:
-            _add(correlation, candidates, a, count, factor, variance, covariance)
+    for a in range(m):
+        if parent[a] and variance[a] > collinear:
+            left -= _add(correlation, a, count, factor, variance, covariance)
             count += 1
-    for _ in range(min(limit, q)):
-        chosen = _best(variance, covariance, parent, cost, collinear)
+    gains = np.empty(m)
+    for _ in range(min(limit, m)):
+        for a in range(m):
+            gains[a] = 0.0
+            if not parent[a] and a != target and min(variance[a], left) > collinear:
+                share = covariance[a] * covariance[a] / (variance[a] * left)
+                gains[a] = -math.log(max(1.0 - share, collinear))
+        best, chosen = cost, -1
+        for a in range(m):
+            # Of equal gains the first counts.
+            if among[a] and gains[a] > best + (TIE if chosen >= 0 else 0.0):
+                best, chosen = gains[a], a
+        for a in range(m):
+            # What gains less than this is never the best, nor equal to the best, on the way.
+            deciding[a] |= gains[a] > max(cost, best - 3.0 * TIE)
         if chosen < 0:
             break
-        _add(correlation, candidates, chosen, count, factor, variance, covariance)
+        left -= _add(correlation, chosen, count, factor, variance, covariance)
         parent[chosen] = True
         count += 1
-    return _shrink(correlation, target, candidates[parent], required[parent], cost, collinear)
-
-
-@compiled
-def _best(
-    variance: FloatArray,
-    covariance: FloatArray,
-    parent: BoolArray,
-    cost: float,
-    collinear: float,
-) -> int:
-    """Return the candidate that explains most; -1 if none pays for itself."""
-    best, chosen = cost, -1
-    left = variance[-1]
-    for a in range(len(parent)):
-        if not parent[a] and min(variance[a], left) > collinear:
-            share = covariance[a] * covariance[a] / (variance[a] * left)
-            gain = -math.log(max(1.0 - share, collinear))
-            # Of equal gains the first counts.
-            if gain > best + (TIE if chosen >= 0 else 0.0):
-                best, chosen = gain, a
-    return chosen
+    candidates = np.flatnonzero(parent)
+    parents, residual = _shrink(
+        correlation, target, candidates, required[candidates], cost, collinear
+    )
+    return parents, residual, deciding
 
 
 @compiled
 def _add(
     correlation: FloatArray,
-    candidates: IntArray,
     chosen: Integer,
     count: Integer,
     factor: FloatArray,
     variance: FloatArray,
     covariance: FloatArray,
-) -> None:
-    """Add a parent: update variances and covariances, and write a column of the factor."""
-    q = len(candidates)
+) -> float:
+    """Add a parent: update variances and covariances, and write a column of the factor.
+
+    Returns
+    -------
+    float
+        The fall of the target's variance.
+    """
     root = math.sqrt(variance[chosen])
     with_target = covariance[chosen] / root
-    for a in range(q):
-        product = correlation[candidates[a], candidates[chosen]]
+    for a in range(len(variance)):
+        product = correlation[a, chosen]
         for k in range(count):
             product -= factor[a, k] * factor[chosen, k]
         factor[a, count] = product / root
-    for a in range(q):
+    for a in range(len(variance)):
         variance[a] -= factor[a, count] ** 2
         covariance[a] -= factor[a, count] * with_target
-    variance[q] -= with_target**2
+    return with_target**2  # type: ignore[no-any-return]
 
 
 @compiled

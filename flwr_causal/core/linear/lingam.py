@@ -40,6 +40,7 @@ import numpy as np
 from flwr_causal.core.graphs.acyclicity import ancestors, topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
+from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.gaussian_scores import COLLINEAR, edge_cost, partial_correlations
 from flwr_causal.core.linear.grow_shrink import grow_shrink
 from flwr_causal.core.linear.model import refit
@@ -99,25 +100,33 @@ class OrderProblem:
         lags = _bits(np.arange(moments.d) >= num_variables)
         self._lags = [possible & lags for possible in self._possible]
         self._cost = edge_cost(moments.n, moments.d, GAMMA)
-        self._families: dict[tuple[int, int], Regression] = {}
+        self._families: dict[tuple[int, int], tuple[Regression, int]] = {}
         self._residuals: dict[Regression, float] = {}
 
     def regression(self, variable: int, before: int) -> Regression:
         """Return a variable and its parents among the variables before it, given as bits."""
+        return self.family(variable, before)[0]
+
+    def family(self, variable: int, before: int) -> tuple[Regression, int]:
+        """Return also the variables that may decide on the parents, as bits.
+
+        As long as no other variables come before this one, or cease to, its parents stay, those
+        that knowledge forbids but the BIC would add included.
+        """
         key = variable, self._candidates(variable, before)
         if key not in self._families:
-            candidates = _positions(key[1], self.moments.d)
-            parents, residual = grow_shrink(
+            m, possible = self.moments.d, self._possible[variable]
+            parents, residual, deciding = grow_shrink(
                 self.correlation,
                 variable,
-                candidates,
-                self._required[candidates, variable],
+                _mask(key[1], m),
+                self._required[:, variable],
                 2.0 * self._cost / self.moments.n,
                 (self.moments.n - 1) // 2,
                 COLLINEAR,
             )
             found = variable, tuple(parents.tolist())
-            self._families[key] = found
+            self._families[key] = found, _bits(deciding) & possible | self._one_way[variable]
             self._residuals[found] = residual
         return self._families[key]
 
@@ -301,7 +310,8 @@ def lingam(
     moments = as_moments(data)
     moments.require_varying()
     rows = np.asarray(data, dtype=np.float64) - moments.mean
-    problem = OrderProblem(moments, moments.d, edge_masks(knowledge, moments.names))
+    masks = edge_masks(knowledge, moments.names)
+    problem = OrderProblem(regular(moments, masks.required), moments.d, masks)
     search = begin(problem, seed)
     for _ in steps("The search over causal orders", MOST_STEPS):
         if not search.wanted:
@@ -328,25 +338,26 @@ class _Score:
         self.problem, self.known = problem, known
         #: The regressions whose score was asked for and is not known.
         self.missing: set[Regression] = set()
-        self._scores: dict[tuple[int, int], float] = {}
+        self._scores: dict[tuple[int, int], tuple[float, int]] = {}
 
-    def __call__(self, variable: int, before: int) -> float:
+    def __call__(self, variable: int, before: int) -> tuple[float, int]:
+        """Return the score, and the variables that may change it, see `OrderProblem.family`."""
         key = variable, before
-        score = self._scores.get(key)
-        if score is None:
-            regression = self.problem.regression(variable, before)
+        found = self._scores.get(key)
+        if found is None:
+            regression, deciding = self.problem.family(variable, before)
             needed = self.problem.needed(regression, before)
             score = self.of(regression) + FORBIDDEN * self.problem.moments.n * needed
-            self._scores[key] = score
-        if score != score:
+            found = self._scores[key] = score, deciding
+        if found[0] != found[0]:
             self.missing.add(self.problem.regression(variable, before))
-        return score
+        return found
 
     def total(self, order: Sequence[int]) -> float:
         """Return the score of an order."""
         before, found = 0, 0.0
         for variable in order:
-            found += self(variable, before)
+            found += self(variable, before)[0]
             before |= 1 << variable
         return found
 
@@ -396,22 +407,25 @@ def _moved(order: list[int], variable: int, score: _Score) -> bool:
     for other in others:
         before.append(before[-1] | 1 << other)
     first, last = score.problem.limits(variable, others)
-    here = score(variable, before[place])
+    here, own_deciding = score(variable, before[place])
     # Equivalent graphs, and orders of independent variables, differ by rounding alone.
     least = SCORE_TIE * score.problem.moments.n
     best, chosen = 0.0, place
-    change = 0.0  # of the variables that it passes
-    for k in range(place, last):
-        change += score(others[k], before[k]) - score(others[k], before[k] | own)
-        total = change + score(variable, before[k + 1]) - here
-        if total < best - least:
-            best, chosen = total, k + 1
-    change = 0.0
-    for k in range(place - 1, first - 1, -1):
-        change += score(others[k], before[k] | own) - score(others[k], before[k])
-        total = change + score(variable, before[k]) - here
-        if total < best - least:
-            best, chosen = total, k
+    # Most variables neither decide on this one's parents nor this one on theirs.
+    for passed in (range(place, last), range(place - 1, first - 1, -1)):
+        change, there, deciding = 0.0, here, own_deciding
+        for k in passed:
+            other, after = others[k], int(k >= place)
+            now, its_deciding = score(other, before[k] | own * after)
+            then = now
+            if its_deciding & own:
+                then, _ = score(other, before[k] | own * (1 - after))
+            change += then - now
+            if deciding >> other & 1:
+                there, deciding = score(variable, before[k + after])
+            total = change + there - here
+            if total < best - least:
+                best, chosen = total, k + after
     order[:] = [*others[:chosen], variable, *others[chosen:]]
     return chosen != place
 
@@ -421,7 +435,12 @@ def _bits(mask: BoolArray) -> int:
     return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
+def _mask(bits: int, size: int) -> BoolArray:
+    """Return the bits of a whole number as a mask."""
+    packed = np.frombuffer(bits.to_bytes((size + 7) // 8, "little"), dtype=np.uint8)
+    return np.unpackbits(packed, count=size, bitorder="little").astype(np.bool_)
+
+
 def _positions(bits: int, size: int) -> IntArray:
     """Return where the bits are 1, ascending."""
-    packed = np.frombuffer(bits.to_bytes((size + 7) // 8, "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(packed, count=size, bitorder="little"))
+    return np.flatnonzero(_mask(bits, size))

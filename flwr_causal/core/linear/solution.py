@@ -14,6 +14,7 @@ from flwr_causal.core.graphs.acyclicity import break_cycles
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.model import refit as least_squares_weights
 from flwr_causal.core.linear.moments import Moments, as_moments, distinct, moments_of_variables
 from flwr_causal.core.linear.regression import regress
@@ -97,8 +98,8 @@ def prepared(
     for own in distinct(moments)[0]:
         check_sparsity(sparsity, own.d)
         own.require_complete()
-    d, names = moments[0].d, moments[0].names
-    return moments if listed else moments * d, edge_masks(knowledge, names)
+    masks = edge_masks(knowledge, moments[0].names)
+    return moments if listed else [regular(moments[0], masks.required)] * moments[0].d, masks
 
 
 def refit_required(

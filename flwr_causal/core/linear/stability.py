@@ -23,6 +23,7 @@ import numpy as np
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import EdgeMasks
+from flwr_causal.core.linear.determined import regular
 from flwr_causal.core.linear.draws import NUM_DRAWS, redrawn
 from flwr_causal.core.linear.moments import as_moments
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, MomentOrders, search_orders
@@ -89,6 +90,7 @@ def order_search(
     moments = as_moments(moments_or_data)
     moments.require_complete()
     masks = edge_masks(knowledge, moments.names)
+    moments = regular(moments, masks.required)
     if not 0 <= stability <= 1:
         raise ConfigError(f"stability is {stability}; it must be a number from 0 to 1.")
     found = search_orders(moments, masks, least_effect=least_effect).best.adjacency

@@ -78,6 +78,9 @@ class Agreement:
     shifted : tuple of tuple of str
         Where interventions were found (``core.interventions.targets``): for each entry of
         ``targets`` the columns whose mechanisms have a level of their own in its rows. Else empty.
+    determined : tuple of str
+        Columns that others determine at each party, for methods that leave their edges out; else
+        empty (:mod:`core.linear.determined`).
     total : int or None
         Rows of all parties together where the parties withhold their own: ``rows`` then holds
         zeros. None if ``rows`` has them.
@@ -98,6 +101,7 @@ class Agreement:
     whole: tuple[str, ...] = ()
     targets: tuple[Targets, ...] = ()
     shifted: tuple[Targets, ...] = ()
+    determined: tuple[str, ...] = ()
     total: int | None = None
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.discrete.discrete import DiscreteTable
-from flwr_causal.core.linear.moments import combinations
+from flwr_causal.core.linear.determined import determined, tells_combinations
 from flwr_causal.data.check.column_sums import ColumnProducts, ColumnSums, combined, sums_of
 from flwr_causal.data.check.columns import (
     LARGEST_EXACT,
@@ -34,7 +34,6 @@ from flwr_causal.data.check.report import (
     ColumnReport,
     Kind,
     TableReport,
-    tells_combinations,
 )
 from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.data.read.texts import is_number, is_stray
@@ -524,7 +523,7 @@ def _add_relations(facts: list[dict[str, Any]], found: _Pass) -> None:
     # Of incomplete rows nothing is known of the columns together.
     if tells_combinations(found.products.rows, len(places)):
         second = np.where(np.outer(varies, varies), found.products.second(), 0.0)
-        for column, others in combinations(second).items():
+        for column, others in determined(second, [found.names[place] for place in places]):
             facts[places[column]]["combination_of"] = tuple(places[k] for k in others)
     farthest = np.maximum(total.highest - total.mean, total.mean - total.lowest)
     share = np.where(varies, farthest**2, 0.0) / np.where(varies, total.squares, 1.0)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from flwr_causal.contract.report import Fact, Part, fact, facts_of
 from flwr_causal.core.discrete.discrete import VALUES
+from flwr_causal.core.linear.determined import tells_combinations
 from flwr_causal.core.received import json_of
 from flwr_causal.errors import DataError
 
@@ -385,8 +386,3 @@ class TableReport:
             raise ValueError("a combination of columns that are not there")
         if self.level_rows is not None and not 0 <= self.level_rows <= self.rows:
             raise ValueError(f"{self.level_rows} of {self.rows} rows are behind the means")
-
-
-def tells_combinations(rows: int, columns: int) -> bool:
-    """Whether rows are so many that some column need not be a combination of others, or nearly."""
-    return rows > columns + 1

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.folds import stretches
 from flwr_causal.core.limits import require_room
-from flwr_causal.core.linear.folds import stretches
 from flwr_causal.errors import DataError
 from flwr_causal.secure.masks import streams
 from flwr_causal.secure.purposes import purpose_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, function_names
 from flwr_causal.core.options import number_or_none
-from flwr_causal.doubts.graphs import combination_warning, plausible
+from flwr_causal.doubts.graphs import plausible
 from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -55,8 +54,4 @@ def solve_additive(
     scores = np.abs(graph.raw_weights)
     # Strengths are in the units of what is explained.
     graph, warnings = plausible(graph, 1 / (np.sqrt(agreement.variance) / scale), masks)
-    # The first function of a variable is its value.
-    values = pooled.subset(range(0, pooled.d, pooled.d // len(agreement.names)))
-    values = replace(values, names=agreement.names)
-    warnings += combination_warning(values, agreement.rows.values())
     return Outcome(pooled, graph, None, scores, tuple(warnings), {})

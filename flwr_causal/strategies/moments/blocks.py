@@ -10,7 +10,7 @@ from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.doubts.graphs import curved_warning, determined_warning
+from flwr_causal.doubts.graphs import curved_warning
 from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, moments_of_targets
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def solve_blocks(
         the number of all rows.
     options : MomentsOptions
     """
-    d, blocks = len(agreement.names), blocks_of(agreement, options.model, options.order)
+    blocks = blocks_of(agreement, options.model, options.order)
     columns = column_names(blocks)
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), columns)
     own: Moments | Sequence[Moments] = pooled
@@ -95,11 +95,10 @@ def solve_blocks(
         own = moments_of_targets(agreement, products, columns)
     problem, info = block_problem(agreement, masks, own, options)
     found = problem.best()
-    now = pooled.subset(range(sum(block.width for block in blocks[:d])))
-    warnings = determined_warning(blocks[:d], now, agreement.rows.values())
+    warnings: list[str] = []
     system = _system(blocks, own, found.graph) if not options.private else None
     if system is not None and options.model == "linear":
-        warnings += curved_warning(blocks, own, system.edges)
+        warnings = curved_warning(blocks, own, system.edges)
     return Outcome(own, found.graph, system, found.strengths, tuple(warnings), info)
 
 

@@ -13,7 +13,6 @@ from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.series.design import lagged_names, split_blocks
-from flwr_causal.doubts.graphs import combination_warning
 from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, moments_of_targets
 from flwr_causal.strategies.series import series_moments, stationarity_warning, system_of_series
@@ -79,8 +78,6 @@ def solve_class(
         warnings = []
     model = replace(model, marks=graph.adjacency)
     info = {"target sets": len(agreement.targets)} if agreement.targets else {}
-    if isinstance(pooled, Moments):
-        warnings += combination_warning(pooled.subset(range(d)), agreement.rows.values())
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
     return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
 

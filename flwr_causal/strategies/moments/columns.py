@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.blocks.design import column_names, functions_of
-from flwr_causal.doubts.graphs import combination_warning, determined_warning
 from flwr_causal.doubts.tables import few_rows
 from flwr_causal.strategies.columns import joined_sums
 from flwr_causal.strategies.linear import OWN_LEVELS, divisors
@@ -69,9 +68,7 @@ def joined_moments(
         products = np.array([_leveled(part, moments.n, level, units) for part in parts])
     else:
         products = (moments.second * np.outer(units, units))[None]
-    # A party alone does not see combinations with columns of others.
-    doubts = combination_warning(moments.subset(range(d)), rows=())
-    return _pooled(joined, own, masks, products, [*few_rows(own, expected), *doubts])
+    return _pooled(joined, own, masks, products, few_rows(own, expected))
 
 
 def _of_blocks(
@@ -83,7 +80,7 @@ def _of_blocks(
     expected: Expected,
 ) -> Generator[Step, Any, PooledMoments]:
     """Add up products of the columns of blocks: of variables and their lags."""
-    d, widths = len(agreement.names), [block.width for block in blocks]
+    widths = [block.width for block in blocks]
     holders = replace(
         holders,
         names=column_names(blocks),
@@ -93,10 +90,8 @@ def _of_blocks(
     joined = yield from joined_sums(holders)
     moments = joined.moments(replicate)
     own = replace(agreement, total=moments.n)
-    # A party alone does not see what columns of others determine.
-    doubts = determined_warning(blocks[:d], moments.subset(range(sum(widths[:d]))), rows=())
     products = products_with_ones(moments.mean, moments.second)[None]
-    return _pooled(joined, own, masks, products, [*few_rows(own, expected), *doubts])
+    return _pooled(joined, own, masks, products, few_rows(own, expected))
 
 
 def _pooled(

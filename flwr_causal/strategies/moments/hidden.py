@@ -16,7 +16,7 @@ from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
 from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
-from flwr_causal.doubts.graphs import combination_warning, determined_warning, hidden_warning
+from flwr_causal.doubts.graphs import hidden_warning
 from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms
@@ -58,10 +58,9 @@ def solve_hidden(
     names = agreement.names
     pooled = Moments(agreement.n, np.zeros(len(names)), products[0], names)
     graph = linear_pag(pooled, knowledge, NUM_DRAWS if confirm else 0)
-    warnings = combination_warning(pooled, agreement.rows.values())
     (moments,) = distinct(in_units(pooled, agreement.mean, scale))[0]
     model = AncestralModel(graph, moments)
-    return Outcome(pooled, graph, model, np.abs(graph.weights), tuple(warnings), {})
+    return Outcome(pooled, graph, model, np.abs(graph.weights), (), {})
 
 
 def solve_hidden_blocks(
@@ -82,9 +81,8 @@ def solve_hidden_blocks(
     blocks = blocks_of(agreement, model, 0)
     pooled = Moments.from_products(agreement.n, products.sum(axis=0), column_names(blocks))
     graph = block_pag(pooled, [block.width for block in blocks], agreement.names, knowledge)
-    warnings = determined_warning(blocks, pooled, agreement.rows.values())
     system = AncestralBlockModel(blocks, pooled, graph)
-    return Outcome(pooled, graph, system, graph.weights, tuple(warnings), {})
+    return Outcome(pooled, graph, system, graph.weights, (), {})
 
 
 def with_doubts(

@@ -29,6 +29,8 @@ from flwr_causal.core.blocks.missing import (
     effective_rows,
     few_together,
     first_estimate,
+    narrowing,
+    regular,
 )
 from flwr_causal.core.blocks.missing_interventions import UnderTargets
 from flwr_causal.core.interventions.moments import rows_by_variable
@@ -220,16 +222,17 @@ class _Steps(NamedTuple):
 def _iterated(restrictions: Maximisation, estimate: MomentEstimate) -> Generator[Step, Any, _Steps]:
     """Repeat the steps until the estimate stands."""
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
-    number, last = 0, np.inf
+    estimate, number, last = regular(estimate), 0, np.inf
     while number < MOST_STEPS:
         number += 1
         replies = yield Ask(EXPECTED, estimate._asdict())
         after = restrictions.step(replies["expected"])
         steps = [*([] if restrictions.began else steps), (estimate, after)]
         last = change(estimate, after)
-        if last < TOLERANCE and not restrictions.began:
+        settled = last < TOLERANCE and not narrowing(estimate, after)
+        if settled and not restrictions.began:
             break
-        estimate = restrictions.restricted(accelerated(steps))
+        estimate = regular(restrictions.restricted(accelerated(steps)))
     return _Steps(replies["expected"], number, last)
 
 

@@ -21,7 +21,7 @@ from flwr_causal.core.linear.solution import finish
 from flwr_causal.core.linear.stability import unsettled, unstable_edges
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import combination_warning, plausible, unstable_warning
+from flwr_causal.doubts.graphs import plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import (
@@ -43,6 +43,7 @@ from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
 from flwr_causal.strategies.moments.columns import joined_moments
+from flwr_causal.strategies.moments.determined import without_determined
 from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
 from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
@@ -174,7 +175,8 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Ask for the second moments of all rows, in the way that options and parties need."""
         options = self.options
         if options.private:
-            return (yield from released_moments(agreement, masks, options))
+            pooled = yield from released_moments(agreement, masks, options)
+            return without_determined(pooled, options)
         if options.compares_parties:
             return (yield from compared_moments(agreement, masks, options))
         if self.columns_differ:
@@ -186,12 +188,14 @@ class Moments(JoiningStrategy, LinearStrategy):
                 replicate=replicate,
                 expected=self.expected,
             )
-            return (yield from joined)
+            return without_determined((yield from joined), options, joined=True)
         if options.incomplete:
-            return (yield from completed_moments(agreement, masks, options))
+            pooled = yield from completed_moments(agreement, masks, options)
+            return without_determined(pooled, options)
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
         pooled = PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+        pooled = without_determined(pooled, options)
         # Regressions of categories leave out the rows of the stated targets.
         if not agreement.targets or options.parameters == "likelihood":
             return pooled
@@ -268,8 +272,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         model = fitted(graph)
         if isinstance(found.moments, SecondMoments):  # interventions direct edges too
             warnings += self.doubtful_directions(agreement, graph, found.masks, model, found.search)
-            now = found.moments.subset(range(len(agreement.names)))
-            warnings += combination_warning(now, agreement.rows.values())
         warnings += stationarity_warning(graph, agreement.n)  # none without lags
         return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
 
@@ -373,6 +375,11 @@ class Moments(JoiningStrategy, LinearStrategy):
     def exchanges_beyond(self) -> int:
         """How many exchanges there may be beyond one: none where all sums are asked for at once."""
         return super().exchanges_beyond if len(self.exchanges) > 1 else 0
+
+    @property
+    def leaves_reported(self) -> bool:
+        """Not by reports: the pooled moments show which columns others determine."""
+        return False
 
     @property
     def pools_rows(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from flwr_causal.core.linear.folds import NUM_FOLDS
+from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
 from flwr_causal.core.options import MOST, Mode, changed, only, require

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.folds import num_held_out
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph

@@ -16,7 +16,7 @@ import numpy as np
 
 from flwr_causal.core.blocks import logistic
 from flwr_causal.core.blocks.design import Category
-from flwr_causal.core.blocks.missing import MomentEstimate
+from flwr_causal.core.blocks.missing import MomentEstimate, regular
 from flwr_causal.core.blocks.model import BlockModel
 from flwr_causal.core.blocks.near_ties import best_dag, scores_of
 from flwr_causal.core.words import some
@@ -76,7 +76,9 @@ def by_likelihood(
     started = logistic.init(model.variables, outcome.moments, own)
     fits = {key: fits.get(key, start) for key, start in zip(own, started, strict=True)}
     moments = model.moments
-    estimate = MomentEstimate(moments.mean, moments.second).for_sets(1) if incomplete else None
+    estimate = None
+    if incomplete:
+        estimate = regular(MomentEstimate(moments.mean, moments.second)).for_sets(1)
     for _ in range(logistic.MOST_STEPS):
         if not (left := _left(fits)):
             break

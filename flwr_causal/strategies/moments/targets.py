@@ -23,6 +23,7 @@ from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.local_graphs import LEAST_PARTS, sums_by_party
 from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.classes import class_of, for_lags
+from flwr_causal.strategies.moments.determined import without_determined
 from flwr_causal.strategies.moments.outcome import PooledMoments
 from flwr_causal.strategies.moments.series import allowed_now
 
@@ -69,6 +70,7 @@ def compared_moments(
     pooled = yield from _moments_of_parts(
         agreement, masks, lambda products: products[None, places][..., places]
     )
+    pooled = without_determined(pooled, options)
     return _with_targets(pooled, options) if options.unknown_targets else pooled
 
 
@@ -191,7 +193,7 @@ def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMomen
             shifted=_named(shifted, names),
         ),
         products=products / n,
-        warnings=(TWO_PARTS,) if len(parties) == LEAST_PARTS else (),
+        warnings=(*pooled.warnings, *([TWO_PARTS] if len(parties) == LEAST_PARTS else [])),
     )
 
 

@@ -163,7 +163,7 @@ def test_a_run_answers_after_it_was_loaded(tmp_path):
     run.report(tmp_path / "page.html")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_cover_the_true_effect():
     rng, inside = np.random.default_rng(5), 0
     marks = np.array([[0, 1, 1], [0, 0, 1], [0, 0, 0]], dtype=bool)

@@ -242,7 +242,7 @@ def test_options_out_of_range_are_refused():
         block_search(table, least_effect=1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_errors_on_mixed_tables_are_few():
     """Mean SHD of ten classes: 1.5 (of five 1.8; by the conditional Gaussian score 17.4)."""
     distances = []

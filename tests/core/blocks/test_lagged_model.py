@@ -103,6 +103,7 @@ def test_effects_after_some_steps_are_those_of_the_chain():
     assert model.total_effect("s", "y", state="a", reference="c").value == 0
 
 
+@pytest.mark.nightly
 def test_intervals_hold_the_effects_and_errors_are_those_of_repeated_series():
     """Within a category residuals are correlated, which the errors must count."""
     held, values, errors = [], [], []
@@ -157,6 +158,7 @@ def test_predictions_are_the_shares_of_the_chain():
     assert errors.var() == pytest.approx(1, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_graph_without_an_edge_that_is_there_does_not_fit():
     table, _ = chain(6, 3000)
     right, wrong = (

@@ -101,7 +101,6 @@ def test_sums_are_derivatives_of_the_log_likelihood():
 
 
 @given(st.integers(0, 200), st.integers(0, 50))
-@settings(max_examples=15, deadline=None)
 def test_sums_do_not_depend_on_who_has_which_rows(cut, seed):
     own, rows = model(table(200, seed=7))
     asked = logistic.families(own.variables, MEMBERS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from circuit_cases import domain_of, plain_density, random_circuit, random_tree, worlds
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.circuits.circuit import Circuit, moved
@@ -101,7 +101,6 @@ def test_class_posteriors_and_moments_given_any_evidence(case):
 
 
 @given(circuits())
-@settings(max_examples=15)
 def test_max_product_is_the_best_choice_of_children_and_states(case):
     circuit, num_states = case
     rows = worlds(num_states)

@@ -307,6 +307,7 @@ def test_plans_that_do_not_fit():
         model.posterior.predict_proba(values_of(), "site")
 
 
+@pytest.mark.slow
 def test_breast_cancer():
     """Seeds 0-2, all 30 columns: 6.53 nats, blocks .966, head .972 when measured."""
     frame = load_breast_cancer(as_frame=True).frame

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.circuits.domain import Domain, Variable
@@ -61,7 +61,6 @@ def conditional(found, joints, member, row):
     return found.table[(*index, states[member.variable])]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_a_tree_with_hidden_variables_is_the_product_of_its_tables(seed):
     rng = np.random.default_rng(seed)

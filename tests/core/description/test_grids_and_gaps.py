@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.description.differences import NumberSums, of_numbers, of_states
@@ -61,7 +61,6 @@ def test_the_grid_is_not_wider_than_a_few_times_the_rows_within(name):
     assert BINS * grid.width <= tail * (high - low)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=60), st.floats(-1e9, 1e9), st.booleans()
 )

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete import completion
@@ -52,7 +52,6 @@ def test_draws_have_the_distribution_given_the_seen_cells(monkeypatch, most, see
         assert shares.get(world, 0.0) == pytest.approx(share, abs=5 * error + 1e-4)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**64 - 1))
 def test_a_row_is_completed_alike_wherever_it_lies(draw, seed):
     rng = np.random.default_rng(draw)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import dags, members
 
@@ -44,7 +44,6 @@ def networks(draw, size=5):
     return network_of(draw(dags(size)), draw(st.integers(0, 10**6)))
 
 
-@settings(max_examples=25, deadline=None)
 @given(networks(), st.integers(0, 4), st.integers(0, 10**6))
 def test_probabilities_given_any_part_of_a_row(network, target, seed):
     """Rows with missing values, all patterns at once, in two blocks of rows."""
@@ -63,7 +62,6 @@ def test_probabilities_given_any_part_of_a_row(network, target, seed):
         np.testing.assert_allclose(found[row], expected / expected.sum(), atol=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
 @given(networks(), st.sets(st.integers(0, 4), max_size=4), st.integers(0, 10**6))
 def test_the_conditional_network_is_the_conditional_distribution(network, known, seed):
     row = network.sample(1, seed=seed).iloc[0]
@@ -87,7 +85,6 @@ def _ancestors(network, name):
     return own.union(*(_ancestors(network, parent) for parent in own))
 
 
-@settings(max_examples=25, deadline=None)
 @given(networks(), st.permutations(range(5)))
 def test_effects_are_those_of_the_truncated_product_and_of_adjustment(network, order):
     i, j = order[:2]
@@ -113,7 +110,6 @@ def test_effects_are_those_of_the_truncated_product_and_of_adjustment(network, o
             np.testing.assert_allclose(found.loc[state], expected, atol=1e-10)
 
 
-@settings(max_examples=15, deadline=None)
 @given(networks(4), st.permutations(range(4)))
 def test_possible_effects_are_those_of_the_equivalent_networks(network, order):
     """Every equivalent DAG with the same distribution gives one of the tables, and no other."""
@@ -173,6 +169,7 @@ def counted(network, n, seed):
     return fit(network.sample_table(n, seed=seed), network.graph.adjacency)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_draws_from_the_tables_posterior():
     model = counted(smoking(), 300, seed=2)
     found = model.contrast("smoking", "cancer", "yes", state="yes", reference="no")

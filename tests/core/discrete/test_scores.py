@@ -16,6 +16,7 @@ from reference_search import (
 )
 from scipy.special import gammaln
 from small_graphs import dags, matrix
+from sweeps import sweep
 
 from flwr_causal.core.discrete.discrete import DiscreteTable, as_discrete
 from flwr_causal.core.discrete.families import empty_families, row_of
@@ -62,7 +63,7 @@ SHAPES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", sweep(SHAPES, ["many states", "mixed"]))
 @pytest.mark.parametrize(("score", "ess"), SCORES)
 def test_gains_are_differences_of_the_textbook_scores(score, ess, shape):
     num_rows, states = SHAPES[shape]

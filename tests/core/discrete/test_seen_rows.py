@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from category_federations import random_rows
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.discrete.contingency_tables import num_cells, sets_of, tables_of, tabulate
@@ -36,7 +36,6 @@ def filled(source, y, members):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", GAINS)
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), y=st.integers(0, 3))
 def test_a_gain_is_that_of_the_rows_that_have_all_columns_for_all_rows(kind, seed, y):
     rows = with_gaps(seed)
@@ -67,7 +66,6 @@ def test_columns_that_no_row_has_together_gain_nothing():
     assert found[2] > 0.0
 
 
-@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), large=st.booleans())
 def test_tables_count_the_rows_that_have_all_columns(seed, large):
     cards = (9, 9, 9, 9) if large else CARDS  # 6561 cells are sent as a list

@@ -244,6 +244,7 @@ class TestServer:
 
 
 class TestFedCausal:
+    @pytest.mark.slow
     def test_mixed_mechanisms_share_one_graph(self):
         signs = [(1, 1, 1), (-1, 1, -1), (1, -1, -1), (-1, -1, 1)]
         # The loss has several minima, and rounding decides between them for some rows. For these
@@ -387,6 +388,7 @@ class TestConsensus:
             states.append(admm_run(problem, [rows] * copies, max_iterations=10)[0])
         np.testing.assert_allclose(states[1].weights, states[0].weights, atol=1e-6)
 
+    @pytest.mark.slow
     def test_finds_the_graph_in_few_rounds(self):
         rows = nonlinear_rows(450, 0)
         schedule = admm.fast_schedule(40, 3, 450, 4, scale=2.0)

@@ -44,6 +44,7 @@ def test_little_gain_and_what_knowledge_explains_are_not_told():
     assert not HiddenCauses(5.0, ()).likely
 
 
+@pytest.mark.slow
 def test_no_hidden_causes_are_told_of_where_there_are_none():
     told = 0
     for seed in range(20):

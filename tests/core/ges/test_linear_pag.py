@@ -99,7 +99,7 @@ def test_neither_the_order_of_the_columns_nor_their_units_matter(seed, draw):
     np.testing.assert_allclose(other.reordered(rows.columns).weights, first.weights, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_few_causes_are_wrong_that_drawn_moments_confirm():
     """Measured: 16 of 78 edges -> are wrong without draws, 3 of 47 with them."""
     claims, wrong = np.zeros(2), np.zeros(2)

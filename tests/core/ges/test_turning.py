@@ -64,7 +64,7 @@ def check_turns(marks, members, table, score, pairs=NO_PAIRS):
     return len(found) - len(reached)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_turns_reach_what_one_reversed_edge_of_any_member_reaches(size):
     table = random_table(size, 50, seed=size)
     slow = SlowScore(table)
@@ -72,6 +72,7 @@ def test_turns_reach_what_one_reversed_edge_of_any_member_reaches(size):
         check_turns(marks, members, table, slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [[{1, 2}], [{0}, {0, 3}]])
 def test_turns_among_classes_of_interventions(targets):
     pairs = told_apart(4, targets)
@@ -81,7 +82,9 @@ def test_turns_among_classes_of_interventions(targets):
         check_turns(marks, members, table, slow, pairs)
 
 
-@pytest.mark.parametrize("size", [5, pytest.param(6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "size", [pytest.param(5, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.nightly)]
+)
 def test_turns_of_larger_classes(size):
     table = random_table(size, 60, seed=size)
     slow = SlowScore(table, "qnml")
@@ -142,6 +145,7 @@ def test_with_turning_no_phase_can_improve_the_result():
     assert turned_further >= 3
 
 
+@pytest.mark.slow
 def test_limits_hold_for_all_phases_together():
     stopped = 0
     for seed in range(10):
@@ -161,6 +165,7 @@ def test_limits_hold_for_all_phases_together():
     assert stopped > 5
 
 
+@pytest.mark.slow
 def test_turns_respect_knowledge():
     rng = np.random.default_rng(3)
     applied = 0

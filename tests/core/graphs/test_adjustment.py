@@ -6,7 +6,7 @@ from itertools import permutations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from small_graphs import dags, matrix, members, subsets
 
@@ -45,20 +45,17 @@ def check(marks, graphs):
             assert tuple(optimal) in valid
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5))
 def test_sets_of_a_dag_are_valid_and_the_smallest_has_the_fewest_variables(dag):
     check(dag, [dag])
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5))
 def test_sets_of_a_class_are_valid_in_each_of_its_dags(dag):
     marks = equivalence.cpdag(dag)
     check(marks, list(members(marks)))
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5))
 def test_a_class_is_amenable_exactly_where_its_dags_agree_on_the_paths(dag):
     """Not amenable: the regressions that are right in its DAGs differ (Perković et al., 2018)."""
@@ -88,7 +85,6 @@ def asymptotic_variance(dag, cause, effect, chosen):
     return residual(effect, [cause, *chosen]) / residual(cause, list(chosen))
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5))
 def test_the_optimal_set_has_the_least_asymptotic_variance(dag):
     for cause, effect in permutations(range(5), 2):
@@ -100,7 +96,6 @@ def test_the_optimal_set_has_the_least_asymptotic_variance(dag):
                 assert least <= asymptotic_variance(dag, cause, effect, other) + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5))
 def test_possible_parents_are_the_parents_in_the_dags_of_the_class(dag):
     marks = equivalence.cpdag(dag)
@@ -114,7 +109,6 @@ def test_possible_parents_are_the_parents_in_the_dags_of_the_class(dag):
             np.testing.assert_array_equal(oriented, np.logical_or.reduce(agreeing))
 
 
-@settings(max_examples=25, deadline=None)
 @given(dags(5), arrays(bool, (5, 5)))
 def test_possible_parents_respect_background_knowledge(dag, forbidden):
     """Of any knowledge that the truth agrees with, closed by Meek's rules."""

@@ -91,7 +91,7 @@ def test_the_rules_find_the_marks_that_all_equivalent_graphs_share_and_no_others
     assert check_rules(range(90), most_edges=6) > 60
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_rules_on_denser_graphs():
     assert check_rules(range(1000, 1250), most_edges=8) > 220
 

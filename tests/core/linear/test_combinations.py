@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from flwr_causal.core.linear.determined import combinations
 from flwr_causal.core.linear.gaussian_scores import partial_correlations
-from flwr_causal.core.linear.moments import combinations
 from flwr_causal.core.linear.regression import regress
 
 RNG = np.random.default_rng(0)

@@ -54,6 +54,7 @@ def test_each_test_is_the_t_test_of_a_further_regressor():
     np.testing.assert_allclose(row["estimate"], expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_tests_are_calibrated_under_the_true_graph():
     rng = np.random.default_rng(1)
     wrong = np.zeros((200, 3), dtype=bool)
@@ -123,6 +124,7 @@ def test_interventions_are_tested_on_each_variables_own_rows():
     np.testing.assert_allclose(effect.standard_error**2, variance, rtol=1e-3)
 
 
+@pytest.mark.nightly
 def test_intervals_under_interventions_cover_the_true_effect():
     rng = np.random.default_rng(4)
     edges = matrix(3, (0, 1), (1, 2), (0, 2))

@@ -15,9 +15,9 @@ def correlations(seed, d=8, n=200):
 
 
 def choose(correlation, target, *, required=(), cost=0.05, limit=100):
-    candidates = np.array([i for i in range(len(correlation)) if i != target])
-    forced = np.isin(candidates, required)
-    parents, residual = grow_shrink(correlation, target, candidates, forced, cost, limit, COLLINEAR)
+    others = np.arange(len(correlation)) != target
+    forced = np.isin(np.arange(len(correlation)), required)
+    parents, residual, _ = grow_shrink(correlation, target, others, forced, cost, limit, COLLINEAR)
     return list(parents), residual
 
 
@@ -70,3 +70,33 @@ def test_combinations_and_copies():
     # A copy of a required parent is not added, and a required copy stays.
     assert choose(correlation, 3, required=[1, 4])[0] in ([0, 1, 4], [1, 2, 4])
     assert choose(correlation, 3)[0] in ([0], [1, 2], [2, 4])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_other_variables_than_the_deciding_ones_change_nothing(seed):
+    """Whatever candidates the others are; some deciding variable changes the parents."""
+    d, rng = 12, np.random.default_rng(seed)
+    mixed = np.where(rng.random((d, d)) < 0.3, rng.normal(size=(d, d)), 0.0) + np.eye(d)
+    correlation = np.corrcoef((rng.normal(size=(200, d)) @ mixed).T)
+    correlation[1] = correlation[0]  # a copy: its gain is equal
+    correlation[:, 1] = correlation[:, 0]
+    none = np.zeros(d, dtype=bool)
+    limit = 2 if seed % 3 == 0 else 100
+    left_alone = 0
+    for target in range(2, d):
+        among = (rng.random(d) < 0.5) & (np.arange(d) != target)
+        found = grow_shrink(correlation, target, among, none, 0.05, limit, COLLINEAR)
+        changed = []
+        for other in np.flatnonzero(np.arange(d) != target):
+            toggled = among.copy()
+            toggled[other] = not toggled[other]
+            again = grow_shrink(correlation, target, toggled, none, 0.05, limit, COLLINEAR)
+            if not found[2][other]:
+                assert all(map(np.array_equal, found, again))
+                left_alone += 1
+            changed.append(list(found[0]) != list(again[0]))
+        assert any(changed) or not len(found[0])
+        kept = found[2] & among
+        alone = grow_shrink(correlation, target, kept, none, 0.05, limit, COLLINEAR)
+        assert all(map(np.array_equal, found, alone))
+    assert left_alone > d

@@ -155,7 +155,7 @@ def test_the_best_score_of_all_graphs_is_found():
     assert reached >= 19
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_by_the_bic_alone_units_do_not_matter():
     reached = 0
     for seed in range(20):
@@ -363,7 +363,7 @@ def test_copies_and_few_rows_do_no_harm():
     assert is_acyclic(order_search(rows[:3]).adjacency)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("edges", "spread", "weights", "n", "most"),
     [

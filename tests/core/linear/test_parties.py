@@ -119,6 +119,7 @@ def test_the_party_that_differs_is_the_first_row():
     assert (kinds["supports"] == "yes").all()
 
 
+@pytest.mark.nightly
 def test_tests_of_parties_are_calibrated():
     rng = np.random.default_rng(5)
     wrong = 0

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from flwr_causal.core.folds import num_held_out, split_rows
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.folds import num_held_out, split_rows
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.selection import (

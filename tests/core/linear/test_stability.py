@@ -41,6 +41,7 @@ def found(moments, masks=None, least_share=0.4):
     return dag, unstable_edges(moments, dag, masks, **own)
 
 
+@pytest.mark.slow
 def test_edges_of_systems_without_hidden_causes_stay():
     left_out = edges = 0
     for seed in range(10):
@@ -50,6 +51,7 @@ def test_edges_of_systems_without_hidden_causes_stay():
     assert left_out <= 0.02 * edges
 
 
+@pytest.mark.slow
 def test_of_systems_with_hidden_causes_edges_of_no_effect_are_left_out_more_often_than_others():
     left_out, edges = np.zeros(2), np.zeros(2)
     for seed in range(10):

@@ -224,6 +224,7 @@ class TestNotearsMLP:
     def _torch(self):
         pytest.importorskip("torch")
 
+    @pytest.mark.slow
     def test_finds_mechanisms_without_a_linear_part(self):
         rows = nonlinear_rows(300, 0)
         graph = neural.notears_mlp(rows + 5.0, max_iterations=150)
@@ -260,6 +261,7 @@ class TestNotearsMLP:
         np.testing.assert_allclose(permuted_first, first[order][:, :, order], atol=1e-8)
         np.testing.assert_allclose(permuted_slopes, slopes[np.ix_(order, order)], atol=1e-8)
 
+    @pytest.mark.slow
     def test_knowledge(self):
         rows = nonlinear_rows(300, 0)
         known = Knowledge(forbidden=[("x0", "x1")], required=[("x3", "x0")])

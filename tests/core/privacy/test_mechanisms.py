@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
@@ -302,7 +302,6 @@ CELLS = st.one_of(
 
 
 @given(data=st.data(), states=st.lists(st.sampled_from([0, 2, 3, 5]), min_size=1, max_size=5))
-@settings(max_examples=150, deadline=None)
 def test_no_row_of_numbers_and_states_changes_more_than_the_sensitivity(data, states):
     """Whatever a row holds, and whatever centres and scales a server sends."""
     w = sum(count - 1 if count else 1 for count in states)

@@ -167,7 +167,7 @@ def test_bad_arguments():
         system().total_effect("x0", "x1")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_cover_the_true_effects_over_time():
     true = system()
     expected = true.response({"x0": 1.0}, 4)["x2"]

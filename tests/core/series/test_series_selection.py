@@ -67,6 +67,7 @@ def test_table_is_leave_one_fold_out_on_common_rows():
         assert error == pytest.approx(total / rows[:, :D].size, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_order_of_the_folds_does_not_matter():
     folds = [moments_of(part, D) for part in folds_of(random_rows(3, 105, D, 2))]
     one = select(folds, D, methods=("ridge", "lasso", "dynotears"))
@@ -102,6 +103,7 @@ def test_many_weak_effects_want_ridge_and_few_strong_ones_lasso():
         assert selection.best().recipe.method == method
 
 
+@pytest.mark.slow
 def test_instantaneous_effects_are_trusted_where_there_are_any():
     now = np.triu(np.full((D, D), 0.4), 1)
     lag = np.diag([0.5, 0.4, 0.5, 0.3])

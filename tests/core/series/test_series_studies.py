@@ -11,7 +11,7 @@ from flwr_causal.core.series.partial_correlation import partial_correlation, sel
 from flwr_causal.core.series.regression import lasso, ridge
 from flwr_causal.core.series.selection import select, standardized_folds
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 NETSIM_SUBJECTS = {1: (3, 6, 9, 12, 15), 2: (2, 4, 6, 8, 10), 3: (1, 3, 5, 7, 9)}
 

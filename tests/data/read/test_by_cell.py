@@ -16,9 +16,7 @@ from flwr_causal.data.read.cells import number_of
 from flwr_causal.data.read.pieces import LargeFile, open_table, pieces
 from flwr_causal.errors import DataError
 
-any_file = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
-)
+any_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

@@ -261,7 +261,7 @@ def test_a_point_between_thousands_is_no_decimal_point(tmp_path):
     assert read_table(path).b.tolist() == ["V45", "250.00"]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.one_of(

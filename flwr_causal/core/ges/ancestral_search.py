@@ -63,7 +63,7 @@ from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import is_lower
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IndexArray, IntArray
     from flwr_causal.core.ges.ancestral_fit import AncestralScore
@@ -123,6 +123,9 @@ class AncestralSearch:
     knowledge : Knowledge, optional
     most_z, most_proposals
         See ``MOST_Z`` and ``MOST_PROPOSALS``.
+    compiled : bool, default True
+        Whether scores are computed by compiled functions. A search of a few graphs is over before
+        these are compiled.
     """
 
     def __init__(
@@ -131,8 +134,15 @@ class AncestralSearch:
         knowledge: Knowledge | None,
         most_z: float = MOST_Z,
         most_proposals: int = MOST_PROPOSALS,
+        *,
+        compiled: bool = True,
     ) -> None:
-        self.source, self.knowledge, self.score = source, knowledge, source.score
+        self.source, self.knowledge = source, knowledge
+        score, d = source.score, len(source.names)
+        costs = np.array(np.broadcast_to(score.edge_cost, (d, d)), dtype=np.float64)
+        correlations = np.ascontiguousarray(score.correlations)
+        self._scored = Scored(correlations, score.owner, float(score.n), costs)
+        self.score: Callable[[IntArray], float] = self._total if compiled else score
         self.most_z, self.most_proposals = most_z, most_proposals
         self.required = edge_masks(knowledge, source.names).required
         self.known = Ancestry.of(knowledge, source.names)
@@ -183,7 +193,10 @@ class AncestralSearch:
 
     def _is_lower(self, score: float, than: float) -> bool:
         """Whether a score is better by more than the fits' and rounding's errors."""
-        return is_lower(score, than, self.score.n, FIT_TIE)
+        return is_lower(score, than, self._scored.rows, FIT_TIE)
+
+    def _total(self, mag: IntArray) -> float:
+        return float(total(self._scored, np.ascontiguousarray(mag), np.empty(len(mag))))
 
     def _with_other_edges(self, mag: IntArray) -> IntArray:
         """Change single edges, then pairs that meet, until none of these improves the score.
@@ -192,11 +205,7 @@ class AncestralSearch:
         """
         known, mag = self.known.no_causes, np.array(mag, dtype=np.int64, order="C")
         bounds = AncestralBounds(known, self.required, known & known.T)
-        score = self.score
-        costs = np.array(np.broadcast_to(score.edge_cost, mag.shape), dtype=np.float64)
-        correlations = np.ascontiguousarray(score.correlations)
-        scored = Scored(correlations, score.owner, float(score.n), costs)
-        parts = np.zeros(len(mag))
+        scored, parts = self._scored, np.zeros(len(mag))
         total(scored, mag, parts)
         for change in (other_edge, other_meeting_edges):
             for _ in steps("The search for an ancestral graph", MOST_STEPS * len(mag)):
@@ -254,10 +263,12 @@ class AncestralSearch:
                 sets = sorted({s for pool in near for s in combinations(sorted(pool), size)})
                 if not sets or len(sets) > MOST_SETS:
                     break
-                for z, given in zip(self.source.z(i, j, sets), sets, strict=True):
+                clearness = self.source.z(i, j, sets)
+                for place in np.flatnonzero(clearness < self.most_z):
+                    z, given = float(clearness[place]), sets[place]
                     key = tuple(k in given for k in common)
-                    if z < self.most_z and (key not in best or z < best[key][0]):
-                        best[key] = (float(z), int(i), int(j), given)
+                    if key not in best or z < best[key][0]:
+                        best[key] = (z, int(i), int(j), given)
             found += sorted(best.values())[: self.most_proposals]
         return sorted(found)
 

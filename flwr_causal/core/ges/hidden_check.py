@@ -93,14 +93,14 @@ def hidden_causes(
     costs = np.broadcast_to(source.score.edge_cost, (d, d))
     apart = costs[~np.eye(d, dtype=np.bool_)] if d > 1 else costs
     order = [list(names).index(name) for name in source.names]
-    search = AncestralSearch(source, knowledge, CHECK_Z, CHECK_PROPOSALS)
+    search = AncestralSearch(source, knowledge, CHECK_Z, CHECK_PROPOSALS, compiled=False)
     start = best = marks_of_dag(dag[np.ix_(order, order)])
     without = search.score(start)
     enough = ENOUGH * float(apart.max())
     mag, score = search.pruned(start, without, without - enough)
     least = SUSPICIOUS if d <= SUSPECTED else LEAST_EVIDENCE
     if without - score > least * float(apart.min()):
-        search = AncestralSearch(source, knowledge)
+        search = AncestralSearch(source, knowledge, compiled=False)
         start = search.without_hidden_causes()
         begin = search.score(start)
         other, lower = search.pruned(start, begin, begin - enough)

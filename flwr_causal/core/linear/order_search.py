@@ -339,16 +339,21 @@ def order_score(
     """
     if isinstance(moments, Moments):
         moments = [moments] * (moments.d if num_targets is None else num_targets)
-    d, rows = len(moments), np.array([own.n for own in moments], dtype=np.float64)
-    parents = np.asarray(adjacency)[:, :d] != 0
-    if widths is None:
-        logs = np.array([_log_variance(own, parents[:, j], j) for j, own in enumerate(moments)])
-    else:
-        columns = columns_of(widths)
-        logs = np.array(
-            [_log_determinant(own, columns, parents[:, j], j) for j, own in enumerate(moments)]
-        )
-    fit = 0.5 * float(rows @ logs)
+    parents = np.asarray(adjacency)[:, : len(moments)] != 0
+    logs = [_log_left(moments, widths, parents[:, j], j) for j in range(len(moments))]
+    rows = np.array([own.n for own in moments], dtype=np.float64)
+    return _score_of(np.array(logs), rows, parents, masks, edge_cost)
+
+
+def _score_of(
+    logs: FloatArray,
+    rows: FloatArray,
+    parents: BoolArray,
+    masks: EdgeMasks,
+    edge_cost: float | FloatArray | None,
+) -> float:
+    """Return the score from the logarithms of what the parents leave of each variable."""
+    d, fit = len(logs), 0.5 * float(rows @ logs)
     if edge_cost is not None:
         free_edges = parents & ~np.asarray(masks.required, dtype=bool)[:, :d]
         return fit + float(np.broadcast_to(edge_cost, parents.shape)[free_edges].sum())
@@ -357,6 +362,15 @@ def order_score(
     choices = sum(_log_choices(*both) for both in zip(possible, free, strict=True))
     spread = 0.5 * d * log(float(logs.var()) + 2 / rows.mean())
     return score + spread + choices + free[0] * log(2)
+
+
+def _log_left(
+    moments: Sequence[Moments], widths: Sequence[int] | None, parents: BoolArray, child: int
+) -> float:
+    """Return the logarithm of what the parents leave of a variable."""
+    if widths is None:
+        return _log_variance(moments[child], parents, child)
+    return _log_determinant(moments[child], columns_of(widths), parents, child)
 
 
 def _log_variance(moments: Moments, parents: BoolArray, child: int) -> float:
@@ -462,6 +476,7 @@ class MomentOrders:
 
     def _read(self, moments: Sequence[Moments]) -> None:
         self.moments = moments
+        self._known: dict[tuple[int, bytes], float] = {}
         parts, self.own = distinct(moments)
         # Where another variable is constant, as under interventions, it explains nothing.
         self.correlations = np.array([rounded(part.correlations) for part in parts])
@@ -559,9 +574,15 @@ class MomentOrders:
         return result
 
     def _score(self, parents: BoolArray) -> float:
-        return order_score(
-            self.moments, parents, self.masks, edge_cost=self.edge_cost, widths=self.widths
-        )
+        logs = np.array([self._log_left(parents[:, j], j) for j in range(self.d)])
+        return _score_of(logs, self.rows, parents, self.masks, self.edge_cost)
+
+    def _log_left(self, parents: BoolArray, child: int) -> float:
+        # The graphs of several starts have most families in common.
+        key = (child, parents.tobytes())
+        if key not in self._known:
+            self._known[key] = _log_left(self.moments, self.widths, parents, child)
+        return self._known[key]
 
     def _costs(self, now: float, lagged: float) -> FloatArray:
         """Return the cost of one more edge to each variable from each, (d, m).

@@ -24,6 +24,7 @@ from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions
+from flwr_causal.protocol.setup import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -48,8 +49,6 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
-#: The key of the agreement's digest in that record of a node's state.
-DIGEST = "digest"
 MEMORY = "memory"
 #: The names of the records in a node's state that hold a client's memory.
 MEMORIES = (MEMORY, f"{MEMORY}-numbers")
@@ -588,7 +587,7 @@ class CausalClient(NumPyClient):
         """
         state = self.context.state
         if self._setup is not None and not self._is_kept(self._setup):
-            state[SETUP] = ConfigRecord({**self._setup.to_config(), DIGEST: self._setup.digest})
+            state[SETUP] = self._setup.record.copy()
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

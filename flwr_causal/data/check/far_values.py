@@ -78,15 +78,17 @@ class Ends:
 
     def add(self, column: FloatArray) -> None:
         """Add the values of further rows, shape (n,); those that are not finite do not count."""
-        sample = np.unique(column[:: 1 + len(column) // SAMPLE])
-        sample = sample[np.isfinite(sample)]
-        if len(sample) > 4 * ENDS:
-            # Beyond these are enough different values, and few rows to sort.
-            column = column[(column <= sample[ENDS]) | (column >= sample[-ENDS])]
+        sample = None
+        if len(column) >= SAMPLE:
+            sample = np.unique(column[:: 1 + len(column) // SAMPLE])
+            sample = sample[np.isfinite(sample)]
+            if len(sample) > 4 * ENDS:
+                # Beyond these are enough different values, and few rows to sort.
+                column = column[(column <= sample[ENDS]) | (column >= sample[-ENDS])]
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         if not len(values):
             return
-        self._middles.append(_median(sample if len(sample) else values))
+        self._middles.append(_median(values if sample is None or not len(sample) else sample))
         if len(self._values):
             values, inverse = np.unique(np.append(self._values, values), return_inverse=True)
             counts = np.bincount(inverse, np.append(self._counts, counts)).astype(np.int64)
@@ -105,11 +107,12 @@ class Ends:
         negative = values < 0
         far = negative & (_is_code(values[negative], int(counts[negative].sum())))
         others = np.flatnonzero(~far)
+        farthest = distances[others[: MOST_VALUES + 1]].tolist()
         for number in range(min(MOST_VALUES, len(others) - 2), 0, -1):
-            chosen, rest = others[:number], distances[others[number:]]
-            step = float(distances[chosen[-1]] / rest[0]) if rest[0] > 0 else 0.0
+            step = farthest[number - 1] / farthest[number] if farthest[number] > 0 else 0.0
             if step <= BEYOND:
                 continue
+            chosen, rest = others[:number], distances[others[number:]]
             rows = int(counts[chosen].sum())
             few = number <= 2 or rows <= MOST_ROWS
             if _is_code(values[chosen], rows) or (few and _is_beyond_tail(step, rest)):

@@ -12,6 +12,7 @@ import math
 import sys
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -106,9 +107,8 @@ class Fact:
             return f"'{self.key}' is a single value where the report has a list"
         if self.each == "column" and len(entries) > MOST_COLUMNS:
             return f"'{self.key}' is of {len(entries)} columns, at most {MOST_COLUMNS}"
-        for entry in entries:
-            if not _KINDS[self.kind][0](entry):
-                return f"'{self.key}' is declared as {self.kind}, but is not: {entry!r:.99}"
+        for entry in filterfalse(_KINDS[self.kind][0], entries):
+            return f"'{self.key}' is declared as {self.kind}, but is not: {entry!r:.99}"
         return ""
 
 

@@ -17,6 +17,8 @@ of Statistics 3.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -101,7 +103,10 @@ class Ends:
         """Return the values far outside all others; None if there are none."""
         if not len(self._values):
             return None
-        distances = np.abs(self._values - _median(sorted(self._middles)))
+        middle = _median(sorted(self._middles))
+        if not self._may_be_far(middle):
+            return None
+        distances = np.abs(self._values - middle)
         outward = np.argsort(-distances, kind="stable")
         values, counts, distances = self._values[outward], self._counts[outward], distances[outward]
         negative = values < 0
@@ -121,6 +126,18 @@ class Ends:
         if not far.any() or (~far).sum() < 2:
             return None
         return FarValues(tuple(np.sort(values[far]).tolist()), int(counts[far].sum()))
+
+    def _may_be_far(self, middle: float) -> bool:
+        """Whether a step is large or few values are negative, as of few columns."""
+        ascending, most = self._values.tolist(), MOST_VALUES + 1
+        outer = ascending
+        if len(ascending) > 2 * most:
+            outer = ascending[:most] + ascending[-most:]
+        distances = sorted([abs(value - middle) for value in outer], reverse=True)
+        steps = pairwise(distances[:most])
+        if any(far > 0 and (near <= 0 or far / near > BEYOND) for far, near in steps):
+            return True
+        return 0 < bisect_left(ascending, 0.0) <= MOST_VALUES
 
 
 def _median(ascending: FloatArray | list[float]) -> float:

@@ -255,6 +255,8 @@ class CausalClient(NumPyClient):
         self._schema_options = options or PartyOptions()
         self._next_memory: Memory | None = None
         self._names: tuple[str, ...] | None = None
+        # The table that was read last, and the part of it that the run sees.
+        self._shown: tuple[Table | None, Table | None] = None, None
 
     @property
     def node(self) -> NodeConfig:
@@ -318,6 +320,9 @@ class CausalClient(NumPyClient):
             that the option ``row_id`` names.
         """
         table = self.source.read()
+        of, found = self._shown
+        if of is table and found is not None:
+            return found
         if SERIES in table.columns and not self.has_time:
             raise DataError(
                 f"{self.source.name} is a list of tables, that is, of time series, and this method "
@@ -331,7 +336,9 @@ class CausalClient(NumPyClient):
             if (used is None or name in used or name in self.other_columns)
             and (name != ids or name in self.role_columns)
         ]
-        return selected(table, kept)
+        found = selected(table, kept)
+        self._shown = table, found
+        return found
 
     def _used_columns(self) -> Collection[str] | None:
         """Return the columns that the run uses, where all others are left out; None: all."""

@@ -19,6 +19,8 @@ ROWS, COLUMNS = 1_000_000, 20
 SOURCES = {"CSV": "t.csv", "Parquet": "t.parquet", "NPZ": "t.npz", "array in memory": "memory"}
 RAY_PARTIES, RAY_SHAPE = (10, 50), (100, 10)
 ROUND_PARTIES, ROUNDS = (100, 300), 6
+SOLVED, SOLVED_TIMES = (600, 5), 20
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 EXCHANGES = 2  # of `moments`: the schema exchange and the moments
 
 
@@ -79,6 +81,37 @@ def ray(setup):
     return Table((*columns, "FedAvg, CPU s", "`moments`, CPU s"), rows, (note,))
 
 
+@benchmark("speed-threads", "Public solvers without a limit on BLAS threads: CPU seconds", "0")
+def threads(setup):
+    names = ("order_search", "dagma", "lingam")
+    rows = []
+    for name in names[:1] if setup.quick else names:
+        found = in_new_process("threads", name)
+        one, own, without = (found[key] for key in ("one", "own", "without"))
+        cells = (f"{one:.2f}", f"{own:.2f}", f"{without:.2f}")
+        rows.append((name, *cells, f"{own / one:.2f}", f"{without / one:.2f}"))
+    note = (
+        f"{SOLVED_TIMES} calls on {SOLVED[0]} rows of {SOLVED[1]} columns in a process with "
+        f"{os.cpu_count()} BLAS threads, as many as processors: under a limit to one thread, as it "
+        "is, and the function behind its own limit. The best of three turns."
+    )
+    columns = ("solver", "limit of one thread", "as it is", "without its own limit")
+    return Table((*columns, "ratio as it is", "ratio without"), rows, (note,))
+
+
+@benchmark("speed-import", "Import of the package beside that of the libraries it imports", "0-4")
+def imports(setup):
+    in_new_process("imports")  # writes what Python keeps of modules
+    found = [in_new_process("imports") for _ in setup.seeds]
+    alone, both = (min(one[key] for one in found) for key in ("libraries", "all"))
+    row = (f"{alone:.2f}", f"{both:.2f}", f"{both / alone:.2f}")
+    note = (
+        "`from flwr_causal import simulate` in a fresh process, after all other modules that it "
+        "imports; CPU seconds, the best of the runs."
+    )
+    return Table(("libraries", "all", "ratio"), [row], (note,))
+
+
 @benchmark(
     "speed-ray-rounds", "Seconds of an exchange on Ray beside Flower's FedAvg", "0-1", ("ray",)
 )
@@ -115,7 +148,10 @@ def ray_rounds(setup):
 def in_new_process(*arguments):
     """Return what a fresh process of this file reports."""
     command = [sys.executable, str(Path(__file__)), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    own = None
+    if arguments[0] == "threads":
+        own = {**os.environ, **dict.fromkeys(BLAS_THREADS, str(os.cpu_count()))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -193,6 +229,51 @@ def of_rows(method, path):
     before = peak()
     found = report(method, [np.load(Path(path).with_name("t.npz"))["X"]])
     return {**found, "before": before}
+
+
+def of_solver(name):
+    from threadpoolctl import threadpool_limits
+
+    from flwr_causal import solvers
+
+    rows = np.concatenate(linear_parties(SOLVED[1], SOLVED[0], 1, 0)[0])
+    solve = getattr(solvers, name)
+
+    def seconds(call):
+        start = time.process_time()
+        for _ in range(SOLVED_TIMES):
+            call(rows)
+        return time.process_time() - start
+
+    solve(rows)  # imports and compiling on first use
+    found = []
+    for _ in range(3):
+        with threadpool_limits(1):
+            one = seconds(solve)
+        found.append((one, seconds(solve), seconds(solve.__wrapped__)))
+    return dict(zip(("one", "own", "without"), np.min(found, axis=0).tolist(), strict=True))
+
+
+def of_imports():
+    code = "import sys; from flwr_causal import simulate; print(*sys.modules)"
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    names = [one for one in listed.stdout.split() if one.split(".")[0] != "flwr_causal"]
+    # In a process of its own: this one has the benchmarks' imports.
+    code = (
+        "import sys, time\nfrom contextlib import suppress\nfrom importlib import import_module\n"
+        "start = time.process_time()\n"
+        "for name in sys.argv[1:]:\n"
+        "    with suppress(ImportError):\n"
+        "        import_module(name)\n"
+        "alone = time.process_time() - start\n"
+        "from flwr_causal import simulate\n"
+        "print(alone, time.process_time() - start)\n"
+    )
+    command = [sys.executable, "-c", code, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(zip(("libraries", "all"), map(float, done.stdout.split()), strict=True))
 
 
 def on_ray(which, parties):
@@ -274,12 +355,16 @@ def fedavg(parties, exchanges=EXCHANGES, wrap=lambda grid: grid, size=RAY_SHAPE[
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=("parties", "rows", "ray", "rounds"))
-    parser.add_argument("given", nargs="+")
+    parser.add_argument("kind", choices=("parties", "rows", "ray", "rounds", "threads", "imports"))
+    parser.add_argument("given", nargs="*")
     arguments = parser.parse_args()
     kind, given = arguments.kind, arguments.given
     if kind == "parties":
         found = of_parties(int(given[0]))
+    elif kind == "threads":
+        found = of_solver(given[0])
+    elif kind == "imports":
+        found = of_imports()
     elif kind == "rounds":
         found = rounds(given[0], int(given[1]))
     else:

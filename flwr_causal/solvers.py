@@ -14,11 +14,13 @@ Each takes an array of shape ``(n, d)`` or anything with ``.columns``, such as a
 - `fuse`: the union of several DAGs along a common order.
 - `learn_spn`: a probabilistic circuit; its ``log_likelihood(frame)`` has the shape ``(n,)``.
 
-A solver is imported when it is first used.
+A solver is imported when it is first used, and runs with one BLAS thread.
 """
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.threads import single_threaded
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
@@ -59,4 +61,11 @@ _HOMES = {
     "pag_search": "flwr_causal.core.ges.linear_pag",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+_find = lazily(__name__, _HOMES)
+
+
+@cache
+def __getattr__(name: str) -> Any:
+    solver = single_threaded()(_find(name))
+    solver.__module__ = __name__  # where pickle finds it
+    return solver

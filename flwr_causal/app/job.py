@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.app.description import described
+from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.reports.doubts import disagreement_of
 from flwr_causal.reports.run import Run
@@ -43,6 +44,7 @@ def result_in(line: str) -> dict[str, Any] | None:
     return found
 
 
+@single_threaded()
 def execute(
     method: CausalStrategy,
     grid: Grid,

@@ -24,6 +24,7 @@ from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions
+from flwr_causal.protocol.setup import DIGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -48,8 +49,6 @@ T = TypeVar("T")
 Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
-#: The key of the agreement's digest in that record of a node's state.
-DIGEST = "digest"
 MEMORY = "memory"
 #: The names of the records in a node's state that hold a client's memory.
 MEMORIES = (MEMORY, f"{MEMORY}-numbers")
@@ -256,6 +255,8 @@ class CausalClient(NumPyClient):
         self._schema_options = options or PartyOptions()
         self._next_memory: Memory | None = None
         self._names: tuple[str, ...] | None = None
+        # The table that was read last, and the part of it that the run sees.
+        self._shown: tuple[Table | None, Table | None] = None, None
 
     @property
     def node(self) -> NodeConfig:
@@ -319,6 +320,9 @@ class CausalClient(NumPyClient):
             that the option ``row_id`` names.
         """
         table = self.source.read()
+        of, found = self._shown
+        if of is table and found is not None:
+            return found
         if SERIES in table.columns and not self.has_time:
             raise DataError(
                 f"{self.source.name} is a list of tables, that is, of time series, and this method "
@@ -332,7 +336,9 @@ class CausalClient(NumPyClient):
             if (used is None or name in used or name in self.other_columns)
             and (name != ids or name in self.role_columns)
         ]
-        return selected(table, kept)
+        found = selected(table, kept)
+        self._shown = table, found
+        return found
 
     def _used_columns(self) -> Collection[str] | None:
         """Return the columns that the run uses, where all others are left out; None: all."""
@@ -588,7 +594,7 @@ class CausalClient(NumPyClient):
         """
         state = self.context.state
         if self._setup is not None and not self._is_kept(self._setup):
-            state[SETUP] = ConfigRecord({**self._setup.to_config(), DIGEST: self._setup.digest})
+            state[SETUP] = self._setup.record.copy()
         if self._next_memory is not None:
             memory = self._next_memory
             state[MEMORY + "-numbers"] = ConfigRecord(memory.numbers)

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from flwr_causal.clients import privacy
-from flwr_causal.clients.base import DIGEST, MEMORIES, SETUP, CausalClient, Source
+from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.core.limits import noting
@@ -41,7 +41,7 @@ from flwr_causal.protocol.options import received
 from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
-from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.protocol.setup import DIGEST, PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
 from flwr_causal.secure import party as secure
@@ -69,9 +69,10 @@ if TYPE_CHECKING:
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
 OF_RUN = (TABLE, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
-# The agreement that was read last, by its digest and class of options: with many columns it takes
-# longer to read than many a message to answer.
-_last_setup: dict[tuple[str, type[PartyOptions]], Setup] = {}
+# What was read last of what servers send to all parties alike, by what it is and whose, with a text
+# that tells it from others: a process may serve many simulated parties, and with many columns an
+# agreement takes longer to read than many a message to answer.
+_last_read: dict[tuple[str, type[CausalClient]], tuple[str, Any]] = {}
 
 
 class _App(ClientApp):
@@ -145,7 +146,7 @@ def client_app(
             report = _reported(context, name, _report(clients, party, config, context, own, about))
             about["agreement"] = str(config.get("exchange", ""))
             content = probed(message, RecordDict({records.CONFIG: report}))
-            accepted = partial(accepted_report, ConfigRecord(dict(report)))
+            accepted = partial(accepted_report, report.copy())
             return Answer(content, accepted, lambda content: own.note(content, **about))
 
         try:
@@ -184,11 +185,8 @@ def _report(
     masked = bool(config.get("secure-aggregation"))
     kind = _client_type(clients, config)
     contract = kind.contract
-    kind_of_options = contract.question or contract.options
-    options: Any = received(kind_of_options, records.behind("option-", config))
-    policy = received(Policy, records.behind("policy-", config))
+    options, policy = _read_question(kind, config)
     own.check_question(contract, config, options, policy)
-    contract.check_policy(options, policy)
     secure.check_demand(own.node, met=masked)
     guarantee, running = options.guarantee, _is_running(context, config)
     table = _opened(party, own, policy, options, counts=not masked)
@@ -301,9 +299,9 @@ def _open(
     """
     config: dict[str, Any] = records.config_of(message.content)
     kind = _client_type(clients, config)
-    record, options = context.state.get(SETUP), kind.contract.options
+    record = context.state.get(SETUP)
     if any(name.startswith(PREFIX) for name in config):
-        setup = _read_setup(config, options)
+        setup = _read_setup(kind, config)
         secure.accept(context, setup)
         if isinstance(record, ConfigRecord) and record[f"{PREFIX}exchange"] != setup.exchange:
             # Another run over the same nodes: what was remembered belongs to the one before.
@@ -311,7 +309,7 @@ def _open(
             context.state.clear()
             context.state.update(kept)
     elif isinstance(record, ConfigRecord):
-        setup = _read_setup(record, options, record.get(DIGEST))
+        setup = _read_setup(kind, record, str(record[DIGEST]))
     else:
         raise ForgottenError(
             "This party has no agreement with the others: its node was restarted, or missed the "
@@ -319,7 +317,6 @@ def _open(
         )
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
-    kind.contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
     secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
     if guarantee is not None:
@@ -386,17 +383,44 @@ def _unchanged(source: Source, context: Context, own: PartyDoor, setup: Setup) -
     return replace(source, read=lambda: table)
 
 
-def _read_setup(
-    config: Mapping[str, Any], options: type[PartyOptions], digest: object = None
-) -> Setup:
-    """Return the setup of a record; one whose digest is known need not be read again."""
-    # One look-up: another thread may put another agreement there meanwhile.
-    if isinstance(digest, str) and (last := _last_setup.get((digest, options))) is not None:
-        return last
-    setup = Setup.from_config(config, options)
-    _last_setup.clear()
-    _last_setup[setup.digest, options] = setup
-    return setup
+def _read_question(client: type[CausalClient], config: Mapping[str, Any]) -> tuple[Any, Policy]:
+    """Return the options and the data policy of a question for the schema."""
+    contract = client.contract
+    names = ("option-", "policy-")
+    plain = {name: value for name, value in config.items() if name.startswith(names)}
+
+    def read() -> tuple[Any, Policy]:
+        kind = contract.question or contract.options
+        options: Any = received(kind, records.behind("option-", plain))
+        policy = received(Policy, records.behind("policy-", plain))
+        contract.check_policy(options, policy)
+        return options, policy
+
+    found: tuple[Any, Policy] = _read_once(("question", client), repr(plain), read)
+    return found
+
+
+def _read_setup(client: type[CausalClient], config: Mapping[str, Any], digest: str = "") -> Setup:
+    """Return the setup of a message, or of a node's record of it, which has its digest."""
+    contract = client.contract
+    plain = {name: value for name, value in config.items() if name.startswith(PREFIX)}
+
+    def read() -> Setup:
+        setup = Setup.from_config(plain, contract.options)
+        contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
+        return setup
+
+    found: Setup = _read_once(("setup", client), digest or repr(plain), read)
+    return found
+
+
+def _read_once(what: tuple[str, type[CausalClient]], text: str, read: Callable[[], Any]) -> Any:
+    """Return what a text says; it is not read again where the last one was the same."""
+    # One look-up: another thread may put another text there meanwhile.
+    last = _last_read.get(what)
+    if last is None or last[0] != text:
+        last = _last_read[what] = text, read()
+    return last[1]
 
 
 @noting(partial(log, WARNING, "%s"))

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -105,9 +107,8 @@ class Fact:
             return f"'{self.key}' is a single value where the report has a list"
         if self.each == "column" and len(entries) > MOST_COLUMNS:
             return f"'{self.key}' is of {len(entries)} columns, at most {MOST_COLUMNS}"
-        for entry in entries:
-            if not _KINDS[self.kind][0](entry):
-                return f"'{self.key}' is declared as {self.kind}, but is not: {entry!r:.99}"
+        for entry in filterfalse(_KINDS[self.kind][0], entries):
+            return f"'{self.key}' is declared as {self.kind}, but is not: {entry!r:.99}"
         return ""
 
 
@@ -126,16 +127,17 @@ def fact(
     return field(default=default, metadata={"fact": entry})
 
 
-def facts_of(report: type, each: Each = "") -> list[tuple[Field[Any], Fact]]:
+@cache
+def facts_of(report: type, each: Each = "") -> tuple[tuple[Field[Any], Fact], ...]:
     """Return the fields of a dataclass that are entries of a report, with what they declare.
 
     Of a report on one thing of several, ``each`` says of what: its entries are lists.
     """
-    return [
+    return tuple(
         (one, replace(own, key=own.key or one.name.replace("_", "-"), each=own.each or each))
         for one in fields(report)
         for own in one.metadata.values()
-    ]
+    )
 
 
 def pack_states(states: Sequence[Sequence[str]]) -> tuple[list[str], list[int]]:

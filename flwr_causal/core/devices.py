@@ -50,11 +50,9 @@ def _limited() -> Iterator[None]:
 _one_thread = SharedSetting(_limited)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> SharedSetting:
     """Run the block with one torch CPU thread; see `threads.single_threaded` for the reasons."""
-    with _one_thread():
-        yield
+    return _one_thread
 
 
 def checked_device(torch: Any, device: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from functools import cache
+import sys
+from contextlib import ContextDecorator, contextmanager
+from functools import cache, cached_property
+from inspect import isfunction
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
@@ -14,11 +16,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-class SharedSetting:
+class SharedSetting(ContextDecorator):
     """A setting of the process that holds as long as any thread is in a block with it.
 
     The first block sets it and the last one takes it back. If each block did both, the end of one
-    would end the setting of the others, and blocks that overlap would leave it behind.
+    would end the setting of the others, and blocks that overlap would leave it behind. The object
+    is the context of every block, and decorates functions.
 
     Parameters
     ----------
@@ -31,25 +34,29 @@ class SharedSetting:
         self._lock = Lock()
         self._blocks = 0
 
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Run the block with the setting."""
+    @property
+    def holds(self) -> bool:
+        """Whether a thread is in a block."""
+        return self._blocks > 0
+
+    def __enter__(self) -> None:
+        """Begin a block."""
         with self._lock:
             if not self._blocks:
                 self._context = self._make()
                 self._context.__enter__()
             self._blocks += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._blocks -= 1
-                if not self._blocks:
-                    self._context.__exit__(None, None, None)
+
+    def __exit__(self, *error: object) -> None:
+        """End a block."""
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks:
+                self._context.__exit__(None, None, None)
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def _controller(with_scipy: bool) -> ThreadpoolController:
     # Finding the loaded libraries takes milliseconds; limiting them afterwards takes microseconds.
     return ThreadpoolController()
 
@@ -57,7 +64,8 @@ def _controller() -> ThreadpoolController:
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
     _let_any_thread_set()
-    limiter = _controller().limit(limits=1, user_api="blas")
+    # SciPy has a BLAS library of its own.
+    limiter = _controller("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
     try:
         yield
     finally:
@@ -76,14 +84,31 @@ def _let_any_thread_set() -> None:
 _one_thread = SharedSetting(_one_blas_thread)
 
 
-@contextmanager
-def single_threaded() -> Iterator[None]:
-    """Run the block with one BLAS thread.
+def single_threaded() -> SharedSetting:
+    """Run the block, or the decorated function, with one BLAS thread.
 
     The matrices of this package are small (d x d), so that several threads are slower than one, and
     many simulated parties would compete for few cores. With several threads the rounding of a sum
     would also depend on the number of cores, and the same seed would give different digits on
     different machines.
     """
-    with _one_thread():
-        yield
+    return _one_thread
+
+
+class SingleThreaded:
+    """Base of graphs, models and runs: their public methods run with one BLAS thread.
+
+    So do their cached properties.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, member in list(vars(cls).items()):
+            if name.startswith("_"):
+                continue
+            if isfunction(member):
+                setattr(cls, name, _one_thread(member))
+            elif isinstance(member, classmethod):
+                setattr(cls, name, classmethod(_one_thread(member.__func__)))
+            elif isinstance(member, cached_property):
+                member.func = _one_thread(member.func)

@@ -43,6 +43,7 @@ T = TypeVar("T")
 
 # The rounding errors of products of scaled columns, which may have travelled as float32.
 _TOLERANCE = 1e-5
+_FACTS = {fact.key: fact for fact in FACTS}
 # More than the rounding errors of sums of float64, relative to their largest possible value.
 _ROUNDING = 1e-6
 #: Stands for minus infinity among log densities, which cannot travel; exact in either precision.
@@ -287,18 +288,17 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
         If a key is not declared or belongs to another part, a value is not possible, a list has
         not one value for each column, or too many states are named.
     """
-    facts = {fact.key: fact for fact in FACTS}
     for key in REQUIRED:
         if key not in report:
             raise RefusedError(f"'{key}' is missing in the report")
     for key in report:
-        if key not in facts:
+        if key not in _FACTS:
             raise RefusedError(f"no report has the key '{key}'")
-        if problem := facts[key].problem(report[key]):
+        if problem := _FACTS[key].problem(report[key]):
             raise RefusedError(problem)
     columns = len(report["names"])
     for key, value in report.items():
-        fact = facts[key]
+        fact = _FACTS[key]
         empty = fact.part is not None and not value
         if not empty and fact.part is not None and fact.part not in parts:
             raise RefusedError(

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from flwr.app import ConfigRecord
 
 from flwr_causal.contract.report import States, pack_states, unpack_states
 from flwr_causal.core.options import to_plain
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.records import Value
 
 PREFIX = "setup-"
+#: The name of the digest in a node's record of the setup.
+DIGEST = "digest"
 _POLICY = PREFIX + "policy-"
 _OPTION = PREFIX + "option-"
 _STATES = PREFIX + "states"
@@ -135,6 +138,11 @@ class Setup:
         # A text of JSON tells types and ends of values as well, and is made faster.
         text = json.dumps(plain, sort_keys=True)
         return purpose_of("agreement", text, self.mean, self.variance).hex()
+
+    @cached_property
+    def record(self) -> ConfigRecord:
+        """The setup as a node keeps it, to be copied."""
+        return ConfigRecord({**self.to_config(), DIGEST: self.digest})
 
     def of_training(self, name: str) -> Setup:
         """Return the agreement of a further training, whose digest follows from this one's."""

@@ -22,6 +22,7 @@ from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.saved import DAMAGE, UnwritableError, misplaced
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
@@ -75,7 +76,7 @@ _FURTHER = ("about", "columns", "targets", "versions")
 
 
 @dataclass(repr=False)
-class Run(RunRecord):
+class Run(SingleThreaded, RunRecord):
     """The result of a run, which can be printed, saved, loaded and shown as a page.
 
     Its fields are those of :class:`flwr_causal.reports.record.RunRecord`.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from flwr.app import ArrayRecord, Message, MessageType
+from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.supercore import log
 
 from flwr_causal.compat import NODE_UNAVAILABLE
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import numpy as np
-    from flwr.app import RecordDict
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
@@ -269,6 +268,9 @@ class Federation:
     total: Totals | None = None
     together: Collection[str] = ()
     _informed: set[int] = field(default_factory=set)
+    _last_with_setup: tuple[Any, Any, RecordDict] = field(
+        default_factory=lambda: (None, None, RecordDict()), repr=False
+    )
 
     def __post_init__(self) -> None:
         self.connected = self.connected or {party.node_id for party in self.parties}
@@ -357,8 +359,10 @@ class Federation:
         timeout: float,
     ) -> Message:
         """Return a message of an exchange; it holds the setup if the node has not received it."""
+        if node_id not in self._informed:
+            content = self._with_setup(content)
         return Message(
-            content=content if node_id in self._informed else self._with_setup(content),
+            content=content,
             dst_node_id=node_id,
             message_type=MessageType.QUERY if exchange.query else MessageType.TRAIN,
             ttl=timeout,
@@ -366,11 +370,16 @@ class Federation:
         )
 
     def _with_setup(self, content: RecordDict) -> RecordDict:
-        arrays = content.get(records.ARRAYS)
-        record = arrays if isinstance(arrays, ArrayRecord) else None
-        return records.message_content(
-            record, {**records.config_of(content), **self.setup.to_config()}
-        )
+        """Return a content with the setup; one for all messages that have one content."""
+        of, setup, found = self._last_with_setup
+        if of is not content or setup is not self.setup:
+            arrays = content.get(records.ARRAYS)
+            record = arrays if isinstance(arrays, ArrayRecord) else None
+            found = records.message_content(
+                record, {**records.config_of(content), **self.setup.to_config()}
+            )
+            self._last_with_setup = content, self.setup, found
+        return found
 
     def exchange(
         self,

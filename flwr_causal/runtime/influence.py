@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 import numpy as np
 from flwr.supercore import log
 
+from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.replies import Replies, distances_of, mean_of, median_of
 from flwr_causal.runtime.method import Method, StateT
@@ -149,6 +150,7 @@ class LeaveOneOut(Generic[StateT]):
         with server_work(self.method, "Comparing the parties' replies"):
             return distances_of(self.exchange, list(self.replies.values()), self.rows)
 
+    @single_threaded()
     def __call__(self) -> Influence:
         """Leave out one party after the other, those that stand out most if there are many."""
         most = max(LEAST_PARTIES, VARIABLES_TIMES_PARTIES // len(self.graph.names))

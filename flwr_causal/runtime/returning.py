@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
 
-from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import FederationError, TableChangedError
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.runtime.federation import Party, Returned
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.runtime.federation import Federation, Totals
     from flwr_causal.runtime.method import Method
 
@@ -206,6 +206,6 @@ def _change(values: dict[str, Any], report: TableReport) -> str:
         return f"it has version {version} of flwr-causal, the server {own_version()}"
     if "error" in values:
         return str(values["error"])
-    if TableReport.from_dict(values) != report:
+    if values["report"] != report:
         return "its table is not the one of the schema exchange: restore it as it was"
     return ""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.data.check.policy import Policy
     from flwr_causal.runtime.federation import Totals
     from flwr_causal.runtime.method import Method
 
@@ -162,7 +163,7 @@ def _reported(
     answers, late = _with_unique_names(method, answers)
     check_versions(answers)
     check_errors(answers)
-    reports = {party.name: TableReport.from_dict(values) for party, values in answers}
+    reports = {party.name: values["report"] for party, values in answers}
     _check_parts(reports)
     return [party for party, _ in answers], reports, late
 
@@ -195,7 +196,7 @@ def _names_reported(answers: list[tuple[Party, dict[str, Any]]]) -> dict[str, Ta
     several = Counter(party.name for party, _ in answers)
     return {
         party.name if several[party.name] == 1 else f"{party.name} ({party.node_id})": (
-            TableReport.from_dict(values)
+            values["report"]
         )
         for party, values in answers
     }
@@ -399,18 +400,20 @@ def ask_schema(
     Returns
     -------
     answers : list of (Party, dict)
-        A party and its report, or the error of its table; with its version of flwr-causal.
+        A party, and its ``report``, or the ``error`` of its table; with its ``version`` of
+        flwr-causal.
     failed : dict of int to str
         By node without an accepted answer, the reason.
     num_bytes : int
         Sent and received.
     """
-    policy = {f"policy-{name}": value for name, value in to_plain(method.policy).items()}
+    policy = method.policy
+    rules = {f"policy-{name}": value for name, value in to_plain(policy).items()}
     options = {f"option-{name}": value for name, value in to_plain(method.schema_options).items()}
     secure = {"secure-aggregation": 1} if method.options.secure_aggregation else {}
     if method.joins_columns:
         secure["pair-keys"] = 1
-    values = {"method": method.method, **secure, **_terms(method), **policy, **options, **further}
+    values = {"method": method.method, **secure, **_terms(method), **rules, **options, **further}
     norm = method.clipping_norm or PROBE_NORM
     question = records.message_content(
         records.pack_arrays({PROBE: probe()}), {records.CLIPPING_NORM: norm, **values}
@@ -439,7 +442,9 @@ def ask_schema(
                 continue
             size += records.reply_bytes(reply)
             try:
-                answers[node_id] = _answer(method, reply, names_only="names-only" in further)
+                answers[node_id] = _answer(
+                    method, policy, reply, names_only="names-only" in further
+                )
             except door.RefusedError as error:
                 failed[node_id] = str(error)
         waiting = [node_id for node_id in waiting if node_id not in answers]
@@ -457,7 +462,7 @@ def _terms(method: Method[Any]) -> dict[str, Any]:
 
 
 def _answer(
-    method: Method[Any], reply: Message, *, names_only: bool
+    method: Method[Any], policy: Policy, reply: Message, *, names_only: bool
 ) -> tuple[Party, dict[str, Any]]:
     """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
@@ -477,7 +482,6 @@ def _answer(
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
-            policy = method.policy
             door.reported(values, method.contract.parts(policy), policy.max_states)
             report = TableReport.from_dict(values)
             withheld = names_only or method.options.secure_aggregation or method.withholds_totals
@@ -489,6 +493,7 @@ def _answer(
                 )
             if method.clipping_norm:
                 _check_clips(method, reply, party)
+            values = {"version": values["version"], "report": report}
     except (door.RefusedError, DataError) as error:
         raise door.RefusedError(
             f"{party}: its answer was refused: {error}. Do all nodes run the same version of "

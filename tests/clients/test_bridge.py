@@ -8,13 +8,16 @@ from federations import app_of, make_federation, question, setup_for
 from federations import ask as _ask
 from flwr.app import Message
 
-from flwr_causal.clients import CausalClient, Source, answers, client_app
+from flwr_causal.app import methods
+from flwr_causal.clients import CausalClient, Source, answers, bridge, client_app
+from flwr_causal.clients.moments import MomentsClient
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
-from flwr_causal.protocol.options import PartyOptions
+from flwr_causal.protocol.options import FormError, PartyOptions
 from flwr_causal.protocol.replay import packed
+from flwr_causal.protocol.setup import PREFIX, Setup
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=3, n=12, parties=2).tables
@@ -336,3 +339,20 @@ def test_a_client_without_sums_reports_none():
     values = records.config_of(grid.send_and_receive([message])[0].content)
     assert not values["has-sums"]
     assert values["means"] == []
+
+
+def test_an_agreement_that_was_read_is_not_taken_for_another():
+    method = methods.build("moments", {})
+    options = method.client_options
+    sent = Setup(("a",), 4, 1, np.zeros(1), np.ones(1), method.policy, options=options)
+    config = {**sent.to_config(), f"{PREFIX}exchange": "0" * 16}
+    first = bridge._read_setup(MomentsClient, config)
+    assert bridge._read_setup(MomentsClient, dict(config)) is first
+    assert first.options == options
+    # Equal for Python, and of another type.
+    with pytest.raises(FormError, match="num-clients"):
+        bridge._read_setup(MomentsClient, {**config, f"{PREFIX}num-clients": True})
+    # A message's digest says nothing.
+    other = {**config, f"{PREFIX}num-rows": 5, "digest": first.digest}
+    assert bridge._read_setup(MomentsClient, other).num_rows == 5
+    assert bridge._read_setup(MomentsClient, config).num_rows == 4

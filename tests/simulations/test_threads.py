@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg
 from method_modes import MODES
+from threadpoolctl import ThreadpoolController
 
 from flwr_causal import simulate
 from flwr_causal.compat import FLOWER_LOGGER, own_run, quiet
@@ -40,7 +41,7 @@ def found(name, **more):
 
 
 def blas_threads():
-    found = threads._controller().info()
+    found = ThreadpoolController().info()
     return [one["num_threads"] for one in found if one["user_api"] == "blas"]
 
 
@@ -117,7 +118,7 @@ def test_each_thread_has_the_number_of_its_own_run():
 @pytest.fixture
 def two_threads():
     """BLAS has two threads, whatever the environment says."""
-    with threads._controller().limit(limits=2, user_api="blas"):
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
         assert {*blas_threads()} == {2}
         yield
 

@@ -17,6 +17,7 @@ from flwr_causal.core.graphs.effect import NO_EFFECT
 from flwr_causal.core.graphs.graph import CausalGraph, pair_of
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.saved import read_record, undamaged, write_record
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AncestralBlockModel:
+class AncestralBlockModel(SingleThreaded):
     """Second moments of numbers and categories with hidden common causes, and their PAG.
 
     Attributes

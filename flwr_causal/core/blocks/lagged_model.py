@@ -34,6 +34,7 @@ from flwr_causal.core.linear.regression import informing_rows, solved
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.series.model import LaggedModel, fit_lagged, reaches
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LaggedBlockModel:
+class LaggedBlockModel(SingleThreaded):
     """The second moments of numbers and categories and their lags, with the class of their graph.
 
     Attributes

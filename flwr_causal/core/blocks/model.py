@@ -43,6 +43,7 @@ from flwr_causal.core.linear.moments import (
     with_rows,
 )
 from flwr_causal.core.saved import read_record, undamaged, write_record
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.core.ties import first_largest
 from flwr_causal.core.words import by_name
 from flwr_causal.errors import ConfigError, DataError
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BlockModel:
+class BlockModel(SingleThreaded):
     """The second moments of numbers and categories, with the equivalence class of their graph.
 
     Attributes

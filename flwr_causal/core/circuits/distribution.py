@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.core.graphs import notebook
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.layers import Layers
 
 
-class Distribution(ABC):
+class Distribution(SingleThreaded, ABC):
     """A joint distribution of the variables in a scope.
 
     Data are frames whose columns are found by name, or arrays of shape (n, d) that hold values as

@@ -27,6 +27,7 @@ from flwr_causal.core.circuits.presence import joined_tables
 from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
 from flwr_causal.core.files import write
 from flwr_causal.core.saved import DAMAGE, writing
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ HEAD_FORMAT = "flwr-causal head 1"
 
 
 @dataclass(frozen=True, eq=False)
-class CircuitModel:
+class CircuitModel(SingleThreaded):
     """A joint distribution and, optionally, a class to predict.
 
     Data are frames whose columns are found by name; mappings of names to columns, or to the values
@@ -265,7 +266,7 @@ class Posterior(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class HeadPosterior:
+class HeadPosterior(SingleThreaded):
     """Posterior of the class by a logistic head.
 
     Missing values are integrated out of each leaf; a leaf without known values has the log density

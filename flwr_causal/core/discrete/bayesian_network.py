@@ -62,6 +62,7 @@ from flwr_causal.core.graphs.graph import (
     place_of,
 )
 from flwr_causal.core.saved import read_record, undamaged, write_record
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
@@ -81,7 +82,7 @@ FORMAT = "flwr-causal bayesian network 1"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BayesianNetwork:
+class BayesianNetwork(SingleThreaded):
     """A joint distribution of d variables with finitely many states each.
 
     The tables are stored as read-only float64 copies.

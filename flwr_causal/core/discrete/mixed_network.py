@@ -20,6 +20,7 @@ from flwr_causal.core.discrete.probabilities import check_parents, drawn_states,
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.saved import read_record, undamaged, write_record
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FORMAT = "flwr-causal mixed network 1"
 
 
 @dataclass(frozen=True, eq=False)
-class MixedNetwork:
+class MixedNetwork(SingleThreaded):
     """A DAG with the joint distribution of each variable and its parents.
 
     Parameters

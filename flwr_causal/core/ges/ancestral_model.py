@@ -19,6 +19,7 @@ from flwr_causal.core.linear.effects import by_regression
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.parties import disagreement, known_parties
 from flwr_causal.core.saved import read_record, undamaged, write_record
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AncestralModel:
+class AncestralModel(SingleThreaded):
     """Second moments of variables with hidden common causes, and the PAG that was found.
 
     Attributes

@@ -26,6 +26,7 @@ from flwr_causal.core.graphs.pag.rules import (
     possibly_directed,
 )
 from flwr_causal.core.saved import DAMAGE, read_json, writing
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.core.words import some
 from flwr_causal.errors import ConfigError, DataError
 
@@ -63,7 +64,7 @@ _ARRAYS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CausalGraph:
+class CausalGraph(SingleThreaded):
     """A graph over named variables; **row causes column** in every matrix.
 
     The arrays are copied and made read-only. A graph of kind ``"dag"`` may have cycles, because

@@ -23,6 +23,7 @@ from flwr_causal.core.linear.moments import (
 )
 from flwr_causal.core.linear.parties import disagreement, known_parties, left_out_log_likelihood
 from flwr_causal.core.saved import read_record, undamaged, write_record
+from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 SampleMoments: TypeAlias = Moments | tuple[Moments, ...]
 
 
-class LinearSystem:
+class LinearSystem(SingleThreaded):
     """A linear system with Gaussian noise on a DAG, as a frozen dataclass.
 
     Subclasses say what it is called (``KIND``), which arrays it has (``FIELDS``), and which columns

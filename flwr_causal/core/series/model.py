@@ -31,7 +31,6 @@ from flwr_causal.core.linear.system import (
 )
 from flwr_causal.core.series.design import companion_radius, lagged_names, lagged_rows, split_blocks
 from flwr_causal.core.series.regression import order_of
-from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -193,7 +192,6 @@ class LaggedModel(LinearSystem):
         """
         return log_density(self.residuals(series), self.noise_variances, self.names)
 
-    @single_threaded()
     def sample(
         self, steps: int, seed: int | None = None, *, burn_in: int | None = None
     ) -> pd.DataFrame:

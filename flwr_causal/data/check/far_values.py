@@ -17,6 +17,8 @@ of Statistics 3.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,15 +80,17 @@ class Ends:
 
     def add(self, column: FloatArray) -> None:
         """Add the values of further rows, shape (n,); those that are not finite do not count."""
-        sample = np.unique(column[:: 1 + len(column) // SAMPLE])
-        sample = sample[np.isfinite(sample)]
-        if len(sample) > 4 * ENDS:
-            # Beyond these are enough different values, and few rows to sort.
-            column = column[(column <= sample[ENDS]) | (column >= sample[-ENDS])]
+        sample = None
+        if len(column) >= SAMPLE:
+            sample = np.unique(column[:: 1 + len(column) // SAMPLE])
+            sample = sample[np.isfinite(sample)]
+            if len(sample) > 4 * ENDS:
+                # Beyond these are enough different values, and few rows to sort.
+                column = column[(column <= sample[ENDS]) | (column >= sample[-ENDS])]
         values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
         if not len(values):
             return
-        self._middles.append(_median(sample if len(sample) else values))
+        self._middles.append(_median(values if sample is None or not len(sample) else sample))
         if len(self._values):
             values, inverse = np.unique(np.append(self._values, values), return_inverse=True)
             counts = np.bincount(inverse, np.append(self._counts, counts)).astype(np.int64)
@@ -99,17 +103,21 @@ class Ends:
         """Return the values far outside all others; None if there are none."""
         if not len(self._values):
             return None
-        distances = np.abs(self._values - _median(sorted(self._middles)))
+        middle = _median(sorted(self._middles))
+        if not self._may_be_far(middle):
+            return None
+        distances = np.abs(self._values - middle)
         outward = np.argsort(-distances, kind="stable")
         values, counts, distances = self._values[outward], self._counts[outward], distances[outward]
         negative = values < 0
         far = negative & (_is_code(values[negative], int(counts[negative].sum())))
         others = np.flatnonzero(~far)
+        farthest = distances[others[: MOST_VALUES + 1]].tolist()
         for number in range(min(MOST_VALUES, len(others) - 2), 0, -1):
-            chosen, rest = others[:number], distances[others[number:]]
-            step = float(distances[chosen[-1]] / rest[0]) if rest[0] > 0 else 0.0
+            step = farthest[number - 1] / farthest[number] if farthest[number] > 0 else 0.0
             if step <= BEYOND:
                 continue
+            chosen, rest = others[:number], distances[others[number:]]
             rows = int(counts[chosen].sum())
             few = number <= 2 or rows <= MOST_ROWS
             if _is_code(values[chosen], rows) or (few and _is_beyond_tail(step, rest)):
@@ -118,6 +126,18 @@ class Ends:
         if not far.any() or (~far).sum() < 2:
             return None
         return FarValues(tuple(np.sort(values[far]).tolist()), int(counts[far].sum()))
+
+    def _may_be_far(self, middle: float) -> bool:
+        """Whether a step is large or few values are negative, as of few columns."""
+        ascending, most = self._values.tolist(), MOST_VALUES + 1
+        outer = ascending
+        if len(ascending) > 2 * most:
+            outer = ascending[:most] + ascending[-most:]
+        distances = sorted([abs(value - middle) for value in outer], reverse=True)
+        steps = pairwise(distances[:most])
+        if any(far > 0 and (near <= 0 or far / near > BEYOND) for far, near in steps):
+            return True
+        return 0 < bisect_left(ascending, 0.0) <= MOST_VALUES
 
 
 def _median(ascending: FloatArray | list[float]) -> float:

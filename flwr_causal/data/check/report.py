@@ -362,7 +362,7 @@ class TableReport:
                 has_relations=has["relations"],
                 **{
                     own.name: entry.read(values)
-                    for own, entry in facts_of(cls)
+                    for own, entry in facts_of(TableReport)
                     if own.default is MISSING or entry.key in values
                 },
             )

@@ -249,8 +249,11 @@ def from_array(
             f"{where} has {array.shape[1]} columns but 'names' has the shape {names.shape}: "
             "give one name for each column"
         )
-    columns = pd.Index(np.atleast_1d(names), dtype=object)
-    return from_frame(pd.DataFrame(array, columns=columns, copy=False))
+    labels = [_label(name, k) for k, name in enumerate(np.atleast_1d(names).tolist(), start=1)]
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    # Python's own texts: those of pandas take longer to look through, which each message does.
+    return pd.DataFrame(array, columns=pd.Index(labels, dtype=object), copy=False)
 
 
 def from_frame(source: pd.DataFrame) -> pd.DataFrame:

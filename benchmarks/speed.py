@@ -185,9 +185,10 @@ def default(setup):
         found = []
         for seed in setup.seeds:
             parties, truth = linear_parties(d, 1000, 8, seed)
-            times = []
-            for options in ({}, {"stability": 0}):
-                times.append(min(cpu(simulate, "moments", parties, **options)[1] for _ in range(3)))
+            times = [
+                min(cpu(simulate, "moments", parties, **options)[1] for _ in range(3))
+                for options in ({}, {"stability": 0})
+            ]
             run = simulate("moments", parties)
             errors = [structural_hamming_distance(truth, run.graph.weights)]
             try:

@@ -500,7 +500,8 @@ def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
     calls = " ".join(done.stdout.split())
     assert "useradd <--system> <--user-group> <--no-create-home>" in calls
     assert (
-        "python3 -I -m venv venv pip <install> <--quiet> <--requirement> <requirements.txt>" in calls
+        "python3 -I -m venv venv pip <install> <--quiet> <--requirement> <requirements.txt>"
+        in calls
     )
     owners = re.findall(r"chown (?:<-R> )?<(\S+)>((?: <\S+>)+)", calls)
     by_account = {path for owner, path in owners if owner.startswith("flwr-causal")}
@@ -517,7 +518,7 @@ def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
     (own / "venv" / "planted.pth").write_text("")
     (own / "ssh.service").write_text("")
     chowned = (tmp_path / "bin" / "chown").read_text()
-    (tmp_path / "bin" / "chown").write_text(f"{chowned}[ ! -L \"$2\" ]\n")
+    (tmp_path / "bin" / "chown").write_text(f'{chowned}[ ! -L "$2" ]\n')
 
     again = subprocess.run([script, "/data/b.csv"], env=told, capture_output=True, text=True)
 

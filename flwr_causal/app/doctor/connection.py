@@ -296,7 +296,10 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
         # Of a service the key is root's, and the account reads it by its group.
         if about.st_mode & (0o077 if about.st_uid else 0o037) and os.name == "posix":
             return Finding(
-                "note", "key", f"{key} is registered; others may read it", f"chmod 600 {shlex.quote(str(key))}"
+                "note",
+                "key",
+                f"{key} is registered; others may read it",
+                f"chmod 600 {shlex.quote(str(key))}",
             )
         return Finding(
             "ok",

@@ -14,6 +14,7 @@ import io
 import math
 import os
 import platform
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias

@@ -213,7 +213,8 @@ class _Deployment:
                 'case "${1-/}" in\n/*) ;;\n'
                 '*) echo "$1: give an absolute path" >&2; exit 2 ;;\nesac\n'
                 '[ -e "${1-/}" ] || echo "There is no $1 yet: the node waits for it" >&2\n'
-                'if [ $# -eq 0 ] && [ ! -s "$here/data-path" ] && [ ! -s "$place/data-path" ]\nthen\n'
+                'if [ $# -eq 0 ] && [ ! -s "$here/data-path" ] && '
+                '[ ! -s "$place/data-path" ]; then\n'
                 f'    echo "Which table? $0 {SOME_DATA}" >&2\n    exit 2\nfi'
             ),
             # Into root's directory: a link in state/ would be followed.

@@ -214,8 +214,7 @@ class Progress:
             try:
                 step = go_on()
             except StopIteration as end:
-                found = _checked(end.value, self.agreement.names)
-                after = replace(self, ask=None, so_far=lambda: found)
+                after = replace(self, ask=None, so_far=self._end(end.value))
                 break
             if not isinstance(step, Ask | Note | Choice):
                 raise ConfigError(f"train() yielded {step!r}: yield an Ask, a Note or a Choice.")
@@ -232,6 +231,10 @@ class Progress:
                 go_on = partial(self.training.throw, error)
             chosen += 1
         return replace(after, chosen=chosen, info=info)
+
+    def _end(self, returned: Any) -> Callable[[], Result]:
+        found = _checked(returned, self.agreement.names)
+        return lambda: found
 
     def _so_far(self, ask: Ask) -> Callable[[], Result]:
         given, names = ask.so_far, self.agreement.names

@@ -59,4 +59,4 @@ _HOMES = {
     "pag_search": "flwr_causal.core.ges.linear_pag",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -35,7 +35,7 @@ _HOMES = {
     "simulate": "flwr_causal.simulations",
 }
 
-_find = lazily(__name__, _HOMES)
+_find, __dir__ = lazily(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -638,7 +638,8 @@ def _interrupted(directory: Path | None) -> str:
     done = counted(len(read_history(directory)), "exchange")
     return (
         f"Interrupted after {done}; what was done is kept in {directory}. The same command with "
-        f"-o resume=true goes on from there; flwr-causal forget {directory} deletes it."
+        "-o resume=true goes on from there; flwr-causal forget "
+        f"{shlex.quote(str(directory))} deletes it."
     )
 
 
@@ -931,7 +932,7 @@ def reproduce(
         return
     if copy is not None:
         _write_new(copy, scenarios.text_of(name))
-        typer.echo(f"Change {copy}, then: flwr-causal reproduce {copy}")
+        typer.echo(f"Change {copy}, then: flwr-causal reproduce {shlex.quote(str(copy))}")
         return
     # A comma with a space is part of a label.
     labels = [label.strip() for label in re.split(r",(?! )", methods) if label.strip()]

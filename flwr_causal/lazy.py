@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,10 @@ def load(module: str, name: str) -> Any:
         return getattr(import_module(module), name)
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` (PEP 562) that imports a name from its module.
+def lazily(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__``, which imports a name from its module, and ``__dir__``.
 
     A SuperNode starts a process for each message, which needs few of a package's names.
 
@@ -44,6 +47,10 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         Its ``__name__``, for the error.
     homes : mapping of str to str
         Name to the module that defines it.
+
+    References
+    ----------
+    PEP 562, Module ``__getattr__`` and ``__dir__``.
     """
 
     def find(name: str) -> Any:
@@ -51,4 +58,7 @@ def lazily(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
             return load(homes[name], name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return find
+    def names() -> list[str]:
+        return sorted({*homes, *vars(sys.modules[package])})
+
+    return find, names

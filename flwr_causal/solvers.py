@@ -61,7 +61,7 @@ _HOMES = {
     "pag_search": "flwr_causal.core.ges.linear_pag",
 }
 
-_find = lazily(__name__, _HOMES)
+_find, __dir__ = lazily(__name__, _HOMES)
 
 
 @cache

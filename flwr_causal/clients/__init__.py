@@ -50,4 +50,4 @@ _HOMES = {
     "client_app": "flwr_causal.clients.bridge",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

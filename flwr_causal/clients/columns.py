@@ -20,6 +20,7 @@ from flwr_causal.data.check.row_ids import (
 )
 from flwr_causal.data.read.pieces import whole
 from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.party.node_config import weakness_of
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS, plan_of
 from flwr_causal.protocol.products.matrices import check_size, fixed, fraction_bits
 from flwr_causal.protocol.products.row_ids import ALIGN
@@ -287,6 +288,6 @@ def _secret_in(file: Path) -> bytes:
         secret = file.read_bytes().strip()
     except OSError as error:
         raise ConfigError(f"row-secret-file cannot be read: {error.strerror or error}") from error
-    if not secret:
-        raise ConfigError("row-secret-file holds no text: write the secret into it")
+    if weakness := weakness_of(secret.decode(errors="replace")):
+        raise ConfigError(f"The secret in row-secret-file {weakness}.")
     return secret

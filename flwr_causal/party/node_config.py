@@ -58,6 +58,36 @@ def _path(value: Any) -> Path:
     return path
 
 
+def weakness_of(secret: str) -> str:
+    """Return why a secret could be guessed; "" if it could not.
+
+    Whoever has hashed ids and knows one id can try secrets at millions a second, so that it needs
+    128 random bits: 32 hexadecimal digits, or 22 letters and digits. Randomness cannot be seen, but
+    a short text, a repeated one, and one of few different characters have less.
+
+    Parameters
+    ----------
+    secret : str
+        Without blanks and ends of lines around it.
+    """
+    hexadecimal = not set(secret.lower()) - set("0123456789abcdef")
+    least = 32 if hexadecimal else 22
+    repeated = secret in (2 * secret)[1:-1]
+    if len(secret) >= least and len(set(secret)) >= LEAST_DIFFERENT and not repeated:
+        return ""
+    return (
+        f"can be guessed: it must be random, of {least} characters or more (`openssl rand -hex 32` "
+        "makes one), and the same at all parties"
+    )
+
+
+def _secret(value: Any) -> str:
+    secret = _text(value)
+    if weakness := weakness_of(secret.strip()):
+        raise _WrongValueError(weakness)
+    return secret
+
+
 def _flag(value: Any) -> bool:
     text = str(value).strip().lower()
     if text not in _FLAGS:
@@ -82,6 +112,11 @@ def _pairs(value: Any) -> list[tuple[str, str]]:
     """Return names and paths of a text of pairs; :func:`_tables` checks them."""
     pairs = [pair.partition("=") for pair in _text(value).split(",") if pair.strip()]
     return [(name.strip(), path.strip()) for name, _, path in pairs]
+
+
+#: Fewer different characters than random secrets have: 32 random hexadecimal digits have fewer than
+#: 8 with a probability of 4e-8.
+LEAST_DIFFERENT = 8
 
 
 class Key(NamedTuple):
@@ -117,7 +152,7 @@ KEYS = {
     SUMS_KEY: Key("absolute path of the party's key that signs its keys for secure sums", _path),
     PEERS: Key("absolute path of the parties' public keys, by which it knows theirs", _path),
     "row-secret-file": Key("absolute path of the text under which ids of rows are hashed", _path),
-    "row-secret": Key("the text itself, which the machine's process list then shows", _text),
+    "row-secret": Key("the text itself, which the machine's process list then shows", _secret),
     "model-path": Key("absolute path of a file in which the party keeps its circuits", _path),
     "learner": Key("of the party's own circuits (fedpc)", _text),
     MAP_KEY: Key(

@@ -7,20 +7,27 @@ methods share are generators too, used by ``yield from``. It returns a :class:`R
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import numpy as np
+
+from flwr_causal.core.graphs.acyclicity import is_acyclic
+from flwr_causal.core.graphs.graph import CausalGraph
+from flwr_causal.core.options import shown
 from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.method import Method, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
-    from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.replies import Replies
 
@@ -207,16 +214,16 @@ class Progress:
             try:
                 step = go_on()
             except StopIteration as end:
-                after = replace(self, ask=None, so_far=_standing(end.value))
+                after = replace(self, ask=None, so_far=self._end(end.value))
                 break
             if not isinstance(step, Ask | Note | Choice):
                 raise ConfigError(f"train() yielded {step!r}: yield an Ask, a Note or a Choice.")
             go_on = partial(self.training.send, None)
             if isinstance(step, Ask):
-                after = replace(self, ask=step, so_far=step.so_far or self.so_far)
+                after = replace(self, ask=step, so_far=self._so_far(step))
                 break
             if isinstance(step, Note):
-                info |= step.info
+                info |= _plain(step.info)
                 continue
             try:
                 go_on = partial(self.training.send, self._choice(step, chosen))
@@ -225,6 +232,14 @@ class Progress:
             chosen += 1
         return replace(after, chosen=chosen, info=info)
 
+    def _end(self, returned: Any) -> Callable[[], Result]:
+        found = _checked(returned, self.agreement.names)
+        return lambda: found
+
+    def _so_far(self, ask: Ask) -> Callable[[], Result]:
+        given, names = ask.so_far, self.agreement.names
+        return self.so_far if given is None else lambda: _checked(given(), names)
+
     def _choice(self, choice: Choice, place: int) -> Any:
         if self.replicate:
             return choice.again(self.choices[place])
@@ -232,10 +247,49 @@ class Progress:
         return self.choices[place]
 
 
-def _standing(result: Result) -> Callable[[], Result]:
+def _checked(result: Any, names: Sequence[str]) -> Result:
+    """Return what ``train`` has found, if it is a result over these columns.
+
+    Raises
+    ------
+    ConfigError
+        Naming the field of the result.
+    """
     if not isinstance(result, Result):
         raise ConfigError(f"train() returned {result!r}: return a Result.")
-    return lambda: result
+    graph, scores, d = result.graph, result.scores, len(names)
+
+    def wrong(field: str, what: str) -> ConfigError:
+        return ConfigError(f"The result of train() has {field} that {what}.")
+
+    if graph is not None:
+        if not isinstance(graph, CausalGraph):
+            raise wrong("a graph", f"is {shown(graph)}: give a CausalGraph")
+        if tuple(graph.names) != tuple(names):
+            listed = f"{', '.join(graph.names)}; agreed are {', '.join(names)}, in this order"
+            raise wrong("a graph", f"is over {listed}")
+        if graph.kind == "dag" and not is_acyclic(graph.adjacency):
+            raise wrong("a graph", "is called a DAG and has a cycle: break it, or set its kind")
+    if scores is not None and np.shape(scores) != (d, d):
+        raise wrong("scores", f"have the shape {np.shape(scores)}: a row and a column a variable")
+    if isinstance(result.warnings, str) or not all(isinstance(w, str) for w in result.warnings):
+        raise wrong("warnings", f"are {shown(result.warnings)}: give a tuple of texts")
+    if not isinstance(result.reason, str):
+        raise wrong("a reason", f"is {shown(result.reason)}: give a text")
+    return result
+
+
+def _plain(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a Note holds, if the history's file can hold it."""
+    for name, value in info.items():
+        try:
+            json.dumps({name: value})
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"train() noted '{name}' as {shown(value)}: the history holds numbers, texts, and "
+                "lists of them. An array's `tolist()` is one."
+            ) from None
+    return info
 
 
 class Algorithm(Method[Progress]):

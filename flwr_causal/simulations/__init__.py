@@ -20,4 +20,4 @@ _HOMES = {
     "simulate": "flwr_causal.simulations.engines",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

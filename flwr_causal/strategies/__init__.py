@@ -65,4 +65,4 @@ _HOMES = {
     "run": "flwr_causal.runtime.loop",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -460,7 +460,7 @@ def test_a_node_runs_once_on_a_machine_and_says_why_it_ended(deployment, tmp_pat
     (bundle / "node-key").unlink()
     told = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert told.returncode == 2
-    assert f"There is no key {bundle}/node-key: {bundle}/install.sh makes it" in told.stderr
+    assert f"There is no key {bundle}/node-key: '{bundle}/install.sh' makes it" in told.stderr
 
 
 def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
@@ -476,7 +476,7 @@ def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
     told = stubs(tmp_path / "bin", "useradd", "chown", "systemctl", "pip")
     (tmp_path / "bin" / "id").symlink_to("/bin/false")
     (tmp_path / "bin" / "python3").write_text(
-        f'#!/bin/sh\necho "python3 $*"\nmkdir -p venv/bin\ncp {tmp_path}/bin/pip venv/bin\n'
+        f'#!/bin/sh\necho "python3 $*"\nmkdir venv venv/bin\ncp {tmp_path}/bin/pip venv/bin\n'
     )
     (tmp_path / "bin" / "python3").chmod(0o755)
     # An update must not put old results over those of the service.
@@ -491,18 +491,47 @@ def test_a_service_is_a_copy_that_has_a_user_of_its_own(deployment, tmp_path):
 
     assert done.returncode == 0, done.stderr
     own = root / "opt" / "north"
-    assert (own / "state" / "data-path").read_text() == "/data/a.csv\n"
+    assert (own / "data-path").read_text() == "/data/a.csv\n"
     assert not [*own.rglob("old")]
-    assert stat.S_IMODE(own.stat().st_mode) == 0o700
-    assert stat.S_IMODE((own / "node-key").stat().st_mode) == 0o600
+    # The account reads, by its group, and nobody else does.
+    assert stat.S_IMODE(own.stat().st_mode) == 0o750
+    assert stat.S_IMODE((own / "node-key").stat().st_mode) == 0o640
     assert (root / "etc/systemd/system/flwr-causal-north.service").is_file()
     calls = " ".join(done.stdout.split())
     assert "useradd <--system> <--user-group> <--no-create-home>" in calls
     assert (
-        "python3 -m venv venv pip <install> <--quiet> <--requirement> <requirements.txt>" in calls
+        "python3 -I -m venv venv pip <install> <--quiet> <--requirement> <requirements.txt>"
+        in calls
     )
-    assert calls.index(f"chown <-R> <flwr-causal:flwr-causal> <{own}>") < calls.index("systemctl")
+    owners = re.findall(r"chown (?:<-R> )?<(\S+)>((?: <\S+>)+)", calls)
+    by_account = {path for owner, path in owners if owner.startswith("flwr-causal")}
+    assert by_account == {f" <{own}/state>", f" <{own}/results>"}
+    assert ("root:flwr-causal", f" <{own}/start.sh>") in owners
+    assert calls.index(f"<{own}/start.sh>") < calls.index("systemctl <restart>")
     assert "systemctl <restart> <flwr-causal-north.service>" in calls
+
+    # What the account may have written is neither executed nor followed by an update.
+    treasure = tmp_path / "treasure"
+    treasure.write_text("root's")
+    (own / "state" / "data-path").symlink_to(treasure)
+    (own / "venv" / "bin" / "python3").write_text("#!/bin/sh\necho planted\n")
+    (own / "venv" / "planted.pth").write_text("")
+    (own / "ssh.service").write_text("")
+    chowned = (tmp_path / "bin" / "chown").read_text()
+    (tmp_path / "bin" / "chown").write_text(f'{chowned}[ ! -L "$2" ]\n')
+
+    again = subprocess.run([script, "/data/b.csv"], env=told, capture_output=True, text=True)
+
+    assert again.returncode == 0, again.stderr
+    assert treasure.read_text() == "root's"
+    assert (own / "data-path").read_text() == "/data/b.csv\n"
+    assert not os.path.lexists(own / "state" / "data-path")
+    assert "planted" not in again.stdout
+    assert not (own / "venv" / "planted.pth").exists()
+    assert [path.name for path in (root / "etc/systemd/system").iterdir()] == [
+        "flwr-causal-north.service"
+    ]
+    assert f"{own}/state" not in again.stdout
 
 
 def test_a_policy_of_a_bundle_admits_the_coordinator(deployment):
@@ -642,7 +671,7 @@ def test_a_wrong_path_is_not_kept_and_another_replaces_it(deployment, tmp_path):
     told = told_by([start], environment)
     assert told.returncode == 2
     assert f"{tmp_path}/b.csv: there is no such table" in told.stderr
-    assert f"(as {kept} says; {start} /absolute/path/of/table.csv replaces it)" in told.stderr
+    assert f"(as {kept} says; '{start}' /absolute/path/of/table.csv replaces it)" in told.stderr
 
 
 def test_a_node_whose_key_is_not_registered_yet_is_started_again(deployment, tmp_path):
@@ -743,12 +772,37 @@ def test_a_failed_run_can_be_followed_by_another_of_its_name(run_sh):
     assert "give another name" in told.stderr
 
 
+def test_the_status_is_that_of_this_run_and_what_ran_is_repeated(run_sh):
+    kept = run_sh.place / "state" / "options" / "first"
+    # A server that refuses the run writes nothing; an earlier run's results say nothing of it.
+    assert run_sh("first", "method='fedges'").returncode == 1
+    assert not kept.exists()
+    assert run_sh("first", "method='fedges'", ends=COMPLETED).returncode == 0
+    told = run_sh("first", "method='lingam'", "resume=true")
+    assert (told.returncode, told.asked) == (1, True)
+    assert "The run has not started" in told.stderr
+    assert kept.read_text() == "method='fedges'\n"
+    # Completed results that are asked for again are written again, and are a success.
+    assert run_sh("first", "method='fedges'", "resume=true", ends=COMPLETED).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["it's", 'a "b"', "a\\b"])
+def test_a_place_that_no_script_can_write_down_is_refused(deployment, tmp_path, name):
+    place = tmp_path / name
+    for script in ("coordinator/run.sh", "coordinator/start.sh", "parties/north/start.sh"):
+        own = place / Path(script).parent
+        shutil.copytree(deployment / Path(script).parent, own, dirs_exist_ok=True)
+        told = told_by([place / script, "first"], {"PATH": os.environ["PATH"]})
+        assert told.returncode == 2
+        assert "Move this directory" in told.stderr
+
+
 def test_a_run_is_repeated_with_its_options_and_compared(run_sh, tmp_path):
     again = run_sh.place / "rerun.sh"
     environment = run_sh.environment
     told = told_by([again, "first"], environment)
     assert told.returncode == 2
-    assert "run.sh has not made a run first" in told.stderr
+    assert "run.sh' has not completed a run first" in told.stderr
     told = run_sh("first", "method='fedges' seed=3", "resume=true", ends=COMPLETED)
     assert f"To look at: {run_sh.place}/results/first/report.html" in told.stdout
     results = run_sh.place / "results"

@@ -217,6 +217,8 @@ def test_what_is_wrong_with_a_node(tmp_path, monkeypatch):
     assert "simulation" in said(**{"partition-id": 1})
     assert "there is no learner 'sppn'; there are" in said(learner="sppn")
     assert "there is no file /none" in said(**{"row-secret-file": "/none"})
+    (tmp_path / "secret").write_text("abc\n")
+    assert "can be guessed" in said(**{"row-secret-file": str(tmp_path / "secret")})
     assert "no rule 'metods'" in said("metods = []")
     assert "did you mean 'moments'" in said('methods = ["momnets"]')
     assert "no method theirs" in said('methods = ["theirs"]')

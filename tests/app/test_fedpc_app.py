@@ -257,7 +257,11 @@ def on_nodes(table, tmp_path):
         for number, (party, secret) in enumerate(zip(parties, secrets, strict=True)):
             path = tmp_path / f"{number}.csv"
             party.to_csv(path, index=False)
-            config = {"name": f"clinic {number}", "data-path": str(path), "row-secret": secret}
+            config = {
+                "name": f"clinic {number}",
+                "data-path": str(path),
+                "row-secret": 5 * secret + "0123",
+            }
             made.append({**config, "model-path": str(tmp_path / "kept" / f"{number}.npz")})
         return made
 

@@ -28,7 +28,7 @@ def run_on_nodes(flower, directory, joined, config, *, shuffled=True):
     table = joined.assign(patient=[f"p{k}" for k in range(len(joined))])
     tables = [table[["patient", *own]] for own in (("age", "days"), ("cost",), ("value",))]
     secret = directory / "rows.txt"
-    secret.write_text("blue heron\n")
+    secret.write_text("e3b0c44298fc1c149afbf4c8996fb924\n")
     deployment, files = Deployment(flower), []
     for place, (name, own) in enumerate(zip(NAMES, tables, strict=True)):
         files.append(directory / f"{name}.csv")

@@ -33,7 +33,7 @@ def test_columns_of_three_nodes(flower, tmp_path):
     def add_node(name, secret):
         table = tmp_path / f"{name}.csv"
         circuits = tmp_path / f"{name}.npz"
-        config = {"row-secret": secret, "model-path": circuits}
+        config = {"row-secret": 5 * secret + "0123", "model-path": circuits}
         processes[name] = deployment.add_node(name, table, **config)
 
     for name, table in zip(NAMES, tables, strict=True):

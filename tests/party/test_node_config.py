@@ -1,16 +1,20 @@
 """A node's configuration: the type of each key, and keys that do not exist."""
 
+from base64 import b64encode
 from pathlib import Path
+from random import Random
 
 import pytest
 from federations import SpyGrid, make_federation
 from flwr.app import Context, RecordDict
+from hypothesis import given
+from hypothesis.strategies import integers
 
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.clients import MomentsClient, Source, client_app
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.party.door import PartyDoor
-from flwr_causal.party.node_config import KEYS, NodeConfig, check_keys
+from flwr_causal.party.node_config import KEYS, NodeConfig, check_keys, weakness_of
 from flwr_causal.protocol.schema import party_name
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.strategies import Moments, NotearsADMM, run
@@ -76,7 +80,10 @@ def test_numbers_are_numbers(value):
         ({"partition-id": 0, "tables.a": "/a"}, r"'tables\.a' names its own"),
         ({"data-path": "/a", "num-partitions": 2}, "of no use without 'partition-id'"),
         ({"partition-id": 2, "num-partitions": 2}, "below 'num-partitions'"),
-        ({"row-secret": "s", "row-secret-file": "/s"}, "take one of them out"),
+        (
+            {"row-secret": "e3b0c44298fc1c149afbf4c8996fb924", "row-secret-file": "/s"},
+            "take one of them out",
+        ),
         ({"interventions": " ,; "}, "'interventions' names no column"),
         ({"tables": "a=b"}, "name=/absolute/path"),
         ({"tables": "a=/b,a=/c"}, "different names"),
@@ -88,6 +95,22 @@ def test_numbers_are_numbers(value):
 def test_what_does_not_go_together(given, words):
     with pytest.raises(ConfigError, match=words):
         NodeConfig.of(given)
+
+
+@pytest.mark.parametrize(
+    "secret", ["abc", "north and south", 40 * "a", "0123456789abcdef", 16 * "01", 3 * "hospital"]
+)
+def test_a_secret_that_can_be_guessed_is_refused(secret):
+    assert "can be guessed" in weakness_of(secret)
+    with pytest.raises(ConfigError, match="'row-secret' can be guessed: it must be random"):
+        NodeConfig.of({"row-secret": secret})
+
+
+@given(integers(min_value=0))
+def test_a_random_secret_is_taken(seed):
+    rng = Random(seed)
+    assert not weakness_of(rng.randbytes(16).hex())
+    assert not weakness_of(b64encode(rng.randbytes(17)).decode())
 
 
 def test_a_message_names_every_problem_and_no_value():

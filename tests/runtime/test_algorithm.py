@@ -130,6 +130,47 @@ def test_slips_are_named(train, words):
         of(slip(train))
 
 
+EDGE = np.eye(3, k=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"graph": np.eye(3)}, "has a graph that is .*: give a CausalGraph"),
+        ({"graph": ("abc", EDGE + EDGE.T)}, "has a graph that is called a DAG and has a cycle"),
+        ({"graph": ("ab", EDGE[:2, :2])}, "has a graph that is over a, b; agreed are a, b, c"),
+        ({"graph": ("cba", EDGE)}, "has a graph that is over c, b, a; agreed are a, b, c"),
+        ({"scores": np.zeros((2, 2))}, r"has scores that have the shape \(2, 2\)"),
+        ({"scores": np.zeros(3)}, r"has scores that have the shape \(3,\)"),
+        ({"warnings": "beware"}, "has warnings that are 'beware': give a tuple of texts"),
+        ({"warnings": (1,)}, r"has warnings that are \(1,\): give a tuple of texts"),
+        ({"reason": None}, "has a reason that is None: give a text"),
+    ],
+)
+def test_what_is_found_is_checked(fields, words):
+    def train(self, agreement, replicate=0):
+        yield Ask(FIRST)
+        own = dict(fields)
+        if isinstance(own.get("graph"), tuple):
+            own["graph"] = CausalGraph(tuple(own["graph"][0]), own["graph"][1])
+        return Result(**own)
+
+    tables = [table.set_axis(list("abc"), axis=1) for table in TABLES]
+    with pytest.raises(ConfigError, match=rf"The result of train\(\) {words}"):
+        of(slip(train), tables)
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), {1, 2}, np.int64(3), b"x"])
+def test_notes_are_plain(value):
+    def train(self, agreement, replicate=0):
+        yield Ask(FIRST)
+        yield Note({"mine": value})
+        return Result()
+
+    with pytest.raises(ConfigError, match=r"train\(\) noted 'mine' as .*: the history holds"):
+        of(slip(train))
+
+
 def test_errors_of_a_choice_are_raised_where_it_is_asked_for():
     def careful(self, agreement, replicate=0):
         yield Ask(FIRST)

@@ -155,7 +155,11 @@ def test_an_earlier_training_is_asked_again(vertical, tmp_path):
 
     def grid(names=("a", "b")):
         configs = [
-            {"model-path": str(tmp_path / f"{name}.npz"), "number": k, "row-secret": "s"}
+            {
+                "model-path": str(tmp_path / f"{name}.npz"),
+                "number": k,
+                "row-secret": "e3b0c44298fc1c149afbf4c8996fb924",
+            }
             for k, name in enumerate(names)
         ]
 

@@ -200,14 +200,15 @@ def test_nodes_without_a_secret_are_named(tmp_path):
         grid = LocalGrid(client_app(FedPCClient, source, ["number"]), 2, node_configs=configs)
         return run(FedPC(min_available_nodes=2, **options), grid)
 
-    (warning,) = outcome("s", "").warnings
+    secret = "e3b0c44298fc1c149afbf4c8996fb924"
+    (warning,) = outcome(secret, "").warnings
     assert "no secret at clinic 1 " in warning
     assert "row-secret" in warning
     file = tmp_path / "secret"
-    file.write_text("s\n")
-    assert outcome("s", str(file)).warnings == []
+    file.write_text(f"{secret}\n")
+    assert outcome(secret, str(file)).warnings == []
     with pytest.raises(FederationError, match="row-secret-file cannot be read: No such file"):
-        outcome("s", str(tmp_path / "none"))
+        outcome(secret, str(tmp_path / "none"))
     with pytest.raises(DataError, match=r"no secret at clinic 0, clinic 1 .*row-secret"):
         outcome("", "", training="one-pass", weights="em")
 

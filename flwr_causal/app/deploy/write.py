@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
 import tarfile
 from dataclasses import dataclass
@@ -202,7 +203,7 @@ class _Deployment:
             "address": self.plan.address,
             "port": str(party.port),
             "proxy": _proxy(party.proxy),
-            "data": given,
+            "data": shlex.quote(given),
             "data_hint": f"set DATA={SOME_DATA}",
             "place": party.name,
             "unit": unit,
@@ -212,15 +213,22 @@ class _Deployment:
                 'case "${1-/}" in\n/*) ;;\n'
                 '*) echo "$1: give an absolute path" >&2; exit 2 ;;\nesac\n'
                 '[ -e "${1-/}" ] || echo "There is no $1 yet: the node waits for it" >&2\n'
-                '[ $# -eq 0 ] || printf \'%s\\n\' "$1" > "$place/state/data-path"\n'
-                'if [ ! -s "$place/state/data-path" ] && [ ! -s "$place/data-path" ]; then\n'
+                'if [ $# -eq 0 ] && [ ! -s "$here/data-path" ] && '
+                '[ ! -s "$place/data-path" ]; then\n'
                 f'    echo "Which table? $0 {SOME_DATA}" >&2\n    exit 2\nfi'
             ),
+            # Into root's directory: a link in state/ would be followed.
+            "keep_data": (
+                "if [ $# -ne 0 ]; then\n"
+                '    printf \'%s\\n\' "$1" > "$place/data-path"\n'
+                '    rm -f "$place/state/data-path"\nfi'
+            ),
+            "units": f"{unit}.service",
             "after_install": f'[ -e "$here/{NODE_KEY}" ] || flwr-causal deploy --join "$here"',
             "make_key": "" if self.has_key(party) else ", and make its key",
             "container_key": ""
             if self.has_key(party)
-            else _CONTAINER_KEY.format(party.name, given),
+            else _CONTAINER_KEY.format(party.name, shlex.quote(given)),
             "health": _health(f"http://127.0.0.1:{party.port}/health"),
             "later": str(LATER),
             "askers": json.dumps((self.coordinator / "signing-key.pub").read_text().strip()),
@@ -287,6 +295,7 @@ class _Deployment:
         # certificate is for.
         inside = "0.0.0.0" if keys.is_covered("127.0.0.1", self.certificate) else self.plan.host
         unit = f"flwr-causal-{name}-superlink"
+        again = {f"flwr-causal-{name}-rerun@.{kind}": kind for kind in ("service", "timer")}
         own = {
             "name": name,
             "host": self.plan.host,
@@ -302,7 +311,9 @@ class _Deployment:
             "unit": unit,
             "usage": "",
             "description": f"SuperLink of {name} (flwr-causal)",
-            "before_start": 'mkdir -p "$place/results"',
+            "before_start": "",
+            "keep_data": "",
+            "units": " ".join([f"{unit}.service", *again]),
             "after_install": "",
             "extra_hosts": "" if inside == "0.0.0.0" else f'"{inside}:0.0.0.0"',
             "health": _health(f"https://127.0.0.1:{port}/health"),
@@ -316,9 +327,8 @@ class _Deployment:
         self.put(target / "register.sh", text("register.sh", own), SCRIPT)
         self.put(target / "run.sh", text("run.sh", own), SCRIPT)
         self.put(target / "rerun.sh", text("rerun.sh", own), SCRIPT)
-        for kind in ("service", "timer"):
-            again = target / f"flwr-causal-{name}-rerun@.{kind}"
-            self.put(again, text(f"rerun.{kind}", own))
+        for unit_file, kind in again.items():
+            self.put(target / unit_file, text(f"rerun.{kind}", own))
         self.put(target / "compose.yaml", text("link_compose.yaml", own))
         if port != self.plan.port:
             self.put(target / "nginx.conf", text("nginx.conf", own))
@@ -355,7 +365,8 @@ class _Deployment:
         """Return a template of this package with its values."""
         found = (files(__package__) / "templates" / f"{name}.txt").read_text(encoding="utf-8")
         python = ".".join(map(str, sys.version_info[:2]))
-        return _Text(found).substitute({"version": own_version(), "python": python, **values})
+        own = {"version": own_version(), "python": python, "here": _HERE}
+        return _Text(found).substitute({**own, **values})
 
     def put(self, path: Path, text: str, mode: int = 0o600) -> None:
         keys.write_private(path, text.encode(), mode)
@@ -374,9 +385,11 @@ class _Deployment:
                 "name": self.plan.name,
                 "address": self.plan.address,
                 "port": str(self.plan.port),
-                "package": wheel or f"{PACKAGE}=={own_version()}",
-                "file": str(self.file),
-                "directory": shown if not shown.startswith("..") else str(self.directory),
+                "package": shlex.quote(wheel) if wheel else f"{PACKAGE}=={own_version()}",
+                "file": shlex.quote(str(self.file)),
+                "directory": shlex.quote(
+                    shown if not shown.startswith("..") else str(self.directory)
+                ),
                 "handover": _HANDOVER if central else _OWN_KEYS,
                 "after_handover": _DELETE if central else _COMPARE,
                 "expiry": f"{keys.read_certificate(self.certificate).not_valid_after_utc:%Y-%m-%d}",
@@ -385,6 +398,15 @@ class _Deployment:
         )
 
 
+#: The beginning of each script: the directory that it is in. Paths are written between quotation
+#: marks into settings, and into the commands that the scripts print.
+_HERE = r"""here=$(cd "$(dirname "$0")" && pwd)
+case $here in
+*[\'\"\\]*)
+    echo "Move this directory: its path must not contain quotation marks or backslashes: $here" >&2
+    exit 2
+    ;;
+esac"""
 #: What the checklist says of the bundles where the coordinator, or each party, makes the keys.
 _HANDOVER = """\
    Give each party its bundle `parties/NAME.tar.gz`, and nobody else: it holds the private key of

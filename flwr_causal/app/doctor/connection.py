@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shlex
 import socket
 import ssl
 import time
@@ -31,10 +32,6 @@ RENEW = (
     "deployment's own; then restart the SuperLink."
 )
 ADDRESS = "Write it as in superlink.example.org:9092 (--superlink)."
-MAKE_KEY = (
-    'Make it: ssh-keygen -t ecdsa -b 384 -N "" -f {0}, and let the coordinator register {0}.pub. '
-    "In a bundle of `flwr-causal deploy` install.sh makes it."
-)
 #: Seconds to wait for an answer.
 PATIENCE = 10.0
 #: A certificate that ends within so many days is noted.
@@ -62,7 +59,7 @@ def check_connection(
         A node's private key, which is tried.
     """
     if key is not None and not key.expanduser().is_file():
-        yield Finding("problem", "key", f"there is no file {key}", MAKE_KEY.format(key))
+        yield Finding("problem", "key", f"there is no file {key}", _make(key))
         key = None
     try:
         parts = urlsplit(f"//{address}")
@@ -267,15 +264,22 @@ def _clock(ahead: float) -> Finding:
     )
 
 
+def _make(key: Path) -> str:
+    return (
+        f'Make it: ssh-keygen -t ecdsa -b 384 -N "" -f {shlex.quote(str(key))}, and let the '
+        f"coordinator register {key}.pub. In a bundle of `flwr-causal deploy` install.sh makes it."
+    )
+
+
 def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> Finding:
     """Try a node's key, without connecting the node."""
     try:
         private = load_ssh_private_key(key.expanduser().read_bytes(), password=None)
     except (OSError, ValueError) as error:
-        return Finding("problem", "key", f"{key} cannot be read: {error}", MAKE_KEY.format(key))
+        return Finding("problem", "key", f"{key} cannot be read: {error}", _make(key))
     if not isinstance(private, ec.EllipticCurvePrivateKey):
         text = f"{key} is no elliptic curve key"
-        return Finding("problem", "key", text, MAKE_KEY.format(key))
+        return Finding("problem", "key", text, _make(key))
     certificates = None if insecure or authority is None else authority.read_bytes()
     state = registration_of(address, certificates, private, insecure=insecure)
     if state == "unknown":
@@ -288,10 +292,14 @@ def _key(address: str, authority: Path | None, key: Path, *, insecure: bool) -> 
             passing=True,
         )
     if state == "registered":
-        open_to = key.expanduser().stat().st_mode & 0o077
-        if open_to and os.name == "posix":
+        about = key.expanduser().stat()
+        # Of a service the key is root's, and the account reads it by its group.
+        if about.st_mode & (0o077 if about.st_uid else 0o037) and os.name == "posix":
             return Finding(
-                "note", "key", f"{key} is registered; others may read it", f"chmod 600 {key}"
+                "note",
+                "key",
+                f"{key} is registered; others may read it",
+                f"chmod 600 {shlex.quote(str(key))}",
             )
         return Finding(
             "ok",

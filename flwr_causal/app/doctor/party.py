@@ -15,7 +15,7 @@ from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
 from flwr_causal.party.dictionary import MAP_KEY
 from flwr_causal.party.identifiers import identifiers
-from flwr_causal.party.node_config import NodeConfig, check_keys
+from flwr_causal.party.node_config import NodeConfig, check_keys, weakness_of
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
@@ -85,6 +85,18 @@ def check_party(node: NodeConfig) -> Iterator[Finding]:
     for key, file in files.items():
         if file is not None and not file.is_file():
             yield Finding("problem", key, f"there is no file {file}", WHERE.format(key))
+    if node.row_secret_file is not None and node.row_secret_file.is_file():
+        try:
+            weakness = weakness_of(
+                node.row_secret_file.read_bytes().strip().decode(errors="replace")
+            )
+        except OSError as error:
+            weakness = f"cannot be read: {error.strerror or error}"
+        if weakness:
+            text = f"the secret in {node.row_secret_file} {weakness}"
+            yield Finding(
+                "problem", "row-secret-file", text, "Let the parties agree on another one."
+            )
     if node.learner and node.learner not in NAMES:
         text = f"there is no learner '{node.learner}'; there are {', '.join(NAMES)}"
         yield Finding("problem", "learner", text, "Correct 'learner', or leave it out.")

@@ -14,6 +14,7 @@ import io
 import math
 import os
 import platform
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -276,8 +277,8 @@ def adopted(path: Path, folder: Path, machine: str = "") -> Path:
     file = path / FILE if path.is_dir() else path
     if not file.exists():
         raise DataError(
-            f"{path} holds no {FILE}: run 'flwr-causal reproduce NAME --output-dir {path}' again, "
-            "which keeps finished cells"
+            f"{path} holds no {FILE}: run `flwr-causal reproduce NAME --output-dir "
+            f"{shlex.quote(str(path))}` again, which keeps finished cells"
         )
     result = read(file)
     if machine:

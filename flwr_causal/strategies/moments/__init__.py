@@ -15,4 +15,4 @@ _HOMES = {
     "MomentsOptions": "flwr_causal.strategies.moments.options",
 }
 
-__getattr__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -318,6 +318,9 @@ def _open(
         )
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
+    for exchange, _ in requests:
+        for part in parts_of(exchange):
+            kind.contract.check_taking_place(part.exchange, setup)
     kind.contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
     secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
@@ -530,6 +533,7 @@ def _fit(
     }
     received = part.sent(door.received(content))
     own = part.sent(plain)
+    door.check_fitting(part.exchange, {**own, **received}, client.setup)
     values = {**config, **own, "exchange": part.exchange.name}
     arrays, weight, numbers = client.fit(
         list(received.values()), {**values, "arrays": list(received)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import AskedOtherwiseError, ConfigError
 from flwr_causal.protocol.options import FormError, PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.records import NUMBER, WEIGHT
 
@@ -140,6 +140,21 @@ class Contract:
                 "What the server sent was refused: by the run's options parties name other values "
                 "of their columns, or none. Install the same version of flwr-causal on all "
                 "machines."
+            )
+
+    def check_taking_place(self, exchange: Exchange, setup: Setup) -> None:
+        """Check that a run has an exchange.
+
+        Raises
+        ------
+        AskedOtherwiseError
+            If it belongs to other runs, by what this one states.
+        """
+        if not exchange.only.holds(setup.run):
+            raise AskedOtherwiseError(
+                f"The server asked for '{exchange.name}', which is for other runs of "
+                f"'{self.method}': {exchange.only}. Nothing was sent. Install the same version on "
+                "all machines."
             )
 
     def parts(self, policy: Policy) -> tuple[Part, ...]:

@@ -465,6 +465,18 @@ def asked(
     return sizes
 
 
+def check_fitting(exchange: Exchange, sent: Mapping[str, Any], setup: Setup) -> None:
+    """Refuse a request that is not what agreement and options determine.
+
+    Raises
+    ------
+    RefusedError
+        Saying what is not.
+    """
+    if exchange.unfitting is not None and (why := exchange.unfitting(sent, setup)):
+        raise RefusedError(f"the server's request of the exchange '{exchange.name}' {why}")
+
+
 def _check_room(exchange: Exchange, sizes: Mapping[str, int]) -> None:
     """Refuse a request for more than a party makes at a time, beside arrays of its rows."""
     for item in exchange.returns:
@@ -492,7 +504,7 @@ def _check_sent(item: Sent, arrays: Arrays, sizes: Mapping[str, int]) -> None:
     for one in lists:
         if item.values == "dag":
             _check_dag(item, one, sizes)
-        elif item.parts and (np.diff(one.astype(np.int64)) <= 0).any():
+        elif item.parts and (np.diff(one.astype(np.int64) if whole else one) <= 0).any():
             raise RefusedError(f"a list of '{item.name}' is not in ascending order")
 
 
@@ -669,7 +681,8 @@ def _check_values(
     if item.values == "count" and "n" in sizes:
         limits["count"] = sizes["n"]
     if item.below:
-        limits[item.values] = sizes[item.below] - 1
+        # In a run that does not have such values nothing is below their bound.
+        limits[item.values] = sizes.get(item.below, 0) - 1
     if most > limits.get(item.values, np.inf):
         raise RefusedError(
             f"'{item.name}' is {most:g}, but it is declared as {item.values}, at most "

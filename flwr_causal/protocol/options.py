@@ -138,6 +138,14 @@ def derived(reason: str) -> dict[str, Any]:
     return {"derived": reason, **seen_as(lambda name, value: ())}
 
 
+def chosen() -> dict[str, Any]:
+    """Return the metadata of a field that says what the run's "auto" stands for.
+
+    The conditions of exchanges see it in place of what the run states.
+    """
+    return {"chosen": True}
+
+
 def _exactly(name: str, value: Any) -> Sequence[Setting]:
     return [Setting(name, value, equal)]
 

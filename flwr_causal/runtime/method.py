@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
 from flwr_causal.errors import ConfigError
@@ -217,9 +218,17 @@ class Method(Generic[StateT]):
         return options
 
     @property
+    def run(self) -> Mapping[str, Any]:
+        """The run by its options, as the conditions of exchanges see it."""
+        return self.options.by_name() | {COLUMNS_DIFFER: self.columns_differ}
+
+    @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges of the contract that the training may need with these options."""
-        return tuple(one for one in self.contract.exchanges if not one.query)
+        run = self.run
+        return tuple(
+            one for one in self.contract.exchanges if not one.query and one.only.holds(run)
+        )
 
     @property
     def exchanges_beyond(self) -> int:
@@ -228,12 +237,12 @@ class Method(Generic[StateT]):
 
     @property
     def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges after the first one that the options are known to need.
+        """The exchanges after the first one.
 
         A privacy wrapper that cannot add its noise to one of these exchanges is refused before the
-        first exchange. Before an exchange that is not listed here, it is refused during the run.
+        first exchange.
         """
-        return ()
+        return self.exchanges[1:]
 
     @abstractmethod
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:

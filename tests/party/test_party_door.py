@@ -384,7 +384,7 @@ def test_the_record_names_the_exchange_that_is_answered(tmp_path):
     tables = [table.rename(columns={0: "x", 1: "y"}) for table in tables]
     grid = guarded(tables, tmp_path, "most-exchanges-a-day = 1")
     node, method = grid.get_node_ids()[0], Moments()
-    terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
+    terms = RunTerms.of("moments", Moments(min_available_nodes=3).options.by_name()).to_text()
     ask(grid, node, {}, "query.schema", **question_of(method), terms=terms, exchange="")
     setup = setup_for(tables, terms=terms, options=method.client_options)
     head = {"bundle-trainings": [""], "bundle-exchanges": ["sums"], "bundle-seed": 0}
@@ -425,7 +425,7 @@ def test_the_agreement_uses_what_the_report_was_allowed_for(tmp_path, case):
         frame.loc[:3, column] = np.nan
     grid = guarded([frame] * 3, tmp_path, policy)
     node = grid.get_node_ids()[0]
-    terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
+    terms = RunTerms.of("moments", Moments(min_available_nodes=3).options.by_name()).to_text()
     tables = [frame.fillna(0.0)] * 3
     question = {**question_of(Moments(row_id=column)), "exchange": "", "terms": terms}
     report = ask(grid, node, {}, "query.schema", **question)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from federations import app_of, ask, make_federation, question_of, setup_for
+from federations import app_of, ask, make_federation, question_of, setup_for, stating
 from tampering import Tampering, guarded, recorded, sent
 
 from flwr_causal.errors import CausalError, ConfigError
@@ -174,6 +174,7 @@ def test_states_are_agreed_on_only_where_they_are_named():
     with pytest.raises(FormError, match="name other values"):
         method.contract.check_policy(method.client_options, method.policy, states=True)
     setup = setup_for(TABLES, options=method.client_options, states=((), (), ("0", "1")))
+    setup = stating(setup, method)
     grid = LocalGrid(app_of(TABLES), 3)
     reply = ask(grid, grid.get_node_ids()[0], {}, setup=setup, exchange="sums", method="moments")
     assert "name other values" in reply.error.reason

@@ -23,6 +23,7 @@ from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
+from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.record import SCHEMA
@@ -45,6 +46,7 @@ from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
 from flwr_causal.secure import party as secure
 from flwr_causal.secure import totals
+from flwr_causal.secure.purposes import purpose_of
 from flwr_causal.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
+OF_RUN = (TABLE, ASKED, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
 # The agreement that was read last, by its digest and class of options: with many columns it takes
 # longer to read than many a message to answer.
 _last_setup: dict[tuple[str, type[PartyOptions]], Setup] = {}
@@ -204,13 +206,18 @@ def _report(
         privacy.keep(context)
         about |= released
     shown = Source(party.name, lambda: table)
-    client = kind(shown, context, options=options, columns=config.get("columns"))
+    names_only = bool(config.get("names-only"))
+    used: Any = config.get("columns")
+    if policy.chooses_columns and not (names_only or guarantee is not None):
+        # Also where the server does not say so.
+        asked = table.columns if used is None else used
+        used = [name for name in asked if policy.chooses(name)]
+    client = kind(shown, context, options=options, columns=used)
     if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
             f"its node config states interventions, which '{client.contract.method}' does "
             f"not use: use {USERS}, or take them out"
         )
-    names_only = bool(config.get("names-only"))
     public = client.private or names_only
     names = TableReport.of_names(client.table().columns if public else ())
     if public:
@@ -233,7 +240,7 @@ def _report(
         whole = secure.own_report(context, columns, lambda: described, private=client.private)
         described = secure.withheld(whole, policy, party.name)
     report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
-    return key | report
+    return {"contract": client.contract.digest} | key | report
 
 
 def _described(client: CausalClient, policy: Policy) -> TableReport:
@@ -322,6 +329,7 @@ def _open(
         for part in parts_of(exchange):
             kind.contract.check_taking_place(part.exchange, setup)
     kind.contract.check_policy(setup.options, setup.policy, states=bool(setup.states))
+    kind.contract.check_names(setup)
     secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
     if guarantee is not None:
@@ -461,6 +469,7 @@ def _answer(
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
     sizes = door.asked(exchange, message.content, agreed, client.setup if masked else None)
+    _note_questions(client, exchange, message.content)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -513,6 +522,22 @@ def _answer(
         context.state.update(kept)
 
     return Answer(content, accepted, leave)
+
+
+def _note_questions(client: CausalClient, exchange: Exchange, content: RecordDict) -> None:
+    """Note what is asked of exchanges that are answered a few times only, or refuse it."""
+    counted = [part for part in parts_of(exchange) if part.exchange.most is not None]
+    if not counted:
+        return
+    sent = {**records.config_of(content), **door.received(content)}
+    questions = {
+        part.training.named(part.exchange.name): (
+            purpose_of("question", part.sent(sent)).hex(),
+            part.exchange.most or 0,
+        )
+        for part in counted
+    }
+    note_question(client.context, client.node.releases, client.setup.exchange, questions)
 
 
 def _fit(

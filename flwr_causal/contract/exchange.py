@@ -186,6 +186,10 @@ class Exchange:
         The weight of a party in means: its number of rows, or 1.
     when : str, default ""
         When, and how often, it takes place, in words; printed in the documentation.
+    most : int or None, default None
+        How many different questions a party answers under an agreement; the same one is always
+        answered again. Without arrays and values that are sent there is one question. Default:
+        any number.
     only : Condition, optional
         Which runs have it, by their options. A party refuses it in any other run, which does not
         announce it either. Default: all runs of the method.
@@ -233,6 +237,7 @@ class Exchange:
     returns: tuple[Disclosure, ...] = ()
     weight: Literal["rows", "one"] = "rows"
     when: str = ""
+    most: int | None = None
     only: Condition = ALWAYS
     single_means: bool = False
     same_parties: bool = False
@@ -276,8 +281,9 @@ class Exchange:
 
     @property
     def when_in_words(self) -> str:
-        """When it takes place, and in which runs."""
-        return "; ".join(filter(None, (self.when, str(self.only))))
+        """When it takes place, how often, and in which runs."""
+        times = {None: "", 1: "once"}.get(self.most, f"at most {self.most} times")
+        return "; ".join(filter(None, (self.when, times, str(self.only))))
 
     def asked(self, values: Mapping[str, Any]) -> Exchange:
         """Return the exchange as one party was asked, from the plain values of its message.

@@ -86,6 +86,7 @@ REFIT = Exchange(
         ),
     ),
     when="in the last exchange",
+    most=1,
     only=_LINEAR & (_REFITS | When(sparsity=("bic", "held-out")) | When(select_order=True)),
     contradiction=other_variances,
 )
@@ -101,6 +102,7 @@ PARTS = replace(
         ),
     ),
     when="in the last exchange",
+    most=1,
     only=_LINEAR & When(local_graphs=True),
     same_parties=False,
 )
@@ -156,6 +158,7 @@ OWN_NETWORKS = Exchange(
         ),
     ),
     when="in the last exchange",
+    most=1,
     only=_PERSONALISED,
 )
 
@@ -189,6 +192,7 @@ SLOPES = Exchange(
         ),
     ),
     when="in the last exchange",
+    most=1,
     only=_OF_PERCEPTRONS & _REFITS,
 )
 

@@ -195,6 +195,7 @@ LOCAL = Exchange(
         ),
     ),
     when="in the last exchange",
+    most=1,
     only=When(local_graphs=True),
 )
 

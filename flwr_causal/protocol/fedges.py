@@ -14,6 +14,7 @@ import numpy as np
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.discrete import contingency_tables, mixed_moments
+from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
@@ -477,6 +478,7 @@ FIT = Exchange(
     ),
     when="in the last exchange; also before the rounds of start='driven' in mode='scores', and "
     "after the first search of missing_values='em'",
+    most=3,
     only=FITS & ~_MIXED & ~DIFFERENT & ~POOLED,
     contradiction=_other_rows,
 )
@@ -532,7 +534,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
 CONTRACT = Contract(
     "fedges",
     (
-        replace(CUTS, only=~When(discretize=0)),
+        replace(CUTS, most=MAX_EXCHANGES, only=~When(discretize=0)),
         GRAPH,
         JUDGED_GRAPH,
         GRAPHS,

@@ -20,8 +20,10 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import Coordin
 from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.circuits.learners.trees.marks import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.core.received import json_of
+from flwr_causal.data.roles import TARGET
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
@@ -69,6 +71,14 @@ def _settings_of_learners(name: str, value: LearnerOptions) -> list[Setting]:
     return [Setting(one.name, getattr(value, one.name)) for one in fields(value)]
 
 
+def _setting_of_target(name: str, value: str) -> list[Setting]:
+    def fits(stated: Any, sent: Any) -> bool:
+        # Left out, it is the usual column, if it is there.
+        return sent == stated or (stated == "" and sent == TARGET)
+
+    return [Setting(name, value, fits, judged=False)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FedPCPartyOptions(PartyOptions):
     """The options that the parties are sent: variables of the circuit, and what is counted.
@@ -99,7 +109,7 @@ class FedPCPartyOptions(PartyOptions):
             **derived("follows from the parties' reports"),
         }
     )
-    target: str
+    target: str = field(metadata=seen_as(_setting_of_target))
     within: str = field(metadata=derived("the option target"))
     holders: tuple[int, ...] = field(metadata=derived("follows from the parties' columns"))
     pair_marks: int = field(metadata=derived("follows from the parties' columns"))
@@ -280,6 +290,10 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
             plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)
         return kind.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
 
+    def unfitting(sent: Mapping[str, Any], setup: Setup) -> str:
+        plan = training_plan(learner, setup, sent)
+        return _other_domain(sent, setup) or kind.unfitting(plan, asked(sent))
+
     def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
         return kind.sizes(training_plan(learner, setup, sent), asked(sent))
 
@@ -287,10 +301,10 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
         declared,
         name=f"{learner}: {declared.name}",
         sends=(*declared.sends, _DOMAIN),
-        when="once or several times",
+        most=declared.most,
         only=_SUMMED & When(learner=("auto", learner)) & declared.only,
         contradiction=contradiction,
-        unfitting=_other_domain,
+        unfitting=unfitting,
         derived=derived,
     )
 
@@ -330,9 +344,10 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="once, if the parties have different columns and common rows; not where states are "
+    when="if the parties have different columns and common rows; not where states are "
     "counted, and where there is no target and the weights are 'em'",
     only=_TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
+    most=1,
     same_parties=True,
     contradiction=_other_projections,
     unfitting=_other_class,
@@ -403,7 +418,7 @@ def _local(weights: str) -> Exchange:
         name=f"local, weights by {weights}",
         sends=(*_LOCAL.sends, *([_COMMON] if aligned else [])),
         returns=(*_LOCAL.returns, *([evidence] if evidence else [])),
-        when="once",
+        most=1,
         only=_ONE_PASS & When(weights=("auto", weights)),
     )
 
@@ -450,6 +465,7 @@ JOINT_START = Exchange(
     ),
     returns=(_JOINT_DENSITIES,),
     when=_EACH_AT_ONE,
+    most=1,
     only=_JOINT,
     same_parties=True,
     unfitting=_other_domain,
@@ -469,6 +485,7 @@ _TREES = Exchange(
     "each party fits its part of each component, of numbers a leaf and of categories a tree",
     sends=(_COMMON, _SHARED, _DOMAIN),
     when=_EACH_AT_ONE,
+    most=1,
     only=_JOINT,
     same_parties=True,
     remembered=True,
@@ -484,7 +501,7 @@ RECALL = Exchange(
     "recall",
     "whether the party has stored its circuits of an earlier run",
     sends=(Sent("fingerprint", "of that training"), _DOMAIN),
-    when="once",
+    most=1,
     only=~_TRAINS,
     unfitting=_other_domain,
 )
@@ -553,6 +570,8 @@ CONTRACT = Contract(
     (
         replace(
             CUTS,
+            # Two searches: one for values that many rows share.
+            most=2 * MAX_EXCHANGES,
             only=_SUMMED & (_TREES_LEARNER | DIFFERENT) | _ONE_PASS & _TREES_LEARNER,
         ),
         *SUMS.values(),

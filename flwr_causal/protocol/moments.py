@@ -12,6 +12,7 @@ from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
+from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.core.linear.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
@@ -132,7 +133,7 @@ SUMS = Exchange(
             bound=_largest_products,
         ),
     ),
-    when="once",
+    most=1,
     only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE,
     same_parties=True,
     contradiction=_contradiction,
@@ -153,7 +154,8 @@ PARTS = Exchange(
             bound=_largest_of_parts,
         ),
     ),
-    when="once in place of 'sums'",
+    when="in place of 'sums'",
+    most=1,
     only=_OF_ROWS & _COMPARES,
     single_means=True,
     same_parties=True,
@@ -189,7 +191,7 @@ SEEN = Exchange(
             "mean",
         ),
     ),
-    when="once",
+    most=1,
     only=_OF_ROWS & ~_COMPARES & _INCOMPLETE,
     same_parties=True,
     contradiction=other_sums,
@@ -222,7 +224,7 @@ OWN = Exchange(
             "second-moments",
         ),
     ),
-    when="once",
+    most=1,
     only=SEEN.only & When(unshared_columns="keep", order=0) & ~POOLED,
     same_parties=True,
 )
@@ -241,7 +243,8 @@ EXPECTED = Exchange(
             "mean",
         ),
     ),
-    when="3 to 12 times, at most 30",
+    when="3 to 12 times",
+    most=MOST_STEPS,
     only=SEEN.only,
     same_parties=True,
 )
@@ -341,7 +344,8 @@ REGRESSIONS = Exchange(
             bound=_largest_regressions,
         ),
     ),
-    when="2 to 8 times, at most 16, with categories that may have causes",
+    when="2 to 8 times, with categories that may have causes",
+    most=16,
     only=_OF_ROWS & ~_COMPARES & When(parameters="likelihood"),
     same_parties=True,
     contradiction=_impossible_regressions,

@@ -117,8 +117,7 @@ class Setting(NamedTuple):
         Whether ``value`` is one of the option's, to which the rules of a policy apply. If not, they
         apply to what the run states, and ``fits`` says whether this is kept to.
     always : bool, default False
-        Whether what the run states is compared also where no rule limits the option, since it
-        bounds how much leaves the party.
+        Whether the run must state the option, since it bounds how much leaves the party.
     """
 
     option: str

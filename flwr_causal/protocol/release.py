@@ -59,7 +59,8 @@ OCTAVES = Exchange(
         ),
     ),
     weight="one",
-    when="once, if the option scales lacks a column",
+    when="if the option scales lacks a column",
+    most=1,
     only=PRIVATE,
 )
 
@@ -82,7 +83,7 @@ RELEASE = Exchange(
         ),
     ),
     weight="one",
-    when="once",
+    most=1,
     only=PRIVATE,
 )
 

@@ -159,7 +159,9 @@ class Setup:
             for one in fields(self.options)
             if one.metadata.get("chosen")
         }
-        return {**stated, **chosen, COLUMNS_DIFFER: bool(self.keys) and not self.masked}
+        # With secure sums there are keys in any case; rows are matched where columns are kept.
+        kept = self.policy.unshared_columns == "keep" != stated.get("unshared_columns")
+        return {**stated, **chosen, COLUMNS_DIFFER: bool(self.keys) and (kept or not self.masked)}
 
     @property
     def masked(self) -> bool:

@@ -235,15 +235,6 @@ class Method(Generic[StateT]):
         """How many exchanges the training may need beyond ``max_rounds``; more end the run."""
         return 0
 
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges after the first one.
-
-        A privacy wrapper that cannot add its noise to one of these exchanges is refused before the
-        first exchange.
-        """
-        return self.exchanges[1:]
-
     @abstractmethod
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Return the columns that all parties use, or raise a DataError that says what is wrong."""

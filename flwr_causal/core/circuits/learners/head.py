@@ -453,6 +453,7 @@ class ThresholdExchange(SumsExchange):
     """Rows by class and log odds under a head. A subclass defines ``kind``, the features."""
 
     name = "threshold"
+    most = 1
     only = When(decision="macro-f1")
     summed = THRESHOLD_SUMS
 
@@ -483,6 +484,7 @@ class ChoiceExchange(SumsExchange):
     """
 
     name = "choice"
+    most = 1
     only = When(head="auto")
     summed = CHOICE_SUMS
 

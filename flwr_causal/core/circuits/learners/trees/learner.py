@@ -280,6 +280,7 @@ class Pairs(SumsExchange):
     """Counts of pairs of states."""
 
     name = "pairs"
+    most = 1
     summed = (
         summed_array(
             "counts", "rows of each pair of states, by class", ("classes", "pairs"), "count"
@@ -555,6 +556,7 @@ class Odds(SumsExchange):
     """Rows by class and log odds under the mixture."""
 
     name = "odds"
+    most = 1
     only = ThresholdExchange.only
     sent = MIXTURE_SENT
     summed = THRESHOLD_SUMS
@@ -578,6 +580,7 @@ class FoldPairs(SumsExchange):
     """Counts of pairs of states for each fold of the rows and class."""
 
     name = "fold-pairs"
+    most = 1
     only = HAS_HEAD
     summed = (
         summed_array(

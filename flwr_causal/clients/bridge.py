@@ -526,7 +526,8 @@ def _answer(
 
 def _note_questions(client: CausalClient, exchange: Exchange, content: RecordDict) -> None:
     """Note what is asked of exchanges that are answered a few times only, or refuse it."""
-    counted = [part for part in parts_of(exchange) if part.exchange.most is not None]
+    # Where nothing is sent there is one question.
+    counted = [one for one in parts_of(exchange) if one.exchange.sends and one.exchange.most]
     if not counted:
         return
     sent = {**records.config_of(content), **door.received(content)}

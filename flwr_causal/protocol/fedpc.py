@@ -74,7 +74,7 @@ def _settings_of_learners(name: str, value: LearnerOptions) -> list[Setting]:
 def _setting_of_target(name: str, value: str) -> list[Setting]:
     def fits(stated: Any, sent: Any) -> bool:
         # Left out, it is the usual column, if it is there.
-        return sent == stated or (stated == "" and sent == TARGET)
+        return bool(sent == stated or (stated == "" and sent == TARGET))
 
     return [Setting(name, value, fits, judged=False)]
 

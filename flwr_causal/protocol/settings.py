@@ -52,6 +52,8 @@ POLICY: Mapping[str, str] = {
     "number_states": "follows from the options, and is checked by the contract",
     "names_states": "follows from the options, and is checked by the contract",
 }
+# The name under which an agreement holds its settings, once they are known.
+_SETTINGS = "_settings"
 #: Options by other names that FedPC gives them.
 CALLED: Mapping[str, str] = {"bins": "discretize"}
 
@@ -79,6 +81,14 @@ def of_question(
 
 def of_setup(contract: Contract, setup: Setup) -> list[Setting]:
     """Return the settings of an agreement; the contract is that of the method."""
+    # Each message of a run has the same agreement.
+    if _SETTINGS not in vars(setup):
+        vars(setup)[_SETTINGS] = _of_setup(contract, setup)
+    found: list[Setting] = vars(setup)[_SETTINGS]
+    return found
+
+
+def _of_setup(contract: Contract, setup: Setup) -> list[Setting]:
     present = setup.present
     shares = (
         [least / present[group] for group, (_, least) in setup.circles.items() if present[group]]

@@ -254,7 +254,7 @@ def test_rows_up_to_thresholds_are_counted():
     rng = np.random.default_rng(0)
     tables = [pd.DataFrame(rng.normal(size=(40, 3)), columns=list("abc")) for _ in range(2)]
     tables = [table.assign(d=rng.choice(["u", "v"], 40)) for table in tables]
-    grid, setup = opened(tables, mode="exact", discretize=2)
+    grid, setup = opened(tables, mode="exact", discretize=3)
     assert setup.continuous == ("a", "b", "c")
     asked = np.sort(rng.normal(size=(3, 7)))
     arrays, _ = message(grid, setup, {"thresholds": asked}, "cuts")

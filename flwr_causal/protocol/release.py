@@ -59,8 +59,7 @@ OCTAVES = Exchange(
         ),
     ),
     weight="one",
-    when="if the option scales lacks a column",
-    most=1,
+    when="once, if the option scales lacks a column",
     only=PRIVATE,
 )
 
@@ -83,7 +82,7 @@ RELEASE = Exchange(
         ),
     ),
     weight="one",
-    most=1,
+    when="once",
     only=PRIVATE,
 )
 

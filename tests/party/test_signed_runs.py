@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from method_modes import MODES, NETWORKS, NUMBERS
 from tampering import recorded
 
+from flwr_causal.app.dry_run import COULD_BEGIN, dry_run
 from flwr_causal.app.methods import CLIENTS, METHODS
 from flwr_causal.clients import Source, client_app
 from flwr_causal.data.read.pieces import open_table
@@ -65,6 +66,28 @@ def test_a_signed_run_of_every_mode_is_answered(key, tmp_path, name):
     path, policy = key
     (tmp_path / "policy.toml").write_text(policy)
     method, parties, options = ALL[name]
+    grid = grid_of(tmp_path, parties)
+    signed = {"signing_key": str(path), "min_available_nodes": len(parties), **options}
+    run(METHODS[method].strategy(**signed), grid)
+    assert not [one for one in recorded(tmp_path) if one["event"] != "sent"]
+
+
+@pytest.mark.parametrize("name", ["describe", "fedges mixed"])
+def test_a_signed_dry_run_could_begin(key, tmp_path, name):
+    path, policy = key
+    (tmp_path / "policy.toml").write_text(policy)
+    method, parties, options = ALL[name]
+    grid = grid_of(tmp_path, parties)
+    strategy = METHODS[method].strategy(signing_key=str(path), min_available_nodes=3, **options)
+    found = dry_run(strategy, grid)
+    assert found["status"] == COULD_BEGIN
+    # Those that the run has, and no others.
+    names = {"describe": ["overview", "tables"], "fedges mixed": ["moments"]}
+    assert [one["name"] for one in found["exchanges"]] == names[name]
+
+
+def grid_of(tmp_path, parties):
+    """The nodes of parties, of which the first has the policy."""
     configs = [{"name": f"party {k}", "data-path": "/a.csv"} for k in range(len(parties))]
     for config in configs:
         config |= {"row-secret": "0123456789abcdef0123456789abcdef"}
@@ -74,7 +97,4 @@ def test_a_signed_run_of_every_mode_is_answered(key, tmp_path, name):
         own = str(context.node_config["name"])
         return Source.opening(own, partial(open_table, parties[int(own[-1])]))
 
-    grid = LocalGrid(client_app(CLIENTS, source), len(parties), node_configs=configs)
-    signed = {"signing_key": str(path), "min_available_nodes": len(parties), **options}
-    run(METHODS[method].strategy(**signed), grid)
-    assert not [one for one in recorded(tmp_path) if one["event"] != "sent"]
+    return LocalGrid(client_app(CLIENTS, source), len(parties), node_configs=configs)

@@ -199,7 +199,7 @@ class Enlarging(Relay):
 
     def __init__(self, grid, most):
         super().__init__(grid)
-        self.most, self.largest, self.reasons, self.asked = most, 0, [], None
+        self.most, self.largest, self.reasons, self.enlarged_ones = most, 0, [], set()
 
     def before(self, messages):
         for message in messages:
@@ -209,6 +209,7 @@ class Enlarging(Relay):
             total = arrays["sizes"] + (2 if "owners" in arrays else 0)
             self.largest = max(self.largest, int(total.max(initial=0)))
             if self.most:
+                self.enlarged_ones.add(records.config_of(message.content)["exchange"])
                 message.content = self.enlarged(message.content, arrays)
         return messages
 
@@ -247,6 +248,8 @@ def test_sets_of_variables_are_no_larger_than_max_parents_allows(case):
     with pytest.raises(CausalError):
         simulate("fedges", FIVE, wrap_grid=wrapped(most), **options)
     assert any(f"RefusedError: '{name}' is" in reason for reason in grids[1].reasons)
+    # The first one is answered by nobody, and the run ends.
+    assert len(grids[1].enlarged_ones) == 1
 
 
 def refused_arrays(tables, method, options, change):

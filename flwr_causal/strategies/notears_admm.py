@@ -180,7 +180,9 @@ class LinearADMM(PaperVariant, LinearStrategy):
         options = super().settled(options)
         known = options.knowledge
         if options.refit is False and known and (known.required or known.required_lagged):
-            options = replace(options, refit=True, search=bool(options.search))
+            # It brings no search along.
+            search = options.search if self.nonlinear else bool(options.search)
+            options = replace(options, refit=True, search=search)
         if options.max_rounds is None:
             rounds = PAPER_ROUNDS if self.papers else self.usual_rounds
             options = replace(options, max_rounds=rounds + options.local_graphs)

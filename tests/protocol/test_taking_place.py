@@ -10,6 +10,7 @@ from tampering import Tampering, guarded, recorded
 
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.contract.when import ALWAYS, When
+from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import EXCHANGES, SEED, TRAININGS
@@ -22,6 +23,11 @@ from flwr_causal.strategies import NotearsADMM, run
 #: Modes that the others do not have: which exchanges there are depends on these options, too.
 FURTHER = {
     "admm without refit": ("notears-admm", NUMBERS, {"max_rounds": 6, "refit": False}),
+    "admm required edge": (
+        "notears-admm",
+        NUMBERS,
+        {"max_rounds": 6, "refit": False, "knowledge": Knowledge(required=[("a", "b")])},
+    ),
     "admm secure": ("notears-admm", NUMBERS, {"max_rounds": 6, "secure_aggregation": True}),
     "moments secure": ("moments", NUMBERS, {"secure_aggregation": True}),
     "moments private": ("moments", NUMBERS, {"epsilon": 50.0}),

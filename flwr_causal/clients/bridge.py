@@ -526,18 +526,24 @@ def _answer(
 
 def _note_questions(client: CausalClient, exchange: Exchange, content: RecordDict) -> None:
     """Note what is asked of exchanges that are answered a few times only, or refuse it."""
-    # Where nothing is sent there is one question.
-    counted = [one for one in parts_of(exchange) if one.exchange.sends and one.exchange.most]
-    if not counted:
+    questions: dict[str, tuple[str, int]] = {}
+    sent: dict[str, Any] = {}
+    for part in parts_of(exchange):
+        asked, limited = part.exchange, [one for one in part.exchange.sends if one.most]
+        # Where nothing is sent there is one question.
+        if not (limited or (asked.sends and asked.most)):
+            continue
+        sent = sent or {**records.config_of(content), **door.received(content)}
+        own = part.sent(sent)
+        if asked.most:
+            name = part.training.named(asked.name)
+            questions[name] = (purpose_of("question", own).hex(), asked.most)
+        for one in limited:
+            if one.name in own:
+                digest = purpose_of("value", own[one.name]).hex()
+                questions[f"values of {one.name}"] = (digest, one.most or 0)
+    if not questions:
         return
-    sent = {**records.config_of(content), **door.received(content)}
-    questions = {
-        part.training.named(part.exchange.name): (
-            purpose_of("question", part.sent(sent)).hex(),
-            part.exchange.most or 0,
-        )
-        for part in counted
-    }
     note_question(client.context, client.node.releases, client.setup.exchange, questions)
 
 

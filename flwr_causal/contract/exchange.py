@@ -70,6 +70,9 @@ class Sent:
         or columns needs a bound ``below``: compiled code does not check it.
     below : str, default ""
         As of a `Disclosure`.
+    most : int or None, default None
+        How many different values of it a party computes with under an agreement, in all exchanges
+        that send something of this name. Default: any number.
     parts : str, default ""
         Of an array that holds several lists, one after the other: the name of the array of their
         lengths. Each list is ascending, without an entry twice, or holds the edges of a ``"dag"``.
@@ -84,6 +87,7 @@ class Sent:
     values: Values = "finite"
     below: str = ""
     parts: str = ""
+    most: int | None = None
 
 
 @dataclass(frozen=True)

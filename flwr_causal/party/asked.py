@@ -45,8 +45,8 @@ def note_question(
     agreement : str
         The name of the agreement.
     questions : mapping of str to (str, int)
-        By exchange and training, the digest of the question, and how many different ones are
-        answered.
+        By exchange and training, or by what is sent, the digest of the question or value, and how
+        many different ones are answered.
 
     Raises
     ------
@@ -62,6 +62,10 @@ def note_question(
         return
     path = directory / ASKED_FILE
     try:
+        known = json.loads(path.read_bytes()) if path.exists() else {}
+        own = known.get(agreement, {})
+        if all(digest in own.get(name, ()) for name, (digest, _) in questions.items()):
+            return
         new_directory(directory)
         with alone_in(directory):
             known = json.loads(path.read_bytes()) if path.exists() else {}
@@ -87,8 +91,8 @@ def _with(
         if len(before) >= most:
             times = "once" if most == 1 else f"{most} times"
             raise AskedOtherwiseError(
-                f"The exchange '{name}' is answered {times} under an agreement, and the party was "
-                "asked otherwise before. Start the run again, with a new agreement."
+                f"'{name}' is answered {times} under an agreement, and the party was asked "
+                "otherwise before. Start the run again, with a new agreement."
             )
         before.append(digest)
     others = {name: one for name, one in known.items() if name != agreement}

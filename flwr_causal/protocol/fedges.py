@@ -197,6 +197,7 @@ _CUT_POINTS = (
         optional=True,
         exact=True,
         parts="num-cuts",
+        most=1,
     ),
     Sent(
         "num-cuts",
@@ -205,6 +206,7 @@ _CUT_POINTS = (
         optional=True,
         values="index",
         below="intervals",
+        most=1,
     ),
 )
 _NETWORK = (

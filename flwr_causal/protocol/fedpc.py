@@ -50,7 +50,13 @@ _SUMMED = (_TRAINS & When(training=("auto", "sums", "triples"))).called(
     "training='sums', 'triples' or 'auto'"
 )
 
-_DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
+_DOMAIN = Sent(
+    "domain",
+    "the variables, once cut points have changed them",
+    optional=True,
+    # Counts of states may take over from sums, once the dependence between parties is measured.
+    most=2,
+)
 _COMMON = Sent(
     "common",
     "the position of each common row in the party's table",

@@ -69,6 +69,17 @@ def test_cut_points_are_searched_in_so_many_exchanges(tmp_path):
     assert "'cuts' is answered 8 times" in reasons[-1]
 
 
+def test_cut_points_are_the_same_in_all_exchanges_of_an_agreement(tmp_path):
+    """Counts of other intervals, exchange after exchange, would narrow down single values."""
+    grid = guarded(TABLES, tmp_path, "")
+    watched = Watching(grid)
+    run(FedGES(mode="exact", discretize=2, parameters=False), watched)
+    cuts = watched.last["counts"][1]["cuts"]
+    assert not asked_again(grid, "counts", watched, cuts=cuts)
+    other = asked_again(grid, "counts", watched, cuts=cuts + 0.5)
+    assert "AskedOtherwiseError: 'values of cuts' is answered once" in other
+
+
 class Node:
     def __init__(self):
         self.state = {}

@@ -59,7 +59,7 @@ class ForgottenError(FederationError):
 
 
 class AskedOtherwiseError(FederationError):
-    """A party has answered another question, or under another agreement, and answers no second."""
+    """A party is asked for what the run does not state, or otherwise than it was asked before."""
 
 
 class PolicyError(ConfigError):

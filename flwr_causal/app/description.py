@@ -38,7 +38,7 @@ def described(strategy: CausalStrategy) -> dict[str, Any]:
             {
                 "name": exchange.name,
                 "meaning": exchange.meaning,
-                "when": exchange.when,
+                "when": exchange.when_in_words,
                 "leaves": [
                     {
                         "name": item.name,

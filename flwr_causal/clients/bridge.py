@@ -24,6 +24,7 @@ from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
 from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
+from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.record import SCHEMA
@@ -46,6 +47,7 @@ from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
 from flwr_causal.secure import party as secure
 from flwr_causal.secure import totals
+from flwr_causal.secure.purposes import purpose_of
 from flwr_causal.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 
 
 # What a node keeps from the schema exchange on, whichever agreement follows.
-OF_RUN = (TABLE, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
+OF_RUN = (TABLE, ASKED, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
 # What was read last of what servers send to all parties alike, by what it is and whose, with a text
 # that tells it from others: a process may serve many simulated parties, and with many columns an
 # agreement takes longer to read than many a message to answer.
@@ -203,13 +205,18 @@ def _report(
         privacy.keep(context)
         about |= released
     shown = Source(party.name, lambda: table)
-    client = kind(shown, context, options=options, columns=config.get("columns"))
+    names_only = bool(config.get("names-only"))
+    used: Any = config.get("columns")
+    if policy.chooses_columns and not (names_only or guarantee is not None):
+        # Also where the server does not say so.
+        asked = table.columns if used is None else used
+        used = [name for name in asked if policy.chooses(name)]
+    client = kind(shown, context, options=options, columns=used)
     if own.node.interventions and "interventions" not in client.contract.reports:
         raise ConfigError(
             f"its node config states interventions, which '{client.contract.method}' does "
             f"not use: use {USERS}, or take them out"
         )
-    names_only = bool(config.get("names-only"))
     public = client.private or names_only
     names = TableReport.of_names(client.table().columns if public else ())
     if public:
@@ -232,7 +239,7 @@ def _report(
         whole = secure.own_report(context, columns, lambda: described, private=client.private)
         described = secure.withheld(whole, policy, party.name)
     report = door.reported(described.to_dict(), client.contract.parts(policy), policy.max_states)
-    return key | report
+    return {"contract": client.contract.digest} | key | report
 
 
 def _described(client: CausalClient, policy: Policy) -> TableReport:
@@ -317,6 +324,10 @@ def _open(
         )
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
+    for exchange, _ in requests:
+        for part in parts_of(exchange):
+            kind.contract.check_taking_place(part.exchange, setup)
+    kind.contract.check_names(setup)
     secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
     if guarantee is not None:
@@ -484,6 +495,7 @@ def _answer(
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
     sizes = door.asked(exchange, message.content, agreed, client.setup if masked else None)
+    _note_questions(client, exchange, message.content)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -538,6 +550,29 @@ def _answer(
     return Answer(content, accepted, leave)
 
 
+def _note_questions(client: CausalClient, exchange: Exchange, content: RecordDict) -> None:
+    """Note what is asked of exchanges that are answered a few times only, or refuse it."""
+    questions: dict[str, tuple[str, int]] = {}
+    sent: dict[str, Any] = {}
+    for part in parts_of(exchange):
+        asked, limited = part.exchange, [one for one in part.exchange.sends if one.most]
+        # Where nothing is sent there is one question.
+        if not (limited or (asked.sends and asked.most)):
+            continue
+        sent = sent or {**records.config_of(content), **door.received(content)}
+        own = part.sent(sent)
+        if asked.most:
+            name = part.training.named(asked.name)
+            questions[name] = (purpose_of("question", own).hex(), asked.most)
+        for one in limited:
+            if one.name in own:
+                digest = purpose_of("value", own[one.name]).hex()
+                questions[f"values of {one.name}"] = (digest, one.most or 0)
+    if not questions:
+        return
+    note_question(client.context, client.node.releases, client.setup.exchange, questions)
+
+
 def _fit(
     client: CausalClient,
     part: BundlePart,
@@ -556,6 +591,7 @@ def _fit(
     }
     received = part.sent(door.received(content))
     own = part.sent(plain)
+    door.check_fitting(part.exchange, {**own, **received}, client.setup)
     values = {**config, **own, "exchange": part.exchange.name}
     arrays, weight, numbers = client.fit(
         list(received.values()), {**values, "arrays": list(received)}

@@ -21,9 +21,15 @@ from flwr_causal.core.discrete.small_counts import are_small, withheld
 from flwr_causal.data.check.party_table import describe, prepare_columns
 from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.read.reading import with_columns
-from flwr_causal.errors import DataError, FederationError
+from flwr_causal.errors import DataError
 from flwr_causal.party.cache import cached
-from flwr_causal.protocol.describe import CONTRACT, OVERVIEW, POOLED_OVERVIEW, TABLES
+from flwr_causal.protocol.describe import (
+    CONTRACT,
+    OVERVIEW,
+    POOLED_OVERVIEW,
+    TABLES,
+    scaling_of,
+)
 from flwr_causal.protocol.options import SmallCounts
 
 if TYPE_CHECKING:
@@ -139,19 +145,10 @@ class DescribeClient(CausalClient):
             missing[:, ~self._is_number] = np.array(codes).T < 0 if codes else False
             yield _Piece(np.reshape(numbers, (len(numbers), n)).T, codes, missing)
 
-    @property
-    def _scaling(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of the columns of numbers, over all rows."""
-        number, setup = self._is_number, self.setup
-        if not number.any():
-            return np.zeros(0), np.zeros(0)
-        mean, variance = (np.nan_to_num(one[number]) for one in (setup.mean, setup.variance))
-        return mean, np.sqrt(variance)
-
     @answers(OVERVIEW, POOLED_OVERVIEW)
     def overview(self, asked: Asked) -> Arrays:
         """Count rows on coarse grids, by state, and by pairs of gaps."""
-        edges = place_edges(*self._scaling)
+        edges = place_edges(*scaling_of(self.setup))
         sizes = [len(states) for states in self.setup.states if states]
         places = np.zeros((len(edges), NUM_PLACES), dtype=np.int64)
         states = [np.zeros(size, dtype=np.int64) for size in sizes]
@@ -180,16 +177,8 @@ class DescribeClient(CausalClient):
 
     @answers(TABLES)
     def tables(self, asked: Asked) -> Arrays:
-        """Count rows on the grids and by patterns of gaps, and sum products.
-
-        Raises
-        ------
-        FederationError
-            If a grid that the server sent has no steps.
-        """
-        if not (asked["widths"] > 0).all():
-            raise FederationError("The server sent a grid whose steps have no width.")
-        bins, (mean, deviation) = self.options.bins, self._scaling
+        """Count rows on the grids and by patterns of gaps, and sum products."""
+        bins, (mean, deviation) = self.options.bins, scaling_of(self.setup)
         grids = [StepGrid(*one) for one in zip(asked["lowest"], asked["widths"], strict=True)]
         sought = asked["sought"].astype(np.bool_)
         below = np.zeros((len(grids), bins + 1), dtype=np.int64)

@@ -257,13 +257,8 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         Raises
         ------
         FederationError
-            If the run's options have no such regressions, or the coefficients are those of others.
+            If the coefficients are those of others.
         """
-        if self.options.parameters != "likelihood":
-            raise FederationError(
-                "The server asked for regressions of categories, which belong to "
-                "parameters='likelihood', and the run has parameters='moments': start it anew."
-            )
         families, weights = regressed(asked.values, self.setup), asked["weights"]
         if len(weights) != sum(family.num_weights for family in families):
             raise FederationError("The coefficients that the server sent are of other causes.")

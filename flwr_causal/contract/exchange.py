@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from flwr_causal.contract.when import ALWAYS, Condition
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class Sent:
         or columns needs a bound ``below``: compiled code does not check it.
     below : str, default ""
         As of a `Disclosure`.
+    most : int or None, default None
+        How many different values of it a party computes with under an agreement, in all exchanges
+        that send something of this name. Default: any number.
     parts : str, default ""
         Of an array that holds several lists, one after the other: the name of the array of their
         lengths. Each list is ascending, without an entry twice, or holds the edges of a ``"dag"``.
@@ -83,6 +87,7 @@ class Sent:
     values: Values = "finite"
     below: str = ""
     parts: str = ""
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,14 @@ class Exchange:
     weight : {"rows", "one"}, default "rows"
         The weight of a party in means: its number of rows, or 1.
     when : str, default ""
-        With which options it takes place, in words; printed in the documentation.
+        When, and how often, it takes place, in words; printed in the documentation.
+    most : int or None, default None
+        How many different questions a party answers under an agreement; the same one is always
+        answered again. Without arrays and values that are sent there is one question. Default:
+        any number.
+    only : Condition, optional
+        Which runs have it, by their options. A party refuses it in any other run, which does not
+        announce it either. Default: all runs of the method.
     single_means : bool, default False
         Of an exchange of means: whether the training is given each party's means too; where parties
         add up in groups, each group's. Secure sums of all parties have none.
@@ -200,6 +212,10 @@ class Exchange:
         party was sent, in words; "" if it does not. ``known`` is a
         :class:`~flwr_causal.protocol.contract.ReplyContext`. A reply with a contradiction is
         refused. Default: nothing further is checked.
+    unfitting : callable, optional
+        ``(sent, setup) -> str``: how what a party is sent is not what the agreement and the run's
+        options determine, in words; "" if it is. A party refuses such a request. Default: nothing
+        beyond the declared shapes and values is checked.
     open : bool, default False
         Whether secure aggregation leaves the replies as they are, since they hold hashes, or what
         is encrypted for other parties.
@@ -225,10 +241,13 @@ class Exchange:
     returns: tuple[Disclosure, ...] = ()
     weight: Literal["rows", "one"] = "rows"
     when: str = ""
+    most: int | None = None
+    only: Condition = ALWAYS
     single_means: bool = False
     same_parties: bool = False
     remembered: bool = False
     contradiction: Callable[[Arrays, Any], str] | None = field(default=None, compare=False)
+    unfitting: Callable[[Mapping[str, Any], Any], str] | None = field(default=None, compare=False)
     open: bool = False
     kept: bool = True
     query: bool = False
@@ -263,6 +282,12 @@ class Exchange:
             names = [thing.name for thing in things]
             if len(set(names)) < len(names):
                 raise ConfigError(f"The exchange '{self.name}' declares a name twice: {names}.")
+
+    @property
+    def when_in_words(self) -> str:
+        """When it takes place, how often, and in which runs."""
+        times = {None: "", 1: "once"}.get(self.most, f"at most {self.most} times")
+        return "; ".join(filter(None, (self.when, times, str(self.only))))
 
     def asked(self, values: Mapping[str, Any]) -> Exchange:
         """Return the exchange as one party was asked, from the plain values of its message.

@@ -148,7 +148,8 @@ class PartyDoor:
         masked = bool(config.get("secure-aggregation"))
         terms = self._checked_terms(contract, text, signature, options, masked=masked)
         if terms is not None:
-            self.policy.check_settings(terms, settings.of_question(options, policy))
+            found = settings.of_question(contract, options, policy, masked=masked)
+            self.policy.check_settings(terms, found)
 
     def check_agreement(
         self, contract: Contract, setup: Setup, requests: Iterable[tuple[Exchange, RecordDict]]
@@ -190,7 +191,7 @@ class PartyDoor:
             for exchange, content in requests
             for one in settings.of_request(exchange, content, setup.num_rows)
         ]
-        self.policy.check_settings(terms, [*settings.of_setup(setup), *asked])
+        self.policy.check_settings(terms, [*settings.of_setup(contract, setup), *asked])
 
     def _checked_terms(
         self,

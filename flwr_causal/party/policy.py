@@ -302,8 +302,6 @@ class PartyPolicy:
             name, rule = rules.get(option, (_kebab(option), None))
             if judged and rule is not None and not _allows(rule, value):
                 raise PolicyError(f"options.{name}", f"the party is asked for {value!r}")
-            if not (always or rule is not None or self.askers):
-                continue
             if option in terms.options and not fits(terms.options[option], value):
                 signed = self.askers and rule is None and not always
                 raise PolicyError(

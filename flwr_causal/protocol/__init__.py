@@ -1,6 +1,7 @@
 """What parties and server say to each other: the contract, the door, and one file a method."""
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import When
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.replies import Replies
@@ -13,4 +14,5 @@ __all__ = [
     "PrivatePartyOptions",
     "Replies",
     "Sent",
+    "When",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import DIFFERENT
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.tables import DIGEST_BYTES
 from flwr_causal.secure.keys import KEY_BYTES
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.protocol.setup import Setup
 
-_WHEN = "parties with ids and a secret hold different columns"
 _PLAN = (
     Sent(
         "presence",
@@ -59,6 +59,7 @@ _PLAN = (
         ("*",),
         optional=True,
         values="index",
+        below="intervals",
     ),
     Sent(
         "sizes",
@@ -66,6 +67,7 @@ _PLAN = (
         ("parts",),
         optional=True,
         values="index",
+        below="set sizes",
     ),
     Sent(
         "members",
@@ -117,7 +119,8 @@ MASKED_TABLES = Exchange(
         ),
     ),
     weight="one",
-    when=_WHEN,
+    when="once",
+    only=DIFFERENT,
     same_parties=True,
     open=True,
     kept=False,
@@ -166,7 +169,8 @@ PRODUCTS = Exchange(
         ),
     ),
     weight="one",
-    when=_WHEN,
+    when="once",
+    only=DIFFERENT,
     same_parties=True,
     kept=False,
     derived=_sizes,

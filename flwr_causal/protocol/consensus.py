@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import When
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.moments import PARTS as COMPARED
 from flwr_causal.protocol.options import (
@@ -25,6 +26,10 @@ from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup
+
+_OF_PERCEPTRONS, _PERSONALISED = When(model="mlp"), When(variant="personalised")
+_LINEAR = (~_OF_PERCEPTRONS & ~_PERSONALISED).called("the linear model with common weights")
+_REFITS = ~When(refit=False)
 
 ROUND = Exchange(
     "round",
@@ -51,7 +56,8 @@ ROUND = Exchange(
         ),
     ),
     weight="one",
-    when="in every round of the linear model",
+    when="in every round",
+    only=_LINEAR,
     remembered=True,
 )
 
@@ -79,7 +85,9 @@ REFIT = Exchange(
             bound=largest_products,
         ),
     ),
-    when="in the last exchange of the linear model, with refit",
+    when="in the last exchange",
+    most=1,
+    only=_LINEAR & (_REFITS | When(sparsity=("bic", "held-out")) | When(select_order=True)),
     contradiction=other_variances,
 )
 
@@ -93,7 +101,9 @@ PARTS = replace(
             "groups that add up securely the group's",
         ),
     ),
-    when="in the last exchange, local_graphs=True",
+    when="in the last exchange",
+    most=1,
+    only=_LINEAR & When(local_graphs=True),
     same_parties=False,
 )
 
@@ -117,7 +127,8 @@ PERSONALISED = Exchange(
         ),
     ),
     weight="one",
-    when="in every round, variant='personalised'",
+    when="in every round",
+    only=_PERSONALISED,
     remembered=True,
 )
 OWN_NETWORKS = Exchange(
@@ -146,7 +157,9 @@ OWN_NETWORKS = Exchange(
             ("m", "d"),
         ),
     ),
-    when="in the last exchange, variant='personalised'",
+    when="in the last exchange",
+    most=1,
+    only=_PERSONALISED,
 )
 
 PERCEPTRONS = Exchange(
@@ -160,7 +173,8 @@ PERCEPTRONS = Exchange(
         Disclosure("parameters", "theta_k + beta_k / rho_2", ("parameters",), combine="mean"),
     ),
     weight="one",
-    when="in every round, model='mlp'",
+    when="in every round",
+    only=_OF_PERCEPTRONS,
     remembered=True,
 )
 
@@ -177,7 +191,9 @@ SLOPES = Exchange(
             "mean",
         ),
     ),
-    when="in the last exchange, with refit, model='mlp'",
+    when="in the last exchange",
+    most=1,
+    only=_OF_PERCEPTRONS & _REFITS,
 )
 
 

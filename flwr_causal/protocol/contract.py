@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import hashlib
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.errors import ConfigError
+from flwr_causal.contract.when import Called
+from flwr_causal.errors import AskedOtherwiseError, ConfigError
 from flwr_causal.protocol.options import FormError, PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.records import NUMBER, WEIGHT
 
@@ -115,6 +118,22 @@ class Contract:
                 "PrivatePartyOptions."
             )
 
+    @cached_property
+    def digest(self) -> str:
+        """A digest of what is declared, 32 hexadecimal digits; of functions that there are some.
+
+        Words for readers do not count.
+        """
+        options = [(one.name, str(one.type)) for one in fields(self.options)]
+        question = () if self.question is None else fields(self.question)
+        declared = [
+            self.method,
+            [_declared(one) for one in (*self.exchanges, *self.private)],
+            sorted(self.reports),
+            [options, [(one.name, str(one.type)) for one in question]],
+        ]
+        return hashlib.blake2b(repr(declared).encode(), digest_size=16).hexdigest()
+
     def completed(self, options: Any, policy: Policy) -> Policy:
         """Return the data policy of a run, with the fields that are no options of the method."""
         return self.completes(options, replace(policy, names_states="states" in self.reports))
@@ -142,6 +161,35 @@ class Contract:
                 "machines."
             )
 
+    def check_names(self, setup: Setup) -> None:
+        """Check that the agreed columns are among those that the options choose by name.
+
+        Raises
+        ------
+        AskedOtherwiseError
+            If one is not.
+        """
+        if setup.policy.chooses_columns and (others := setup.policy.unchosen(setup.names)):
+            raise AskedOtherwiseError(
+                f"The agreement has the column '{others[0]}', which the run's options 'columns' or "
+                "'exclude' leave out. Nothing was sent. Install the same version on all machines."
+            )
+
+    def check_taking_place(self, exchange: Exchange, setup: Setup) -> None:
+        """Check that a run has an exchange.
+
+        Raises
+        ------
+        AskedOtherwiseError
+            If it belongs to other runs, by what this one states.
+        """
+        if not exchange.only.holds(setup.run):
+            raise AskedOtherwiseError(
+                f"The server asked for '{exchange.name}', which is for other runs of "
+                f"'{self.method}': {exchange.only}. Nothing was sent. Install the same version on "
+                "all machines."
+            )
+
     def parts(self, policy: Policy) -> tuple[Part, ...]:
         """Return the parts of ``reports`` under a data policy: states only where it has them."""
         return tuple(part for part in self.reports if part != "states" or policy.names_states)
@@ -166,3 +214,20 @@ class Contract:
     def sizes(self, setup: Setup, rows: int) -> dict[str, int]:
         """Return the sizes that symbols in shapes stand for at a party with so many rows."""
         return {"d": len(setup.names), "n": rows, **self.dimensions(setup)}
+
+
+#: What of a declaration is for readers.
+_FOR_READERS = ("meaning", "when", "rows")
+
+
+def _declared(thing: Any) -> Any:
+    """Return a declaration as plain values; of functions that there are some."""
+    if isinstance(thing, tuple):
+        return [_declared(one) for one in thing]
+    if isinstance(thing, Called):
+        return _declared(thing.part)
+    if not is_dataclass(thing):
+        return True if callable(thing) else thing
+    named = ((one.name, getattr(thing, one.name)) for one in fields(thing))
+    own = [(name, _declared(value)) for name, value in named if name not in _FOR_READERS]
+    return [type(thing).__name__, own]

@@ -8,19 +8,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
-from flwr_causal.core.description.grids import NUM_PLACES
+from flwr_causal.contract.when import POOLED
+from flwr_causal.core.description.gaps import MOST_PATTERNS
+from flwr_causal.core.description.grids import NUM_PLACES, are_grids, place_edges
 from flwr_causal.core.options import MOST, within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import PartyOptions, Treatment
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import Arrays
+    from collections.abc import Mapping
+
+    from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
 #: Fewest and most steps of a grid.
 FEWEST_BINS, MOST_BINS = 2, 1024
+
+
+def scaling_of(agreed: Any) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of the columns of numbers; 0 where they are unknown.
+
+    Parameters
+    ----------
+    agreed : Setup or Agreement
+    """
+    number = [place for place, name in enumerate(agreed.names) if name in agreed.continuous]
+    if not number:
+        return np.zeros(0), np.zeros(0)
+    mean, variance = (np.nan_to_num(one[number]) for one in (agreed.mean, agreed.variance))
+    return mean, np.sqrt(variance)
 
 
 def _all_rows(setup: Setup) -> float:
@@ -57,6 +75,19 @@ def _impossible_tables(arrays: Arrays, known: ReplyContext) -> str:
     return _descending(arrays, "below")
 
 
+def _other_grids(sent: Mapping[str, Any], setup: Setup) -> str:
+    """Return whether grids are none that follow from counts on the coarse grid, in words."""
+    edges = place_edges(*scaling_of(setup))
+    grids = sent["lowest"], sent["widths"]
+    if not (sent["widths"] > 0).all():
+        return "has a grid whose steps have no width"
+    if not are_grids(edges, *grids, setup.options.bins):
+        return "has a grid that does not begin and end at edges of the coarse grid"
+    if len(sent["sought"]) > MOST_PATTERNS:
+        return f"has more than {MOST_PATTERNS} patterns of gaps"
+    return ""
+
+
 OVERVIEW = Exchange(
     "overview",
     "where the rows of each column are, the rows of each state, and the gaps",
@@ -77,7 +108,8 @@ OVERVIEW = Exchange(
             "count",
         ),
     ),
-    when="once",
+    most=1,
+    only=~POOLED,
     same_parties=True,
     contradiction=_impossible_overview,
 )
@@ -87,7 +119,8 @@ POOLED_OVERVIEW = replace(
     name="pooled overview",
     meaning=f"the exchange 'overview' with secure_aggregation: {OVERVIEW.meaning}",
     returns=tuple(replace(item, combine="sum") for item in OVERVIEW.returns),
-    when="in place of 'overview', secure_aggregation=True",
+    when="in place of 'overview'",
+    only=POOLED,
     contradiction=None,
 )
 
@@ -157,9 +190,10 @@ TABLES = Exchange(
             bound=_all_rows,
         ),
     ),
-    when="once",
+    most=1,
     same_parties=True,
     contradiction=_impossible_tables,
+    unfitting=_other_grids,
 )
 
 

@@ -465,6 +465,18 @@ def asked(
     return sizes
 
 
+def check_fitting(exchange: Exchange, sent: Mapping[str, Any], setup: Setup) -> None:
+    """Refuse a request that is not what agreement and options determine.
+
+    Raises
+    ------
+    RefusedError
+        Saying what is not.
+    """
+    if exchange.unfitting is not None and (why := exchange.unfitting(sent, setup)):
+        raise RefusedError(f"the server's request of the exchange '{exchange.name}' {why}")
+
+
 def _check_room(exchange: Exchange, sizes: Mapping[str, int]) -> None:
     """Refuse a request for more than a party makes at a time, beside arrays of its rows."""
     for item in exchange.returns:
@@ -493,7 +505,8 @@ def _check_sent(item: Sent, arrays: Arrays, sizes: Mapping[str, int]) -> None:
             _check_dag(item, one, sizes)
     elif item.parts:
         owners = np.repeat(np.arange(len(arrays[item.parts])), _lengths_of(item, arrays))
-        if ((np.diff(array.astype(np.int64)) <= 0) & (np.diff(owners) == 0)).any():
+        steps = np.diff(array.astype(np.int64) if whole else array)
+        if ((steps <= 0) & (np.diff(owners) == 0)).any():
             raise RefusedError(f"a list of '{item.name}' is not in ascending order")
 
 
@@ -676,7 +689,8 @@ def _check_values(
     if item.values == "count" and "n" in sizes:
         limits["count"] = sizes["n"]
     if item.below:
-        limits[item.values] = sizes[item.below] - 1
+        # In a run that does not have such values nothing is below their bound.
+        limits[item.values] = sizes.get(item.below, 0) - 1
     if most > limits.get(item.values, np.inf):
         raise RefusedError(
             f"'{item.name}' is {most:g}, but it is declared as {item.values}, at most "

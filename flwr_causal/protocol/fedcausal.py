@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import When
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
@@ -66,7 +67,8 @@ GROUP = Exchange(
             bound=_largest_norms,
         ),
     ),
-    when="in each iteration, model='group'",
+    when="in each iteration",
+    only=When(model="group"),
     remembered=True,
 )
 
@@ -77,7 +79,8 @@ LINEAR = Exchange(
     returns=(
         Disclosure("weights", "W_k of eq. (5)", ("d", "d"), combine="mean", bound=_largest_effects),
     ),
-    when="in each iteration, model='linear'",
+    when="in each iteration",
+    only=When(model="linear"),
 )
 
 NORMS = Exchange(
@@ -106,7 +109,8 @@ NORMS = Exchange(
             "mean",
         ),
     ),
-    when="in each iteration, model='mlp'",
+    when="in each iteration",
+    only=When(model="mlp", variant="default"),
     remembered=True,
 )
 
@@ -123,7 +127,8 @@ LAYERS = Exchange(
     returns=(
         Disclosure("shared", "the party's first layers A", ("d", "hidden", "d"), combine="mean"),
     ),
-    when="in each iteration, model='mlp', variant='paper'",
+    when="in each iteration",
+    only=When(model="mlp", variant="paper"),
     remembered=True,
 )
 
@@ -162,7 +167,8 @@ EVIDENCE = Exchange(
             bound=lambda setup: 4.0,
         ),
     ),
-    when="in each step, refine='evidence'",
+    when="in each step",
+    only=When(refine="evidence"),
 )
 
 LOCAL = Exchange(
@@ -188,7 +194,9 @@ LOCAL = Exchange(
             ("d", "d"),
         ),
     ),
-    when="in the last exchange, local_graphs=True",
+    when="in the last exchange",
+    most=1,
+    only=When(local_graphs=True),
 )
 
 

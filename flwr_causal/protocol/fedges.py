@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.discrete import contingency_tables, mixed_moments
+from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.discrete.mixed_moments import FEW_NUMBERS
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
-from flwr_causal.protocol.cuts import CUTS
+from flwr_causal.protocol.cuts import CUTS, sizes_of_cuts
 from flwr_causal.protocol.options import KnowledgePartyOptions
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.products.row_ids import ALIGN
@@ -29,6 +31,30 @@ if TYPE_CHECKING:
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
+
+
+#: The score that takes columns of numbers as they are.
+MIXED = "conditional-gaussian"
+#: The options of mode "fusion", which is the mode of ``mode="auto"`` if one of them is given.
+OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
+
+# Which runs have which mode, ...
+_MIXED = When(score=MIXED)
+_CHOOSES = When(mode="auto") & ~_MIXED
+_GIVES_NONE = When(**dict.fromkeys(OF_FUSION))
+FUSES = (When(mode="fusion") | _CHOOSES & ~_GIVES_NONE).called("mode='fusion'")
+EXACT = (When(mode="exact") | When(mode="auto") & _MIXED).called("mode='exact'")
+SCORES_EDGES = (When(mode="scores") | _CHOOSES & _GIVES_NONE).called("mode='scores'")
+# ... choose among graphs round by round, ...
+CONTINUES = When(mode="scores", start="driven")
+_FIXED = (When(start=("fuse", "overwrite")) | When(start=None, keep="last")).called("a fixed start")
+DRIVES = CONTINUES | (FUSES & ~_FIXED).called("mode='fusion' with start='driven'")
+# ... and ask for contingency tables.
+HAS_TABLES = (When(parameters=True) | When(parameters=None) & ~FUSES).called("parameters=True")
+REFINES = SCORES_EDGES & HAS_TABLES & ~When(score="bdeu")
+_HIDDEN = When(hidden_causes=True)
+_COUNTS = ~DIFFERENT & (EXACT & ~_MIXED | REFINES | SCORES_EDGES & _HIDDEN)
+FITS = HAS_TABLES & (~_HIDDEN | When(missing_values="em") | REFINES & When(score="auto"))
 
 
 def columns_of_marks(
@@ -148,18 +174,40 @@ def _graphs(meaning: str, shape: tuple[str, int] = _EDGES) -> tuple[Sent, Sent]:
 
 
 def _lists(
-    lengths: str, of_each: str, many: str, entries: str, meaning: str, size: str = "*"
+    lengths: str,
+    of_each: str,
+    many: str,
+    entries: str,
+    meaning: str,
+    size: str = "*",
+    most: str = "set sizes",
 ) -> tuple[Sent, Sent]:
     """Return the declarations by which lists of variables are sent: their lengths, and entries."""
     return (
-        Sent(lengths, of_each, (many,), values="index"),
+        Sent(lengths, of_each, (many,), values="index", below=most),
         Sent(entries, meaning, (size,), values="index", below="d", parts=lengths),
     )
 
 
 _CUT_POINTS = (
-    Sent("cuts", "agreed cut points, column after column", ("*",), optional=True, exact=True),
-    Sent("num-cuts", "number of cut points of each column", ("*",), optional=True, values="index"),
+    Sent(
+        "cuts",
+        "agreed cut points, column after column",
+        ("*",),
+        optional=True,
+        exact=True,
+        parts="num-cuts",
+        most=1,
+    ),
+    Sent(
+        "num-cuts",
+        "number of cut points of each column",
+        ("cut",),
+        optional=True,
+        values="index",
+        below="intervals",
+        most=1,
+    ),
 )
 _NETWORK = (
     Sent(
@@ -249,7 +297,8 @@ GRAPH = Exchange(
     returns=(
         Disclosure("edges", "edges of the DAG that the party found", _EDGES, "dag", below="d"),
     ),
-    when="in each round, mode='fusion' with keep='last'",
+    when="in each round",
+    only=FUSES & _FIXED & When(keep="last"),
 )
 
 JUDGED_GRAPH = Exchange(
@@ -260,7 +309,8 @@ JUDGED_GRAPH = Exchange(
         *GRAPH.returns,
         Disclosure("score", "the party's score of the received graph", ()),
     ),
-    when="in each round, mode='fusion' with keep='best' and a fixed start",
+    when="in each round",
+    only=FUSES & _FIXED & ~When(keep="last"),
 )
 
 GRAPHS = Exchange(
@@ -283,7 +333,8 @@ GRAPHS = Exchange(
             below="d",
         ),
     ),
-    when="in each round, start='driven' (mode='fusion' or 'scores')",
+    when="in each round",
+    only=DRIVES,
 )
 
 JUDGE = Exchange(
@@ -294,7 +345,8 @@ JUDGE = Exchange(
         *_CUT_POINTS,
     ),
     returns=(Disclosure("scores", "the party's score of each graph", ("graphs",)),),
-    when="after each round, start='driven' (mode='fusion' or 'scores'); in the end, keep='best'",
+    when="after each round, or in the end",
+    only=DRIVES | JUDGED_GRAPH.only,
 )
 
 _QUESTIONS = (
@@ -302,10 +354,12 @@ _QUESTIONS = (
     *_lists(
         *("sizes", "size of S", "families"),
         *("members", "the variables of S, family after family"),
+        most="parents",
     ),
     *_lists(
         *("num_others", "number of requested gains of each family", "families"),
         *("others", "x of each requested gain", "gains"),
+        most="",
     ),
     *_CUT_POINTS,
     *_NETWORK,
@@ -325,7 +379,8 @@ SCORES = Exchange(
             bound=_most_score,
         ),
     ),
-    when="in each exchange, mode='scores' with score='bdeu'",
+    when="in each exchange",
+    only=SCORES_EDGES & When(score="bdeu"),
     same_parties=True,
 )
 
@@ -353,7 +408,8 @@ LIKELIHOODS = Exchange(
             bound=_most_gain,
         ),
     ),
-    when="in each exchange, mode='scores' with score='auto', 'bic' or 'qnml'",
+    when="in each exchange",
+    only=SCORES_EDGES & ~When(score="bdeu"),
     same_parties=True,
     contradiction=_impossible_gains,
 )
@@ -365,8 +421,8 @@ COUNTS = Exchange(
     "of all pairs of variables, too, alone and with a few others, by which independence is tested",
     sends=(*_SETS, *_CUT_POINTS, *_NETWORK),
     returns=_TABLES,
-    when="in each exchange, mode='exact'; after the gains, mode='scores' with parameters=True and "
-    "another score than 'bdeu'; after the search, hidden_causes=True",
+    when="in each exchange; in mode='scores' after the gains; for hidden causes after the search",
+    only=_COUNTS & ~POOLED,
     same_parties=True,
     contradiction=_other_rows,
 )
@@ -376,7 +432,8 @@ POOLED_COUNTS = Exchange(
     "the exchange 'counts' with secure_aggregation: all cells of the tables, empty ones too",
     sends=(*_SETS, _NUM_CELLS, *_CUT_POINTS, *_NETWORK),
     returns=(_CELLS,),
-    when="in place of 'counts', secure_aggregation=True",
+    when="in place of 'counts'",
+    only=_COUNTS & POOLED,
     same_parties=True,
     contradiction=_other_total,
 )
@@ -392,7 +449,8 @@ MOMENTS = Exchange(
             "small", "number of configurations with fewer than minimum_count rows", (), "index"
         ),
     ),
-    when="in each exchange, score='conditional-gaussian'",
+    when="in each exchange",
+    only=_MIXED & ~POOLED,
     same_parties=True,
     contradiction=_impossible_moments,
 )
@@ -402,7 +460,8 @@ POOLED_MOMENTS = replace(
     name="pooled moments",
     meaning="the exchange 'moments' with secure_aggregation",
     returns=_MOMENTS,
-    when="in place of 'moments', secure_aggregation=True",
+    when="in place of 'moments'",
+    only=_MIXED & POOLED,
 )
 
 FIT = Exchange(
@@ -419,8 +478,10 @@ FIT = Exchange(
         *_TABLES,
         _VOTES,
     ),
-    when="in the last exchange, parameters=True; also before the rounds of start='driven' in "
-    "mode='scores', and after the first search of missing_values='em'",
+    when="in the last exchange; also before the rounds of start='driven' in mode='scores', and "
+    "after the first search of missing_values='em'",
+    most=3,
+    only=FITS & ~_MIXED & ~DIFFERENT & ~POOLED,
     contradiction=_other_rows,
 )
 
@@ -430,7 +491,8 @@ POOLED_FIT = replace(
     meaning="the exchange 'fit' with secure_aggregation: all cells of the tables, and votes",
     sends=(*FIT.sends, _NUM_CELLS),
     returns=(_CELLS, _VOTES),
-    when="in place of 'fit', secure_aggregation=True",
+    when="in place of 'fit'",
+    only=FITS & ~_MIXED & ~DIFFERENT & POOLED,
     contradiction=_other_total,
 )
 
@@ -446,8 +508,20 @@ class FedGESPartyOptions(KnowledgePartyOptions):
     turn: bool
 
 
-#: The score that takes columns of numbers as they are.
-MIXED = "conditional-gaussian"
+def dimensions(setup: Setup) -> dict[str, int]:
+    """Return the numbers that sizes of sets of variables are below, and those of cut points.
+
+    A table of a family has a variable and its parents; one of a test of hidden causes two variables
+    and the parents of one of them, or two others.
+    """
+    d, most = len(setup.names), setup.options.max_parents
+    parents = d - 1 if most is None else min(most, d - 1)
+    tested = max(parents + 2, 4) if setup.run.get("hidden_causes") else 0
+    return {
+        "set sizes": 1 + min(d, max(parents + 1, tested)),
+        "parents": max(parents, 1),
+        **sizes_of_cuts(setup),
+    }
 
 
 def _completed(options: Any, policy: Policy) -> Policy:
@@ -462,7 +536,7 @@ def _completed(options: Any, policy: Policy) -> Policy:
 CONTRACT = Contract(
     "fedges",
     (
-        CUTS,
+        replace(CUTS, most=MAX_EXCHANGES, only=~When(discretize=0)),
         GRAPH,
         JUDGED_GRAPH,
         GRAPHS,
@@ -479,6 +553,7 @@ CONTRACT = Contract(
         MASKED_TABLES,
         PRODUCTS,
     ),
+    dimensions,
     reports=("sums", "relations", "states", "ids"),
     options=FedGESPartyOptions,
     completes=_completed,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed.dependence import score_columns
 from flwr_causal.core.circuits.domain import Domain
@@ -19,13 +20,15 @@ from flwr_causal.core.circuits.learners.class_conditional.moments import Coordin
 from flwr_causal.core.circuits.learners.options import LearnerOptions
 from flwr_causal.core.circuits.learners.trees.marks import wanted
 from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
+from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.options import as_text, from_plain, to_plain
 from flwr_causal.core.received import json_of
+from flwr_causal.data.roles import TARGET
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
-from flwr_causal.protocol.cuts import CUTS
-from flwr_causal.protocol.options import PartyOptions, Setting, derived, seen_as
+from flwr_causal.protocol.cuts import CUTS, sizes_of_cuts
+from flwr_causal.protocol.options import PartyOptions, Setting, chosen, derived, seen_as
 from flwr_causal.protocol.products.plan import PlanColumns
 from flwr_causal.protocol.products.row_ids import ALIGN
 
@@ -38,7 +41,22 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
 
-_DOMAIN = Sent("domain", "the variables, once cut points have changed them", optional=True)
+# Which runs train how; with "auto" the parties' tables choose.
+_TRAINS, _TREES_LEARNER = When(trained=""), When(learner=("auto", "trees"))
+_ONE_PASS = (_TRAINS & When(training=("auto", "one-pass")) & ~POOLED).called(
+    "training='one-pass' or 'auto'"
+)
+_SUMMED = (_TRAINS & When(training=("auto", "sums", "triples"))).called(
+    "training='sums', 'triples' or 'auto'"
+)
+
+_DOMAIN = Sent(
+    "domain",
+    "the variables, once cut points have changed them",
+    optional=True,
+    # Counts of states may take over from sums, once the dependence between parties is measured.
+    most=2,
+)
 _COMMON = Sent(
     "common",
     "the position of each common row in the party's table",
@@ -57,6 +75,14 @@ _CIRCUITS = Disclosure(
 
 def _settings_of_learners(name: str, value: LearnerOptions) -> list[Setting]:
     return [Setting(one.name, getattr(value, one.name)) for one in fields(value)]
+
+
+def _setting_of_target(name: str, value: str) -> list[Setting]:
+    def fits(stated: Any, sent: Any) -> bool:
+        # Left out, it is the usual column, if it is there.
+        return bool(sent == stated or (stated == "" and sent == TARGET))
+
+    return [Setting(name, value, fits, judged=False)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +115,12 @@ class FedPCPartyOptions(PartyOptions):
             **derived("follows from the parties' reports"),
         }
     )
-    target: str
+    target: str = field(metadata=seen_as(_setting_of_target))
     within: str = field(metadata=derived("the option target"))
     holders: tuple[int, ...] = field(metadata=derived("follows from the parties' columns"))
     pair_marks: int = field(metadata=derived("follows from the parties' columns"))
     labelled: tuple[int, ...] = field(metadata=derived("follows from the parties' columns"))
-    learner: str
+    learner: str = field(metadata=chosen())
     clusters: int
     learners: LearnerOptions = field(
         metadata={
@@ -113,6 +139,27 @@ def joint_domain(setup: Setup, sent: Mapping[str, Any]) -> Domain:
 @lru_cache(maxsize=8)
 def _domain(text: str) -> Domain:
     return Domain.from_plain(json_of(text))
+
+
+def _other_domain(sent: Mapping[str, Any], setup: Setup) -> str:
+    """Return whether variables are not the agreed ones, cut into so many intervals, in words."""
+    if "domain" not in sent:
+        return ""
+    joint, agreed = joint_domain(setup, sent), setup.options.domain
+    if joint.names != agreed.names:
+        return "has other variables than the agreed ones"
+    most = setup.policy.discretize - 1
+    for one in joint.variables:
+        if one.edges is not None and len(one.edges) > most:
+            return f"has {len(one.edges)} cut points of '{one.name}', more than {most}"
+    return ""
+
+
+def _other_class(sent: Mapping[str, Any], setup: Setup) -> str:
+    """Return whether the class is another column than the target, in words."""
+    if sent["within"] not in ("", setup.options.target):
+        return f"has the class '{sent['within']}', and the run's target is another column"
+    return _other_domain(sent, setup)
 
 
 def own_domain(joint: Domain, names: Iterable[str]) -> Domain:
@@ -249,6 +296,10 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
             plan = replace(plan, min_rows=1 + (plan.min_rows - 1) * setup.num_clients)
         return kind.contradiction(arrays, plan, asked(known.sent), known.sizes["n"])
 
+    def unfitting(sent: Mapping[str, Any], setup: Setup) -> str:
+        plan = training_plan(learner, setup, sent)
+        return _other_domain(sent, setup) or kind.unfitting(plan, asked(sent))
+
     def derived(sent: Mapping[str, Any], setup: Setup) -> dict[str, int]:
         return kind.sizes(training_plan(learner, setup, sent), asked(sent))
 
@@ -256,8 +307,10 @@ def _sums(learner: str, kind: type[SumsExchange]) -> Exchange:
         declared,
         name=f"{learner}: {declared.name}",
         sends=(*declared.sends, _DOMAIN),
-        when=f"training='sums', {learner} circuits",
+        most=declared.most,
+        only=_SUMMED & When(learner=("auto", learner)) & declared.only,
         contradiction=contradiction,
+        unfitting=unfitting,
         derived=derived,
     )
 
@@ -297,10 +350,13 @@ DEPENDENCE = Exchange(
             (2, "draws", "scores"),
         ),
     ),
-    when="weights='auto', and the parties have different columns and common rows; not where states "
-    "are counted, and where there is no target and the weights are 'em'",
+    when="if the parties have different columns and common rows; not where states are "
+    "counted, and where there is no target and the weights are 'em'",
+    only=_TRAINS & When(weights="auto", training=("auto", "sums", "one-pass")) & ~POOLED,
+    most=1,
     same_parties=True,
     contradiction=_other_projections,
+    unfitting=_other_class,
 )
 
 _LOCAL = Exchange(
@@ -318,6 +374,7 @@ _LOCAL = Exchange(
     same_parties=True,
     remembered=True,
     contradiction=_other_clusters,
+    unfitting=_other_domain,
 )
 #: What a party also returns, by the weights of combinations of clusters.
 _EVIDENCE = {
@@ -350,8 +407,13 @@ def _with_circuits(exchange: Exchange, meaning: str = "") -> Exchange:
         meaning=f"{exchange.meaning}; the circuits are sent to the server",
         returns=(*exchange.returns, _CIRCUITS),
         remembered=False,
-        when=f"{exchange.when}, queries='central'",
+        only=exchange.only & When(queries="central"),
     )
+
+
+def _without_circuits(exchange: Exchange) -> Exchange:
+    """Return the exchange in which the circuits stay with the party."""
+    return replace(exchange, only=exchange.only & When(queries="federated"))
 
 
 def _local(weights: str) -> Exchange:
@@ -362,24 +424,23 @@ def _local(weights: str) -> Exchange:
         name=f"local, weights by {weights}",
         sends=(*_LOCAL.sends, *([_COMMON] if aligned else [])),
         returns=(*_LOCAL.returns, *([evidence] if evidence else [])),
-        when=f"training='one-pass', weights='{weights}'",
+        most=1,
+        only=_ONE_PASS & When(weights=("auto", weights)),
     )
 
 
 #: By weights, and by whether the circuits are sent to the server.
 LOCAL = {
-    (weights, central): _with_circuits(_local(weights)) if central else _local(weights)
+    (weights, central): kind(_local(weights))
     for weights in _EVIDENCE
-    for central in (False, True)
+    for central, kind in ((False, _without_circuits), (True, _with_circuits))
 }
 
 #: By the name of such an exchange, the weights, and whether the circuits are sent to the server.
 LOCAL_OF = {one.name: key for key, one in LOCAL.items()}
 
-_JOINT_WHEN = (
-    "training='one-pass', weights='em', learner='trees' or 'class-conditional', each column at one "
-    "party"
-)
+_EACH_AT_ONE = "if each column is at one party"
+_JOINT = _ONE_PASS & When(weights=("auto", "em"), learner=("auto", "trees", "class-conditional"))
 _JOINT_DENSITIES = Disclosure(
     "densities",
     "log density of the party's columns of each common row under each component. The server can "
@@ -409,28 +470,36 @@ JOINT_START = Exchange(
         _DOMAIN,
     ),
     returns=(_JOINT_DENSITIES,),
-    when=_JOINT_WHEN,
+    when=_EACH_AT_ONE,
+    most=1,
+    only=_JOINT,
     same_parties=True,
+    unfitting=_other_domain,
 )
 JOINT_PRODUCTS = Exchange(
     "joint products",
     "each party fits its part of each component, with independent columns",
     sends=(_COMMON, _SHARED, _DOMAIN),
     returns=(_JOINT_DENSITIES,),
-    when=_JOINT_WHEN,
+    when=_EACH_AT_ONE,
+    only=_JOINT,
     same_parties=True,
+    unfitting=_other_domain,
 )
 _TREES = Exchange(
     "joint trees",
     "each party fits its part of each component, of numbers a leaf and of categories a tree",
     sends=(_COMMON, _SHARED, _DOMAIN),
-    when=_JOINT_WHEN,
+    when=_EACH_AT_ONE,
+    most=1,
+    only=_JOINT,
     same_parties=True,
     remembered=True,
+    unfitting=_other_domain,
 )
 #: By whether the circuits are sent to the server.
 JOINT_TREES = {
-    False: _TREES,
+    False: _without_circuits(_TREES),
     True: replace(_with_circuits(_TREES), contradiction=_other_parts),
 }
 
@@ -438,7 +507,9 @@ RECALL = Exchange(
     "recall",
     "whether the party has stored its circuits of an earlier run",
     sends=(Sent("fingerprint", "of that training"), _DOMAIN),
-    when="trained",
+    most=1,
+    only=~_TRAINS,
+    unfitting=_other_domain,
 )
 
 
@@ -454,7 +525,8 @@ def _query(name: str, meaning: str, *returns: Disclosure, sends: tuple[Sent, ...
         ),
         returns=returns,
         weight="one",
-        when="queries='federated', after the training",
+        when="after the training",
+        only=~_TRAINS | _ONE_PASS & When(queries="federated"),
         query=True,
     )
 
@@ -502,7 +574,12 @@ def _completed(options: Any, policy: Policy) -> Policy:
 CONTRACT = Contract(
     "fedpc",
     (
-        CUTS,
+        replace(
+            CUTS,
+            # Two searches: one for values that many rows share.
+            most=2 * MAX_EXCHANGES,
+            only=_SUMMED & (_TREES_LEARNER | DIFFERENT) | _ONE_PASS & _TREES_LEARNER,
+        ),
         *SUMS.values(),
         ALIGN,
         DEPENDENCE,
@@ -519,6 +596,7 @@ CONTRACT = Contract(
         MOMENTS,
         FILLED,
     ),
+    sizes_of_cuts,
     reports=("sums", "states", "ids"),
     options=FedPCPartyOptions,
     question=PartyOptions,

@@ -33,7 +33,7 @@ SUMS = Exchange(
             bound=largest_leveled_products,
         ),
     ),
-    when="once",
+    most=1,
     same_parties=True,
     contradiction=other_variances,
 )

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
+from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
@@ -25,7 +27,7 @@ from flwr_causal.protocol.options import (
     derived,
 )
 from flwr_causal.protocol.products.row_ids import ALIGN
-from flwr_causal.protocol.release import OCTAVES, RELEASE, private_dimensions
+from flwr_causal.protocol.release import OCTAVES, PRIVATE, RELEASE, private_dimensions
 from flwr_causal.protocol.second_moments import (
     blocks_of,
     impossible_products,
@@ -104,6 +106,13 @@ def _contradiction(arrays: Arrays, known: ReplyContext) -> str:
     return (impossible_products if known.setup.states else other_variances)(arrays, known)
 
 
+# Which runs have which sums: of the rows of each party, ...
+_OF_ROWS = ~DIFFERENT & ~PRIVATE
+# ... by party, ...
+_COMPARES = When(unknown_targets=True) | When(local_graphs=True)
+# ... and of rows with missing cells.
+_INCOMPLETE = When(missing_values="em")
+
 SUMS = Exchange(
     "sums",
     "the second moments of the parties' rows, from which the server solves for the graph",
@@ -124,7 +133,8 @@ SUMS = Exchange(
             bound=_largest_products,
         ),
     ),
-    when="once, without epsilon and missing_values='em'; parties hold the same columns",
+    most=1,
+    only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE,
     same_parties=True,
     contradiction=_contradiction,
 )
@@ -144,7 +154,9 @@ PARTS = Exchange(
             bound=_largest_of_parts,
         ),
     ),
-    when="once in place of 'sums', unknown_targets=True or local_graphs=True",
+    when="in place of 'sums'",
+    most=1,
+    only=_OF_ROWS & _COMPARES,
     single_means=True,
     same_parties=True,
     contradiction=_impossible_parts,
@@ -179,7 +191,8 @@ SEEN = Exchange(
             "mean",
         ),
     ),
-    when="once, missing_values='em'",
+    most=1,
+    only=_OF_ROWS & ~_COMPARES & _INCOMPLETE,
     same_parties=True,
     contradiction=other_sums,
 )
@@ -211,8 +224,8 @@ OWN = Exchange(
             "second-moments",
         ),
     ),
-    when="once, missing_values='em' with unshared_columns='keep', without secure sums and known "
-    "interventions",
+    most=1,
+    only=SEEN.only & When(unshared_columns="keep", order=0) & ~POOLED,
     same_parties=True,
 )
 
@@ -230,7 +243,9 @@ EXPECTED = Exchange(
             "mean",
         ),
     ),
-    when="3 to 12 times, at most 30, missing_values='em'",
+    when="3 to 12 times",
+    most=MOST_STEPS,
+    only=SEEN.only,
     same_parties=True,
 )
 
@@ -329,7 +344,9 @@ REGRESSIONS = Exchange(
             bound=_largest_regressions,
         ),
     ),
-    when="2 to 8 times, at most 16, parameters='likelihood' with categories that may have causes",
+    when="2 to 8 times, with categories that may have causes",
+    most=16,
+    only=_OF_ROWS & ~_COMPARES & When(parameters="likelihood"),
     same_parties=True,
     contradiction=_impossible_regressions,
     derived=_sizes_of_regressions,

@@ -117,8 +117,7 @@ class Setting(NamedTuple):
         Whether ``value`` is one of the option's, to which the rules of a policy apply. If not, they
         apply to what the run states, and ``fits`` says whether this is kept to.
     always : bool, default False
-        Whether what the run states is compared also where no rule limits the option, since it
-        bounds how much leaves the party.
+        Whether the run must state the option, since it bounds how much leaves the party.
     """
 
     option: str
@@ -136,6 +135,14 @@ def seen_as(settings: Callable[[str, Any], Sequence[Setting]]) -> dict[str, Any]
 def derived(reason: str) -> dict[str, Any]:
     """Return the metadata of a field that is no option of the run: what it follows from."""
     return {"derived": reason, **seen_as(lambda name, value: ())}
+
+
+def chosen() -> dict[str, Any]:
+    """Return the metadata of a field that says what the run's "auto" stands for.
+
+    The conditions of exchanges see it in place of what the run states.
+    """
+    return {"chosen": True}
 
 
 def _exactly(name: str, value: Any) -> Sequence[Setting]:

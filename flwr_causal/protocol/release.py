@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import When
 from flwr_causal.core.privacy.release import NUM_OCTAVES
 from flwr_causal.core.privacy.scales import lacking_scales, scales_by_column, widths_of_release
 from flwr_causal.errors import ConfigError, FederationError
@@ -41,6 +42,9 @@ def check_released(contract: Contract, part: BundlePart) -> None:
         )
 
 
+#: Runs with differential privacy.
+PRIVATE = (~When(epsilon=None)).called("epsilon")
+
 OCTAVES = Exchange(
     "octaves",
     "the histograms from which the scales of columns are estimated",
@@ -55,7 +59,8 @@ OCTAVES = Exchange(
         ),
     ),
     weight="one",
-    when="with epsilon, if the option scales lacks a column",
+    when="once, if the option scales lacks a column",
+    only=PRIVATE,
 )
 
 RELEASE = Exchange(
@@ -77,7 +82,8 @@ RELEASE = Exchange(
         ),
     ),
     weight="one",
-    when="with epsilon",
+    when="once",
+    only=PRIVATE,
 )
 
 

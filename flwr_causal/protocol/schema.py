@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _AROUND = (
     Fact("party", "the party's name, its own choice", "text"),
     Fact("version", "the version of flwr-causal on the node", "text"),
+    Fact("contract", "a digest of what the node's version of the method declares", "text"),
     Fact("partition-id", "the number of the simulated party; -1 on real nodes", "position"),
     Fact(
         "error",

@@ -8,6 +8,7 @@ and has no reason.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from flwr_causal.contract.exchange import Exchange
     from flwr_causal.data.check.policy import Policy
+    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.protocol.setup import Setup
 
@@ -50,17 +52,43 @@ POLICY: Mapping[str, str] = {
     "number_states": "follows from the options, and is checked by the contract",
     "names_states": "follows from the options, and is checked by the contract",
 }
+# The name under which an agreement holds its settings, once they are known.
+_SETTINGS = "_settings"
 #: Options by other names that FedPC gives them.
 CALLED: Mapping[str, str] = {"bins": "discretize"}
 
 
-def of_question(options: PartyOptions, policy: Policy) -> list[Setting]:
-    """Return the settings of a question for the schema."""
-    return [*settings_of(options), *_of_policy(policy)]
+def of_question(
+    contract: Contract, options: PartyOptions, policy: Policy, *, masked: bool
+) -> list[Setting]:
+    """Return the settings of a question for the schema.
+
+    Parameters
+    ----------
+    contract : Contract
+        Of the method. What it makes of the options is no setting, and is checked by it.
+    options : PartyOptions
+    policy : Policy
+    masked : bool
+        Whether sums are secure sums.
+    """
+    return [
+        Setting("secure_aggregation", masked, equal),
+        *settings_of(options),
+        *_of_policy(contract, options, policy),
+    ]
 
 
-def of_setup(setup: Setup) -> list[Setting]:
-    """Return the settings of an agreement."""
+def of_setup(contract: Contract, setup: Setup) -> list[Setting]:
+    """Return the settings of an agreement; the contract is that of the method."""
+    # Each message of a run has the same agreement.
+    if _SETTINGS not in vars(setup):
+        vars(setup)[_SETTINGS] = _of_setup(contract, setup)
+    found: list[Setting] = vars(setup)[_SETTINGS]
+    return found
+
+
+def _of_setup(contract: Contract, setup: Setup) -> list[Setting]:
     present = setup.present
     shares = (
         [least / present[group] for group, (_, least) in setup.circles.items() if present[group]]
@@ -73,7 +101,7 @@ def of_setup(setup: Setup) -> list[Setting]:
         Setting("minimum_count", setup.small.minimum),
         Setting("small_counts", setup.small.treatment),
         Setting("groups", len(set(setup.groups)) or 1, _at_most, judged=False),
-        *of_question(setup.options, setup.policy),
+        *of_question(contract, setup.options, setup.policy, masked=setup.masked),
     ]
 
 
@@ -103,15 +131,20 @@ def of_request(exchange: Exchange, content: RecordDict, rows: int) -> list[Setti
     return found
 
 
-def _of_policy(policy: Policy) -> Iterator[Setting]:
-    for name, value in to_plain(policy).items():
+def _of_policy(contract: Contract, options: PartyOptions, policy: Policy) -> Iterator[Setting]:
+    plain = to_plain(policy)
+    # Where the method itself says how many intervals there are, no option does.
+    other = replace(policy, discretize=0 if policy.discretize else 2)
+    if contract.completed(options, other) == policy:
+        del plain["discretize"]
+    for name, value in plain.items():
         if name == "unshared_columns":
             yield Setting(name, value, _kept)
         elif name == "dictionary":
             yield Setting(name, dictionary_digest(value) or None, equal)
         elif name not in POLICY:
             yield Setting(name, value)
-    yield from (Setting(own, getattr(policy, name)) for own, name in CALLED.items())
+    yield from (Setting(own, plain[name]) for own, name in CALLED.items() if name in plain)
 
 
 def _of_values(sent: Mapping[str, Any], rows: int) -> Iterator[Setting]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,14 @@ import numpy as np
 from flwr.app import ConfigRecord
 
 from flwr_causal.contract.report import States, pack_states, unpack_states
+from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import to_plain
 from flwr_causal.core.received import json_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.protocol.options import REPORT, PartyOptions, SmallCounts, received
 from flwr_causal.protocol.records import behind
 from flwr_causal.protocol.setup_form import check_agreement
+from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.secure.purposes import purpose_of
 
 if TYPE_CHECKING:
@@ -149,6 +151,25 @@ class Setup:
         own = replace(self, exchange=f"{self.exchange} {name}")
         own.__dict__["digest"] = purpose_of("training", self.digest, name).hex()
         return own
+
+    @cached_property
+    def run(self) -> Mapping[str, Any]:
+        """The run by its stated options, as the conditions of exchanges see it.
+
+        Raises
+        ------
+        ConfigError
+            If the terms state none.
+        """
+        stated = RunTerms.from_text(self.terms).options if self.terms else {}
+        chosen = {
+            one.name: getattr(self.options, one.name)
+            for one in fields(self.options)
+            if one.metadata.get("chosen")
+        }
+        # With secure sums there are keys in any case; rows are matched where columns are kept.
+        kept = self.policy.unshared_columns == "keep" != stated.get("unshared_columns")
+        return {**stated, **chosen, COLUMNS_DIFFER: bool(self.keys) and (kept or not self.masked)}
 
     @property
     def masked(self) -> bool:

@@ -19,7 +19,7 @@ def leaves(contract: Contract) -> str:
     rows = []
     for exchange in contract.exchanges:
         for number, item in enumerate(exchange.returns):
-            head = (f"`{exchange.name}`", exchange.when) if number == 0 else ("", "")
+            head = (f"`{exchange.name}`", exchange.when_in_words) if number == 0 else ("", "")
             rows.append((*head, _returned(item), _size(item.shape), _combination(exchange, item)))
     return _table(("Exchange", "When", "Leaves the party", "Size", "Combined by the server"), rows)
 

@@ -79,7 +79,7 @@ def _cost(method: Method[Any], setup: Setup, exchange: Exchange) -> ExchangeCost
         symbols = (str(symbol) for item in exchange.returns for symbol in item.shape)
         layout = WordLayout.of(exchange, {**dict.fromkeys(symbols, 0), **sizes}, setup)
         received = WORD_BYTES * layout.size.words
-    return ExchangeCost(exchange.name, exchange.when, sent, received, further)
+    return ExchangeCost(exchange.name, exchange.when_in_words, sent, received, further)
 
 
 def _bytes(thing: Sent | Disclosure, sizes: Mapping[str, int], number: int) -> int | None:

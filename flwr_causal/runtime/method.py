@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
 from flwr_causal.errors import ConfigError
@@ -221,23 +222,22 @@ class Method(Generic[StateT]):
         return options
 
     @property
+    def run(self) -> Mapping[str, Any]:
+        """The run by its options, as the conditions of exchanges see it."""
+        return self.options.by_name() | {COLUMNS_DIFFER: self.columns_differ}
+
+    @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """The exchanges of the contract that the training may need with these options."""
-        return tuple(one for one in self.contract.exchanges if not one.query)
+        run = self.run
+        return tuple(
+            one for one in self.contract.exchanges if not one.query and one.only.holds(run)
+        )
 
     @property
     def exchanges_beyond(self) -> int:
         """How many exchanges the training may need beyond ``max_rounds``; more end the run."""
         return 0
-
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges after the first one that the options are known to need.
-
-        A privacy wrapper that cannot add its noise to one of these exchanges is refused before the
-        first exchange. Before an exchange that is not listed here, it is refused during the run.
-        """
-        return ()
 
     @abstractmethod
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:

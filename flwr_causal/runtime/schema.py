@@ -479,6 +479,10 @@ def _answer(
             raise door.RefusedError("it lacks the version of flwr-causal")
         if not ((key == "" or is_public_key(key)) and (signature == "" or is_signature(signature))):
             raise door.RefusedError("its public key, or the signature of the key, is none")
+        contract = values.pop("contract", None)
+        same = is_another(values["version"]) or contract == method.contract.digest
+        if not (same or isinstance(values.get("error"), str)):
+            values["version"] += f" with another contract of '{method.method}'"
         if is_another(values["version"]):
             return Party(node_id, party, partition), {"version": values["version"]}
         if not isinstance(values.get("error"), str):
@@ -638,7 +642,8 @@ def check_versions(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
         text = ", ".join(f"{name} has {version}" for name, version in differ.items())
         raise ConfigError(
             f"The parties' versions of flwr-causal are not the server's, {own}; training was not "
-            f"started: {text}. Install the same version on all machines."
+            f"started: {text}. Install the same version, also of the method's package, on all "
+            "machines."
         )
 
 

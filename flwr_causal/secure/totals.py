@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.report import MOST_ROWS
+from flwr_causal.contract.when import POOLED
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.secure import exact
 from flwr_causal.secure.ring import SumError
@@ -32,7 +33,8 @@ TOTALS = Exchange(
         ),
     ),
     weight="one",
-    when="after the schema exchange, with secure aggregation",
+    when="after the schema exchange",
+    only=POOLED,
 )
 #: The number of this exchange; those of a method's own begin with 1.
 TOTALS_NUMBER = 0

@@ -25,6 +25,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import POOLED
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.secure.keys import KEY_BYTES, sign_of
@@ -65,6 +66,7 @@ CONFIRMATION = Exchange(
     ),
     weight="one",
     when="after each secure sum from which a party is missing",
+    only=POOLED,
 )
 
 UNMASKING = Exchange(
@@ -99,6 +101,7 @@ UNMASKING = Exchange(
     ),
     weight="one",
     when="after each secure sum from which a party may be missing",
+    only=POOLED,
 )
 
 #: What every method's parties and server say to each other with secure sums.

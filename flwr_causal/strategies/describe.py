@@ -22,9 +22,8 @@ from flwr_causal.protocol.describe import (
     CONTRACT,
     FEWEST_BINS,
     MOST_BINS,
-    OVERVIEW,
-    POOLED_OVERVIEW,
     TABLES,
+    scaling_of,
 )
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.runtime.options import OF_GRAPHS, CausalOptions
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.contract.exchange import Exchange
-    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.protocol.contract import Contract
@@ -131,17 +129,6 @@ class Describe(CausalStrategy):
         """Whether nothing is withheld by party."""
         return self.options.small_counts == "report"
 
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The overview by party or, with secure aggregation, pooled; then the tables."""
-        pooled = self.options.secure_aggregation
-        return (POOLED_OVERVIEW if pooled else OVERVIEW, TABLES)
-
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The tables."""
-        return (TABLES,)
-
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
@@ -166,7 +153,7 @@ class Describe(CausalStrategy):
         found = _overview(replies)
         agreement = agreement.with_rows(replies.rows)
         bins, whole = self.options.bins, _whole(agreement)
-        edges = place_edges(*_scaling(agreement))
+        edges = place_edges(*scaling_of(agreement))
         grids = [
             grid_of(own, below, bins, whole=integers)
             for own, below, integers in zip(edges, found["places"], whole, strict=True)
@@ -206,7 +193,7 @@ class Describe(CausalStrategy):
         rows, missing = agreement.n, np.diagonal(found["gaps"]).astype(np.int64)
         counts = _by_column(agreement, found["states"])
         places = {name: k for k, name in enumerate(agreement.continuous)}
-        edges = place_edges(*_scaling(agreement))
+        edges = place_edges(*scaling_of(agreement))
         columns = []
         for j, (name, states) in enumerate(zip(agreement.names, agreement.states, strict=True)):
             seen = rows - int(missing[j])
@@ -307,13 +294,6 @@ class Describe(CausalStrategy):
             }
             found += of_numbers(name, sums)
         return replace(model, differences=largest_first(found))
-
-
-def _scaling(agreement: Agreement) -> tuple[FloatArray, FloatArray]:
-    """Return mean and standard deviation of the columns of numbers; 0 where they are unknown."""
-    number = [agreement.names.index(name) for name in agreement.continuous]
-    mean, variance = (np.nan_to_num(one[number]) for one in (agreement.mean, agreement.variance))
-    return mean, np.sqrt(variance)
 
 
 def _whole(agreement: Agreement) -> list[bool]:

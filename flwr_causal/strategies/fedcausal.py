@@ -29,12 +29,7 @@ from flwr_causal.doubts.graphs import (
 from flwr_causal.doubts.tables import Expected
 from flwr_causal.protocol.fedcausal import (
     CONTRACT,
-    EVIDENCE,
-    GROUP,
-    LAYERS,
-    LINEAR,
     LOCAL,
-    NORMS,
     FedCausalPartyOptions,
 )
 from flwr_causal.runtime.algorithm import Ask, Result
@@ -46,7 +41,6 @@ from flwr_causal.strategies.variant import AVERAGED, OfPaper, PaperVariant, Vari
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.protocol.contract import Contract
@@ -244,19 +238,6 @@ class FedCausal(PaperVariant, LinearStrategy):
     def of_paper(self) -> OfPaper:
         """The settings of Yang et al. (2024) for the model."""
         return OF_PAPER["linear" if self.options.model == "linear" else "mlp"]
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The iterations of the model, and what follows."""
-        perceptrons = LAYERS if self.papers else NORMS
-        iteration = {"group": GROUP, "linear": LINEAR, "mlp": perceptrons}[self.options.model]
-        return (iteration, *self.later_exchanges)
-
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges after the model's: search and local graphs, if the options need them."""
-        evidence = (EVIDENCE,) if self.options.refine == "evidence" else ()
-        return (*evidence, LOCAL) if self.options.local_graphs else evidence
 
     @property
     def client_options(self) -> FedCausalPartyOptions:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
@@ -128,11 +127,6 @@ class Lingam(LinearStrategy):
             and self.options.center == "global"
             and self.options.order == 0
         )
-
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchange of residuals."""
-        return (RESIDUALS,)
 
     @property
     def expected(self) -> Expected:

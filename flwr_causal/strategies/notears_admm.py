@@ -39,7 +39,6 @@ from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.consensus.schedules import Schedule
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -177,8 +176,13 @@ class LinearADMM(PaperVariant, LinearStrategy):
     searched_threshold: ClassVar[float] = 0.0
 
     def settled(self, options: Any) -> Any:
-        """Return the options with the number of rounds."""
+        """Return the options with the number of rounds, and a refit where edges are required."""
         options = super().settled(options)
+        known = options.knowledge
+        if options.refit is False and known and (known.required or known.required_lagged):
+            # It brings no search along.
+            search = options.search if self.nonlinear else bool(options.search)
+            options = replace(options, refit=True, search=search)
         if options.max_rounds is None:
             rounds = PAPER_ROUNDS if self.papers else self.usual_rounds
             options = replace(options, max_rounds=rounds + options.local_graphs)
@@ -298,11 +302,6 @@ class LinearADMM(PaperVariant, LinearStrategy):
         """Whether own graphs follow from how a party's moments differ from the others'."""
         return self.options.local_graphs
 
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchange for the parties' own graphs, if there are to be some."""
-        return (consensus.PARTS,) if self.options.local_graphs else ()
-
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 
@@ -341,9 +340,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
     @property
     def _refits(self) -> bool:
         """Whether one more exchange follows the last round, by ``refit`` or by need."""
-        known = self.knowledge_or_none
-        required = known is not None and bool(known.required or known.required_lagged)
-        return self.options.refit is not False or self._choice is not None or required
+        return self.options.refit is not False or self._choice is not None
 
     def _searches(self, num_rows: int, num_columns: int) -> bool:
         """Whether a search over orders follows the refit, see ``search``."""
@@ -561,18 +558,6 @@ class NotearsADMM(LinearADMM):
         listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
         self.options.check_scales((*agreement.names, *listed))
         return agreement
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The rounds of the model, and the last exchange."""
-        rounds = consensus.ROUND if self.options.model == "linear" else consensus.PERCEPTRONS
-        return (rounds, *self.later_exchanges)
-
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges after the rounds, if the options need them."""
-        last = consensus.REFIT if self.options.model == "linear" else consensus.SLOPES
-        return ((last,) if self._refits else ()) + super().later_exchanges
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for W by rounds of ADMM, or for the parameters of perceptrons."""

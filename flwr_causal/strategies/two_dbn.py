@@ -12,7 +12,7 @@ from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.consensus import OWN_NETWORKS, PERSONALISED, REFIT, ROUND, TWO_DBN
+from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,
@@ -33,7 +33,6 @@ from flwr_causal.strategies.variant import OfPaper
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -186,18 +185,6 @@ class TwoDBN(LinearADMM):
         """Which options fit secure sums; networks of the parties are no sums."""
         variant = (not self.personalised, "'default' or 'paper'")
         return {"variant": variant, **super().with_secure_aggregation}
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The rounds of the variant, and what follows."""
-        if self.personalised:
-            return (PERSONALISED, *self.later_exchanges)
-        return (ROUND, REFIT, *self.later_exchanges)
-
-    @property
-    def later_exchanges(self) -> tuple[Exchange, ...]:
-        """The exchange for the parties' own graphs, if there are to be some."""
-        return (OWN_NETWORKS,) if self.personalised else super().later_exchanges
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for one network of all parties, or for one of each near the common one."""

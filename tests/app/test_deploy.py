@@ -742,6 +742,22 @@ def run_sh(deployment, tmp_path):
     return call
 
 
+def test_check_sh_asks_the_nodes_by_a_signed_question(run_sh, tmp_path):
+    """It runs the command of this package, which calls `flwr run` and reads its last line."""
+    place, environment = run_sh.place, run_sh.environment
+    shutil.copy(shutil.which("flwr-causal"), tmp_path / "bin" / "flwr-causal")
+    result = json.dumps({"flwr-causal": {"status": "failed", "error": "no"}})
+    asked = tmp_path / "asked"
+    program = f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {asked}\necho '{result}'\n"
+    (tmp_path / "bin" / "flwr").write_text(program)
+    told = told_by([place / "check.sh", "-m", "describe", "-o", "bins=64"], environment)
+    assert (told.returncode, told.stderr.strip()) == (1, "The run could not begin: no")
+    head, app, connection, *rest = asked.read_text().splitlines()
+    assert (head, app) == ("run", str(place / "app"))
+    assert connection in (place / "run.sh").read_text()
+    assert rest[-1] == (f'signing-key="{place}/signing-key" bins=64 method="describe" dry-run=true')
+
+
 def test_the_exit_status_of_run_sh_says_who_is_missing(run_sh):
     assert run_sh("first", ends=COMPLETED).returncode == 0
     shutil.rmtree(run_sh.place / "results" / "first")

@@ -43,6 +43,7 @@ OPTIONS = [
 SCHEMA = {
     "party": None,
     "version": None,
+    "contract": None,
     "partition-id": None,
     "rows": None,
     "dropped-rows": None,

@@ -1,5 +1,6 @@
 """What the tests of the protocol share: small federations, and grids that watch or disturb them."""
 
+from dataclasses import replace
 from functools import wraps
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import PartyOptions
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import NotearsADMM
@@ -198,6 +200,11 @@ def setup_for(tables, **changes) -> Setup:
         "options": NotearsADMM().client_options,
     }
     return Setup(**{**values, **changes})
+
+
+def stating(setup, method) -> Setup:
+    """The agreement as one of a run of a strategy, which states its options."""
+    return replace(setup, terms=RunTerms.of(method.method, method.options.by_name()).to_text())
 
 
 class Losing(Relay):

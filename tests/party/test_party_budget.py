@@ -247,7 +247,7 @@ def test_a_replay_holds_released_exchanges_alone(tmp_path):
     values = packed([earlier])
     requests, archive = values["requests"], values["archive"]
     reply = ask(grid, node, {"archive": archive}, exchange="replay", requests=requests)
-    assert "does not follow from the private release" in reply.error.reason
+    assert "'perceptrons', which is for other runs" in reply.error.reason
     assert len(sent(tmp_path)) == before
 
 

@@ -36,6 +36,7 @@ from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord, RecordError, epsilon_spent
 from flwr_causal.party.tables import table_path, tables_of
 from flwr_causal.protocol import records
+from flwr_causal.protocol.options import SmallCounts
 from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.runtime import schema
 from flwr_causal.simulations import LocalGrid
@@ -372,6 +373,7 @@ def test_parties_that_are_absent_do_not_count(keys, groups, enough):
     own = tuple("" if key == "-" else 64 * key for key in keys)
     changes = {"keys": own, "groups": groups, "num_clients": len(keys) or 3}
     terms = RunTerms("moments", {"groups": 2}, 3, secure=False).to_text()
+    changes["options"] = Moments().client_options
     setup = setup_for([pd.DataFrame({"x": [1.0]})], terms=terms, **changes)
     door = PartyDoor(1, PartyPolicy(least_parties=3), None, guarded=True)
     with nullcontext() if enough else pytest.raises(PolicyError, match="'least-parties'"):
@@ -384,9 +386,9 @@ def test_the_record_names_the_exchange_that_is_answered(tmp_path):
     tables = [table.rename(columns={0: "x", 1: "y"}) for table in tables]
     grid = guarded(tables, tmp_path, "most-exchanges-a-day = 1")
     node, method = grid.get_node_ids()[0], Moments()
-    terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
+    terms = RunTerms.of("moments", Moments(min_available_nodes=3).options.by_name()).to_text()
     ask(grid, node, {}, "query.schema", **question_of(method), terms=terms, exchange="")
-    setup = setup_for(tables, terms=terms, options=method.client_options)
+    setup = setup_for(tables, terms=terms, options=method.client_options, small=SmallCounts(5))
     head = {"bundle-trainings": [""], "bundle-exchanges": ["sums"], "bundle-seed": 0}
     about = {"method": "moments", "exchange": "schema", **head}
     replies = [ask(grid, node, {}, setup=setup, **about) for _ in range(2)]
@@ -425,7 +427,10 @@ def test_the_agreement_uses_what_the_report_was_allowed_for(tmp_path, case):
         frame.loc[:3, column] = np.nan
     grid = guarded([frame] * 3, tmp_path, policy)
     node = grid.get_node_ids()[0]
-    terms = RunTerms("moments", {"seed": 0}, 3, secure=False).to_text()
+    # What the run does not state is not compared.
+    stated = Moments(min_available_nodes=3).options.by_name()
+    del stated["row_id"], stated["missing_values"], stated["minimum_count"]
+    terms = RunTerms.of("moments", stated).to_text()
     tables = [frame.fillna(0.0)] * 3
     question = {**question_of(Moments(row_id=column)), "exchange": "", "terms": terms}
     report = ask(grid, node, {}, "query.schema", **question)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from federations import app_of, ask, make_federation, question_of, setup_for
+from federations import app_of, ask, make_federation, question_of, setup_for, stating
 from tampering import Tampering, guarded, recorded, sent
 
 from flwr_causal.errors import CausalError, ConfigError
@@ -174,6 +174,7 @@ def test_states_are_agreed_on_only_where_they_are_named():
     with pytest.raises(FormError, match="name other values"):
         method.contract.check_policy(method.client_options, method.policy, states=True)
     setup = setup_for(TABLES, options=method.client_options, states=((), (), ("0", "1")))
+    setup = stating(setup, method)
     grid = LocalGrid(app_of(TABLES), 3)
     reply = ask(grid, grid.get_node_ids()[0], {}, setup=setup, exchange="sums", method="moments")
     assert "name other values" in reply.error.reason
@@ -459,3 +460,66 @@ def test_a_policy_of_the_same_time_of_change_is_read_anew(tmp_path):
         file.write_text(f"least-rows = {rows}")
         os.utime(file, ns=(5, 5))
         assert PartyPolicy.read(file).least_rows == rows
+
+
+class Adding(Tampering):
+    """A server that adds the column x2 where columns are listed, and options stay as stated."""
+
+    def __init__(self, grid):
+        super().__init__(grid, self.with_column)
+
+    def with_column(self, config, kind):
+        if kind == "query.schema":
+            # It also leaves out that it wants names first, and which columns it wants then.
+            own = {key: one for key, one in config.items() if key not in ("names-only", "columns")}
+            return own if len(self.replies) < 3 else {**config, "columns": ["x0", "x1", "x2"]}
+        if "setup-names" not in config:
+            return None
+        more = {"names": "x2", "mean": 0.0, "variance": 1.0}
+        return config | {f"setup-{k}": [*config[f"setup-{k}"], v] for k, v in more.items()}
+
+
+COLUMNS = {
+    'columns = "x0,x1"': {"columns": "x0,x1"},
+    'exclude = "x2"': {"exclude": "x2"},
+}
+
+
+@pytest.mark.parametrize("rule", COLUMNS)
+def test_columns_are_those_that_the_options_choose_wherever_they_are_listed(tmp_path, rule):
+    grid = Adding(guarded(TABLES, tmp_path, f"[options]\n{rule}"))
+    with suppress(CausalError):
+        run(Moments(min_available_nodes=3, **COLUMNS[rule]), grid)
+    assert not sent(tmp_path, "sums")
+    for reply in grid.replies:
+        report = records.config_of(reply.content) if reply.has_content() else {}
+        assert "x2" not in report.get("names", ()) or not report.get("means")
+    refused = [line for line in recorded(tmp_path) if line["event"] == "refused"]
+    assert {line["reason"] for line in refused} <= {"AskedOtherwiseError"}
+    assert all(line["exchange"] == "sums" for line in refused)
+
+
+@pytest.mark.parametrize("rule", COLUMNS)
+def test_an_agreement_on_a_column_that_is_left_out_is_refused(tmp_path, rule):
+    def change(config, _):
+        if "setup-names" not in config:
+            return None
+        more = {"names": "x2", "mean": 0.0, "variance": 1.0}
+        return config | {f"setup-{k}": [*config[f"setup-{k}"], v] for k, v in more.items()}
+
+    method = Moments(min_available_nodes=3, **COLUMNS[rule])
+    found = refusals(tmp_path, f"[options]\n{rule}", change, method)
+    assert found == {"AskedOtherwiseError"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"option__center": "party"}, "options.center"),
+        ({"precision": "float32"}, "options.precision"),
+        ({"option__order": 2}, "options.order"),
+        ({"policy__missing_values": "drop"}, "options.missing-values"),
+    ],
+)
+def test_without_a_rule_of_its_own_an_option_is_the_stated_one(tmp_path, changes, rule):
+    assert refusals(tmp_path, 'methods = ["moments"]', setting(**changes)) == {rule}

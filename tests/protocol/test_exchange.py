@@ -1,13 +1,24 @@
 """Contracts as data: what cannot be declared, and what symbols in shapes stand for."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
+from federations import app_of, make_federation
 
 from flwr_causal.app.methods import METHODS
+from flwr_causal.clients import CausalClient, answers
+from flwr_causal.contract.when import When
+from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent
+from flwr_causal.protocol.options import PartyOptions
 from flwr_causal.protocol.setup import Setup
+from flwr_causal.simulations import LocalGrid
+from flwr_causal.strategies import Ask, CausalStrategy, Result, run
+
+TABLES = make_federation(d=3, n=60, parties=3).tables
 
 
 def setup_of(d):
@@ -94,3 +105,78 @@ def test_contracts_say_what_everything_means(method):
         # Only where rows belong together across parties do exchanges speak of rows.
         apart = exchange.name in ("align", "masked tables")
         assert apart or not any(item.rows for item in exchange.returns)
+
+
+SUM = Disclosure("products", "of the rows", ("d", "d"), combine="sum")
+GRID = Sent("grid", "of steps", ("d",), values="index", below="d")
+
+
+def contract_of(*, returns=SUM, sends=GRID, options=PartyOptions, reports=("sums",), **further):
+    exchange = Exchange("moments", "", sends=(sends,), returns=(returns,), **further)
+    return Contract("own", (exchange,), reports=reports, options=options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherOptions(PartyOptions):
+    steps: int = 3
+
+
+def test_the_digest_of_a_contract_is_of_what_is_declared_and_not_of_words():
+    digest = contract_of().digest
+    assert len(digest) == 32
+    words = contract_of(returns=replace(SUM, meaning="other words"), when="once a day")
+    assert words.digest == digest
+    others = [
+        contract_of(returns=replace(SUM, combine="each")),
+        contract_of(returns=replace(SUM, shape=("d",))),
+        contract_of(returns=replace(SUM, values="products")),
+        contract_of(returns=replace(SUM, optional=True)),
+        contract_of(returns=replace(SUM, bound=lambda setup: 1.0)),
+        contract_of(sends=replace(GRID, below="")),
+        contract_of(sends=replace(GRID, exact=True)),
+        contract_of(options=OtherOptions),
+        contract_of(reports=("states",)),
+        contract_of(weight="one"),
+        contract_of(most=1),
+        contract_of(only=When(model="linear")),
+        contract_of(only=When(model="mlp")),
+    ]
+    found = {one.digest for one in others}
+    assert len(found) == len(others)
+    assert digest not in found
+    assert contract_of(only=When(model="mlp").called("perceptrons")).digest == others[-1].digest
+
+
+def test_a_party_whose_method_has_another_contract_is_named_and_nothing_is_trained():
+    """Of a package of another author, whose versions the parties' versions do not tell apart."""
+
+    def client_of(combine):
+        exchange = Exchange("moments", "", returns=(replace(SUM, combine=combine),))
+
+        class Client(CausalClient):
+            contract = Contract("own", (exchange,))
+
+            @answers(exchange)
+            def reply(self, asked):
+                rows = self.rows() - self.setup.mean
+                return {"products": rows.T @ rows / (1 if combine == "sum" else len(rows))}
+
+        return Client
+
+    old, new = client_of("sum"), client_of("mean")
+    apps = [app_of(TABLES, {"own": client}) for client in (old, old, new)]
+
+    class Own(CausalStrategy):
+        contract = old.contract
+
+        def train(self, agreement, replicate=0):
+            products = (yield Ask(old.contract.exchanges[0]))["products"]
+            graph = CausalGraph.from_array(np.triu(products, 1), agreement.names)
+            return Result(graph, reason="one")
+
+    def mixed(message, context):
+        return apps[int(context.node_config["partition-id"])](message, context)
+
+    assert run(Own(), LocalGrid(apps[0], 3)).rounds == 1
+    with pytest.raises(ConfigError, match=r"party 2 has .* with another contract of 'own'"):
+        run(Own(), LocalGrid(mixed, 3))

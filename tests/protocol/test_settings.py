@@ -32,10 +32,11 @@ from flwr_causal.secure.totals import TOTALS
 from flwr_causal.secure.unmasking import UNMASKING
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
-from flwr_causal.strategies import FedPC, Moments
+from flwr_causal.strategies import FedPC, Moments, NotearsADMM
 
 TABLES = make_federation(d=3, n=60, parties=3).tables
 SETUP = setup_for(TABLES)
+CONTRACT = NotearsADMM.contract
 
 # Of each field of an agreement which setting it is, or why it is none.
 FIELDS = {
@@ -45,7 +46,7 @@ FIELDS = {
     "policy": "the options of the data policy, see POLICY",
     "options": "the options; those that are none are derived",
     "least_parties": "the option quorum",
-    "names": "the agreed columns, of those that the policy shows",
+    "names": "within the options columns and exclude, and of those that the policy shows",
     "num_rows": "follows from the parties' reports",
     "num_clients": "judged by the rule least-parties",
     "mean": "follows from the parties' reports",
@@ -64,7 +65,7 @@ QUESTION = {
     "method": "judged by the rule methods",
     "terms": "what the run states",
     "signature": "of the terms",
-    "secure-aggregation": "judged by the rule secure-aggregation",
+    "secure-aggregation": "the option secure_aggregation",
     "clipping_norm": "of the probe that mods may clip; nothing of the table depends on it",
     "pair-keys": "asks for a public key where the table has ids",
     "exchange": "the name of the agreement that the party had",
@@ -107,21 +108,21 @@ def test_each_field_of_an_agreement_is_a_setting_or_has_a_reason():
         policy=Policy(missing_values="drop", min_rows=9),
         options=replace(SETUP.options, center="party", held_out=True),
     )
-    found = named(settings.of_setup(changed))
+    found = named(settings.of_setup(CONTRACT, changed))
     assert found["precision"] == "float32"
     assert (found["minimum_count"], found["small_counts"]) == (7, "suppress")
     assert found["groups"] == 2
     # Of the parties that have keys.
-    shares = [one.value for one in settings.of_setup(changed) if one.option == "quorum"]
+    shares = [one.value for one in settings.of_setup(CONTRACT, changed) if one.option == "quorum"]
     assert shares == [1.0, 0.5]
-    assert named(settings.of_setup(SETUP))["groups"] == 1
+    assert named(settings.of_setup(CONTRACT, SETUP))["groups"] == 1
     assert found["missing_values"] == "drop"
     assert found["center"] == "party"
     assert found["sparsity"] is True
 
 
 def test_each_rule_for_problems_of_tables_is_an_option_or_has_a_reason():
-    found = named(settings.of_setup(SETUP))
+    found = named(settings.of_setup(CONTRACT, SETUP))
     for one in fields(Policy):
         assert (one.name in found) is not (one.name in settings.POLICY), one.name
     for method in OWN_METHODS:
@@ -252,7 +253,7 @@ def test_the_names_of_options_are_those_of_the_methods(pytestconfig):
 def test_learner_settings_are_options_each():
     options = FedPC()
     options.agree({"a": describe(TABLES[0], options.policy, sums=True, states=True)})
-    found = named(settings.of_setup(setup_for(TABLES, options=options.client_options)))
+    found = named(settings.of_setup(CONTRACT, setup_for(TABLES, options=options.client_options)))
     assert (found["depth"], found["components"]) == (4, None)
     assert {one.name for one in fields(LearnerOptions)} <= found.keys()
 
@@ -270,10 +271,10 @@ def test_a_party_divides_its_series_into_few_folds():
 def test_what_is_left_to_the_method_may_be_any_number():
     keys = tuple(digit * 64 for digit in "abc")
     grouped = setup_for(TABLES, groups=(1, 1, 2), keys=keys)
-    (groups,) = (one for one in settings.of_setup(grouped) if one.option == "groups")
+    (groups,) = (one for one in settings.of_setup(CONTRACT, grouped) if one.option == "groups")
     assert [groups.fits(stated, groups.value) for stated in ("auto", 2, 1, None)] == [1, 1, 0, 0]
     known = setup_for(TABLES, options=replace(SETUP.options, interventions="{}"))
-    (stated,) = (one for one in settings.of_setup(known) if one.option == "interventions")
+    (stated,) = (one for one in settings.of_setup(CONTRACT, known) if one.option == "interventions")
     assert [stated.fits(text, "{}") for text in ("{}", "", None)] == [1, 0, 0]
 
 
@@ -284,7 +285,7 @@ def test_in_a_sum_there_are_at_least_as_many_parties_as_stated():
     # Nobody of the second group is there.
     grouped = setup_for(tables, keys=keys, groups=(1, 1, 1, 1, 2, 2, 2), least_parties=(3, 3))
     for setup in (whole, grouped):
-        (quorum,) = (one for one in settings.of_setup(setup) if one.option == "quorum")
+        (quorum,) = (one for one in settings.of_setup(CONTRACT, setup) if one.option == "quorum")
         # A rule says what a run states; what follows from it is compared with that alone.
         assert (quorum.value, quorum.judged) == (0.75, False)
         fits = [quorum.fits(stated, quorum.value) for stated in (0.5, 0.75, 1, None, "0.5")]
@@ -293,7 +294,10 @@ def test_in_a_sum_there_are_at_least_as_many_parties_as_stated():
 
 def test_columns_that_some_lack_may_be_kept_whatever_is_stated():
     policy = replace(SETUP.policy, unshared_columns="keep", text_columns="keep")
-    found = {one.option: one for one in settings.of_question(SETUP.options, policy)}
+    found = {
+        one.option: one
+        for one in settings.of_question(CONTRACT, SETUP.options, policy, masked=False)
+    }
     fits = {name: found[name].fits("drop", "keep") for name in ("unshared_columns", "text_columns")}
     assert fits == {"unshared_columns": True, "text_columns": False}
     assert not found["unshared_columns"].fits("drop", "fail")

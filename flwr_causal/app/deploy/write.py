@@ -325,6 +325,7 @@ class _Deployment:
         text = self.text
         self.put(target / "start.sh", text("link_start.sh", own), SCRIPT)
         self.put(target / "register.sh", text("register.sh", own), SCRIPT)
+        self.put(target / "check.sh", text("check.sh", own), SCRIPT)
         self.put(target / "run.sh", text("run.sh", own), SCRIPT)
         self.put(target / "rerun.sh", text("rerun.sh", own), SCRIPT)
         for unit_file, kind in again.items():

@@ -26,6 +26,8 @@ NUM_PLACES = 2 * (1 + len(_OF_VALUES) + len(_OF_DEVIATIONS))
 #: A grid holds the rows between these shares of a column, and those beyond without a gap up to
 #: those further shares; what lies outside, such as codes of missing values, is counted only.
 INNER, OUTER = (0.05, 0.95), (0.001, 0.999)
+# Up to the rounding of another processor.
+_ALIKE = 1e-9
 #: The shares of the rows whose quantiles are told.
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -108,6 +110,28 @@ def grid_of(edges: FloatArray, below: IntArray, bins: int, *, whole: bool) -> St
         first = math.floor(lower)
         return StepGrid(first - 0.5, float(max(1, math.ceil((upper - first) / bins))))
     return StepGrid(lower, max((upper - lower) / bins, math.ulp(max(abs(lower), abs(upper)))))
+
+
+def are_grids(edges: FloatArray, lowest: FloatArray, widths: FloatArray, bins: int) -> bool:
+    """Return whether :func:`grid_of` returns these grids of q columns for some counts.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (q, g)
+        As :func:`place_edges` returns them.
+    lowest, widths : ndarray of shape (q,)
+    bins : int
+    """
+    for own, first, width in zip(edges, lowest, widths, strict=True):
+        # From one edge to another one, or over the whole numbers from one edge to another one.
+        steps = np.maximum((own - first) / bins, math.ulp(float(np.abs(own).max())))
+        begins = np.isclose(own, first, rtol=_ALIKE, atol=0).any()
+        by_edges = begins and np.isclose(steps, width, rtol=_ALIKE, atol=0).any()
+        wholes = np.maximum(1.0, np.ceil((own - first - 0.5) / bins))
+        by_wholes = (np.floor(own) - 0.5 == first).any() and (wholes == width).any()
+        if not (by_edges or by_wholes):
+            return False
+    return True
 
 
 def _ends(edges: FloatArray, below: FloatArray) -> tuple[float, float]:

@@ -215,6 +215,11 @@ def thresholds(state: CutState) -> FloatArray:
     return asked
 
 
+def most_thresholds(num_bins: int) -> int:
+    """Return the most thresholds of a column in an exchange, see :func:`thresholds`."""
+    return max(1 + UNIFORM + 2 * GEOMETRIC, (num_bins - 1) * (REFINEMENT + 2))
+
+
 def count_up_to(rows: FloatArray, asked: FloatArray) -> IntArray:
     """Return a party's number of rows up to each threshold.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.core.discrete.discrete import MAX_STATES
 from flwr_causal.core.options import bounded, check_bounds, check_types
@@ -13,6 +13,9 @@ from flwr_causal.data.dictionary.party_dictionary import PartyDictionary
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Numbers that are not whole are taken for categories up to so many different ones.
 MOST_FRACTIONS = 10
@@ -162,8 +165,12 @@ class Policy:
 
     def chooses(self, name: str) -> bool:
         """Return whether a column is among those that are chosen by name."""
-        only = split_names(self.columns)
-        return (not only or name in only) and name not in split_names(self.exclude)
+        return not self.unchosen([name])
+
+    def unchosen(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that are not among those that are chosen by name."""
+        only, excluded = set(split_names(self.columns)), set(split_names(self.exclude))
+        return [name for name in names if (only and name not in only) or name in excluded]
 
     @property
     def keeps_missing(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange
+from flwr_causal.contract.when import DIFFERENT, POOLED, When
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -42,8 +43,11 @@ ALIGN = Exchange(
             dtype="uint8",
         ),
     ),
-    when="parties with ids and a secret hold different columns; in fedpc not with weights='counts' "
-    "or 'classes'",
+    when="parties have ids and a secret",
+    # In fedpc also to weigh combinations of clusters, and to measure how columns depend.
+    only=DIFFERENT
+    | When(weights=("auto", "aligned", "em"), training=("auto", "sums", "one-pass"), trained="")
+    & ~POOLED,
     weight="one",
     same_parties=True,
     open=True,

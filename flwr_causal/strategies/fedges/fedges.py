@@ -43,26 +43,11 @@ from flwr_causal.core.options import require
 from flwr_causal.core.words import by_name
 from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
-from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
     CONTRACT,
-    COUNTS,
-    FIT,
-    GRAPH,
-    GRAPHS,
-    JUDGE,
-    JUDGED_GRAPH,
-    LIKELIHOODS,
     MIXED,
-    MOMENTS,
-    POOLED_COUNTS,
-    POOLED_FIT,
-    POOLED_MOMENTS,
-    SCORES,
     FedGESPartyOptions,
 )
-from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Note, Result, relayed
 from flwr_causal.strategies.columns import JoiningStrategy
 from flwr_causal.strategies.cut_points import agreed_cuts
@@ -99,7 +84,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
     from flwr_causal.core.discrete.mixed_network import MixedNetwork
@@ -226,26 +210,6 @@ class FedGES(PaperVariant, JoiningStrategy):
     def exchanges_beyond(self) -> int:
         """How many exchanges there may be beyond ``max_rounds``: cut points, and one search."""
         return 1 + (MAX_EXCHANGES if self.options.discretize else 0)
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges of the mode."""
-        if self.columns_differ:
-            cuts = (CUTS,) if self.options.discretize else ()
-            return (*cuts, ALIGN, MASKED_TABLES, PRODUCTS)
-        pooled = self.options.secure_aggregation
-        if self.options.score == MIXED:
-            return (POOLED_MOMENTS if pooled else MOMENTS,)
-        counts, fit = (POOLED_COUNTS, POOLED_FIT) if pooled else (COUNTS, FIT)
-        found = [CUTS] if self.options.discretize else []
-        if self.options.chosen_mode == "exact":
-            found.append(counts)
-        elif self.options.chosen_mode == "scores":
-            found.append(SCORES if self.options.chosen_score == "bdeu" else LIKELIHOODS)
-            found += [counts] if self.options.refined_by or self.options.hidden_causes else []
-        if self.options.continues or self.options.chosen_mode == "fusion":
-            found += [GRAPH, JUDGED_GRAPH, GRAPHS, JUDGE]
-        return (*found, *((fit,) if self.options.asks_for_tables else ()))
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:

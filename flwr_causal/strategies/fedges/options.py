@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import Mode, bounded, only
-from flwr_causal.protocol.fedges import MIXED
+from flwr_causal.protocol.fedges import (
+    CONTINUES,
+    DRIVES,
+    EXACT,
+    FITS,
+    FUSES,
+    HAS_TABLES,
+    MIXED,
+    REFINES,
+    SCORES_EDGES,
+)
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.variant import VariantOptions
 
@@ -19,8 +29,8 @@ if TYPE_CHECKING:
 CANDIDATES = ("qnml", "bic", "bdeu")
 #: The fewest exchanges of a search, of the choice among its graphs, and of tests.
 FEWEST_TESTED = 4
-#: The options that select mode "fusion".
-OF_FUSION = ("fusion", "start", "max_edges", "max_fused_edges", "keep")
+#: The runs of each mode.
+MODES = {"scores": SCORES_EDGES, "exact": EXACT, "fusion": FUSES}
 
 
 OF_FUSED_GRAPHS = Mode(
@@ -169,12 +179,7 @@ class FedGESOptions(VariantOptions, CausalOptions):
     @property
     def chosen_mode(self) -> str:
         """The mode that runs."""
-        if self.mode != "auto":
-            return self.mode
-        if self.score == MIXED:
-            return "exact"
-        given = any(getattr(self, name) is not None for name in OF_FUSION)
-        return "fusion" if given else "scores"
+        return next(mode for mode, runs in MODES.items() if runs.holds(vars(self)))
 
     @property
     def chosen_score(self) -> str:
@@ -186,20 +191,19 @@ class FedGESOptions(VariantOptions, CausalOptions):
     @property
     def refined_by(self) -> tuple[str, ...]:
         """The scores of the search on counts that follows a search on likelihoods; empty: none."""
-        if self.chosen_mode != "scores" or not self.asks_for_tables or self.score == "bdeu":
+        if not REFINES.holds(vars(self)):
             return ()
         return CANDIDATES if self.score == "auto" else (self.score,)
 
     @property
     def asks_for_tables(self) -> bool:
         """Whether a last exchange is for the tables of probabilities."""
-        return self.chosen_mode != "fusion" if self.parameters is None else self.parameters
+        return HAS_TABLES.holds(vars(self))
 
     @property
     def fits_tables(self) -> bool:
         """Whether probabilities are computed: of a network, or to choose among graphs."""
-        choice = len(self.refined_by) > 1 or self.incomplete
-        return self.asks_for_tables and (choice or not self.hidden_causes)
+        return FITS.holds(vars(self))
 
     @property
     def chosen_start(self) -> Literal["driven", "fuse", "overwrite"]:
@@ -214,12 +218,12 @@ class FedGESOptions(VariantOptions, CausalOptions):
     @property
     def continues(self) -> bool:
         """Whether driven rounds follow the search of mode "scores"."""
-        return self.mode == "scores" and self.start == "driven"
+        return CONTINUES.holds(vars(self))
 
     @property
     def drives(self) -> bool:
         """Whether the sum of the parties' scores chooses among starts, round by round."""
-        return self.continues or (self.chosen_mode == "fusion" and self.chosen_start == "driven")
+        return DRIVES.holds(vars(self))
 
     @property
     def with_hidden_causes(self) -> Needs:

@@ -51,7 +51,6 @@ from flwr_causal.data.roles import target_in
 from flwr_causal.doubts.graphs import majority_warning
 from flwr_causal.doubts.tables import nominal_numbers
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedpc import CONTRACT, SUMS, FedPCPartyOptions
 from flwr_causal.runtime.algorithm import (
     Ask,
@@ -108,7 +107,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import IntArray
     from flwr_causal.core.circuits.composed.dependence import Dependence
     from flwr_causal.core.circuits.learners.training_by_sums import Summing
@@ -227,13 +225,6 @@ class FedPC(PaperVariant):
     def pools_rows(self) -> bool:
         """Whether the circuit equals the one of the pooled rows: no rare group is left out."""
         return self.options.training == "sums" and self.options.minimum_count == 1
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """The exchanges of a training by sums, where these are secure; else all."""
-        if self.options.secure_aggregation:
-            return (CUTS, *SUMS.values())
-        return super().exchanges
 
     @property
     def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:

@@ -23,18 +23,10 @@ from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
-from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.moments import (
     CONTRACT,
-    EXPECTED,
-    OWN,
-    PARTS,
-    REGRESSIONS,
-    SEEN,
     SUMS,
 )
-from flwr_causal.protocol.products.row_ids import ALIGN
-from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
@@ -74,7 +66,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -356,20 +347,6 @@ class Moments(JoiningStrategy, LinearStrategy):
     def data(self) -> DataKind:
         """Time series, or rows without time if the order is 0."""
         return DataKind.SERIES if self.options.order else DataKind.LINEAR
-
-    @property
-    def exchanges(self) -> tuple[Exchange, ...]:
-        """One exchange of sums; with epsilon a release, and histograms for estimated scales."""
-        if self.columns_differ:
-            return (ALIGN, MASKED_TABLES, PRODUCTS)
-        if self.options.private:
-            return (OCTAVES, RELEASE)
-        if self.options.compares_parties:
-            return (PARTS,)
-        sums: tuple[Exchange, ...] = (SUMS,)
-        if self.options.incomplete:
-            sums = (SEEN, OWN, EXPECTED) if self.options.by_party else (SEEN, EXPECTED)
-        return (*sums, REGRESSIONS) if self.options.parameters == "likelihood" else sums
 
     @property
     def exchanges_beyond(self) -> int:

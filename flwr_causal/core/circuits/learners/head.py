@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from flwr_causal.contract.exchange import Sent
+from flwr_causal.contract.when import When
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.learners.options import HeadOptions
 from flwr_causal.core.circuits.learners.training_by_sums import (
@@ -444,10 +445,16 @@ class TrainedWithHead(Trained):
     choice_of_head: HeadChoice | None = None
 
 
+#: Runs whose circuits may have a head.
+HAS_HEAD = ~When(head=False)
+
+
 class ThresholdExchange(SumsExchange):
     """Rows by class and log odds under a head. A subclass defines ``kind``, the features."""
 
     name = "threshold"
+    most = 1
+    only = When(decision="macro-f1")
     summed = THRESHOLD_SUMS
 
     kind: ClassVar[type[Features]]
@@ -477,6 +484,8 @@ class ChoiceExchange(SumsExchange):
     """
 
     name = "choice"
+    most = 1
+    only = When(head="auto")
     summed = CHOICE_SUMS
 
     kind: ClassVar[type[Features]]
@@ -528,6 +537,7 @@ class HeadExchange(SumsExchange):
     """One Newton step of a head. A subclass defines ``kind``, the features."""
 
     name = "head"
+    only = HAS_HEAD
     summed = HEAD_SUMS
 
     kind: ClassVar[type[Features]]

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
+from flwr_causal.contract.when import ALWAYS, Condition
 from flwr_causal.core.arrays import FloatArray
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.errors import ConfigError, DataError
@@ -171,18 +172,35 @@ class SumsExchange(ABC):
     name: ClassVar[str]
     sent: ClassVar[tuple[Sent, ...]] = ()
     summed: ClassVar[tuple[Disclosure, ...]]
+    #: Which runs of the learner have it, by their options.
+    only: ClassVar[Condition] = ALWAYS
+    #: How many different requests a party answers in a training; None: any number.
+    most: ClassVar[int | None] = None
 
     @classmethod
     def exchange(cls) -> Exchange:
         """Return the declaration of the exchange: what it is for is the docstring's first line."""
         assert cls.__doc__ is not None
         meaning = cls.__doc__.splitlines()[0].rstrip(".")
-        return Exchange(cls.name, meaning, cls.sent, cls.summed, same_parties=True)
+        return Exchange(
+            cls.name,
+            meaning,
+            cls.sent,
+            cls.summed,
+            most=cls.most,
+            only=cls.only,
+            same_parties=True,
+        )
 
     @classmethod
     def ask(cls, **arrays: FloatArray) -> SumsRequest:
         """Return a request that sends these arrays, which `sent` declares."""
         return SumsRequest(cls, arrays)
+
+    @classmethod
+    def unfitting(cls, plan: TrainingPlan, asked: Arrays) -> str:
+        """Return how a request is not what the options determine, in words; "" if it is."""
+        return ""
 
     @classmethod
     @abstractmethod

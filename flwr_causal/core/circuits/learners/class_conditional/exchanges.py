@@ -58,6 +58,7 @@ class LeafScale(SumsExchange):
     """Counts, sums and squares of each class."""
 
     name = "scale"
+    most = 2
     sent: ClassVar[tuple[Sent, ...]] = (ORIGIN,)
     summed = (
         summed_array("counts", "rows of each class", ("classes",), "count"),
@@ -92,6 +93,7 @@ class Powers(SumsExchange):
     """Sums of the columns under a grid of powers."""
 
     name = "powers"
+    most = 1
     sent: ClassVar[tuple[Sent, ...]] = (
         Sent("scale", "standard deviations", ("columns",)),
         Sent("middle", "means over standard deviations", ("columns",)),
@@ -108,6 +110,13 @@ class Powers(SumsExchange):
             "non-negative",
         ),
     )
+
+    @classmethod
+    def unfitting(cls, plan: TrainingPlan, asked: Arrays) -> str:
+        """Return whether the powers are others than the learner's."""
+        own = np.array(plan.learner.powers)
+        alike = own.shape == asked["grid"].shape and np.allclose(own, asked["grid"])
+        return "" if alike else "has other powers than the run's"
 
     @classmethod
     def sums(cls, values: FloatArray, plan: TrainingPlan, asked: Arrays) -> Arrays:
@@ -149,6 +158,7 @@ class LeafMoments(SumsExchange):
     """Counts, sums and products of the transformed columns by fold and class."""
 
     name = "moments"
+    most = 1
     sent = (
         *COORDINATES,
         Sent("offsets", "means of the classes, about which sums are taken", ("classes", "columns")),
@@ -225,6 +235,7 @@ class HeldOut(SumsExchange):
     """Log-likelihoods and log losses of each fold's rows under leaves made without the fold."""
 
     name = "held-out"
+    most = 1
     sent = (
         *COORDINATES,
         *FOLD_MOMENTS,

@@ -43,6 +43,7 @@ from flwr_causal.contract.exchange import Sent
 from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.circuits.circuit import Circuit
 from flwr_causal.core.circuits.learners.head import (
+    HAS_HEAD,
     THRESHOLD_SUMS,
     ChoiceExchange,
     Features,
@@ -279,6 +280,7 @@ class Pairs(SumsExchange):
     """Counts of pairs of states."""
 
     name = "pairs"
+    most = 1
     summed = (
         summed_array(
             "counts", "rows of each pair of states, by class", ("classes", "pairs"), "count"
@@ -554,6 +556,8 @@ class Odds(SumsExchange):
     """Rows by class and log odds under the mixture."""
 
     name = "odds"
+    most = 1
+    only = ThresholdExchange.only
     sent = MIXTURE_SENT
     summed = THRESHOLD_SUMS
 
@@ -576,6 +580,8 @@ class FoldPairs(SumsExchange):
     """Counts of pairs of states for each fold of the rows and class."""
 
     name = "fold-pairs"
+    most = 1
+    only = HAS_HEAD
     summed = (
         summed_array(
             "counts", "rows of each pair of states, by fold and class", ("groups", "pairs"), "count"

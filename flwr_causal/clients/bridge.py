@@ -16,6 +16,7 @@ from flwr_causal.clients import privacy
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
+from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.check.policy import Policy
@@ -328,6 +329,7 @@ def _open(
         for part in parts_of(exchange):
             kind.contract.check_taking_place(part.exchange, setup)
     kind.contract.check_names(setup)
+    check_steps(kind, setup.run)
     secure.check_demand(own.node, met=setup.masked)
     guarantee = setup.options.guarantee
     if guarantee is not None:

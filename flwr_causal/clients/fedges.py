@@ -11,6 +11,8 @@ import numpy as np
 
 from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.columns import ColumnsClient
+from flwr_causal.contract.steps import step
+from flwr_causal.contract.when import When
 from flwr_causal.core.discrete.completion import completed
 from flwr_causal.core.discrete.contingency_tables import Sets, tabulate
 from flwr_causal.core.discrete.cut_points import count_up_to
@@ -39,7 +41,9 @@ from flwr_causal.protocol.cuts import CUTS
 from flwr_causal.protocol.fedges import (
     CONTRACT,
     COUNTS,
+    DRIVES,
     FIT,
+    FUSES,
     GRAPH,
     GRAPHS,
     JUDGE,
@@ -199,6 +203,7 @@ class FedGESClient(ColumnsClient):
             reply["score"] = np.array(self._score(cache, received))
         return reply
 
+    @step(FUSES & ~When(start="overwrite") | DRIVES)
     def fuse(self, received: NDArray[Any], own: NDArray[Any]) -> NDArray[Any]:
         """Fuse the server's DAG and the party's own: a step that a subclass may replace.
 
@@ -216,6 +221,7 @@ class FedGESClient(ColumnsClient):
         before = knowledge.precedence(names) if knowledge else None
         return fuse([received, own], len(names), before=before).keep("union")
 
+    @step(FUSES | DRIVES)
     def search(self, cache: Cache, start: BoolArray) -> BoolArray:
         """Search from a DAG by GES with few insertions: a step that a subclass may replace.
 

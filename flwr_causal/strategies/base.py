@@ -12,6 +12,7 @@ import numpy as np
 from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
+from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.options import require, shown
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
@@ -207,6 +208,7 @@ class CausalStrategy(FedAvg, Algorithm):
             "given with output_dir",
         )
         check_modes(self)
+        check_steps(type(self), self.run)
         if self.options.secure_aggregation:
             self._check_sums()
         require(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.contract.steps import step
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.schedules import (
     TUNED,
@@ -302,6 +303,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         """Whether own graphs follow from how a party's moments differ from the others'."""
         return self.options.local_graphs
 
+    @step(consensus.ROUND.only)
     def next_problem(self, problem: admm.ServerProblem, state: admm.State) -> admm.ServerProblem:
         """Return the server's problem of the next round; a subclass may change it.
 

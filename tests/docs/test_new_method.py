@@ -395,7 +395,7 @@ def test_fusion_and_search_of_fedges_are_steps():
     guide = finds_the_chain(FEDGES)
     graphs = {"a": [[0, 1]], "b": [[1, 0], [1, 2]], "c": [[0, 1]]}
     own = {party: np.array(edges) for party, edges in graphs.items()}
-    fusion = guide.VotingFedGES().fuse(own, ("x", "y", "z"))
+    fusion = guide.VotingFedGES(mode="fusion").fuse(own, ("x", "y", "z"))
     assert fusion.edges.tolist() == [[0, 1], [1, 2]]  # none closes a cycle
     assert fusion.support.tolist() == [2, 1]
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.contract.steps import step
 from flwr_causal.core.discrete.cut_points import MAX_EXCHANGES
 from flwr_causal.core.ges.fusion import fuse, needed
 from flwr_causal.core.ges.min_cut import supported_by_cuts
@@ -45,6 +46,7 @@ from flwr_causal.data.check.agreement import with_cuts
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.fedges import (
     CONTRACT,
+    FUSES,
     MIXED,
     FedGESPartyOptions,
 )
@@ -507,6 +509,7 @@ class FedGES(PaperVariant, JoiningStrategy):
             found = found._replace(reason=f"all of the {options.max_rounds} exchanges were used")
         return found, used
 
+    @step(FUSES)
     def fuse(self, graphs: Mapping[str, IntArray], names: tuple[str, ...]) -> Fusion:
         """Fuse the parties' DAGs: a step that a subclass may replace.
 

@@ -1,0 +1,56 @@
+"""Steps of a method that a subclass may replace, and the runs that have them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flwr_causal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from flwr_causal.contract.when import Condition
+
+Step = TypeVar("Step", bound="Callable[..., Any]")
+
+
+def step(only: Condition) -> Callable[[Step], Step]:
+    """Mark a method that a subclass may replace, and that some runs do not call.
+
+    Parameters
+    ----------
+    only : Condition
+        Which runs call it.
+    """
+
+    def mark(method: Step) -> Step:
+        method.called_in = only  # type: ignore[attr-defined]
+        return method
+
+    return mark
+
+
+def check_steps(kind: type, run: Mapping[str, Any]) -> None:
+    """Check that a run calls the steps that a class has replaced.
+
+    Parameters
+    ----------
+    kind : type
+        Of a strategy or a client.
+    run : mapping
+        What the run states, by the names of options.
+
+    Raises
+    ------
+    ConfigError
+        Naming the step, and the runs that call it.
+    """
+    for base in kind.__mro__:
+        for name, method in vars(base).items():
+            only = getattr(method, "called_in", None)
+            if only is None or getattr(kind, name) is method or only.holds(run):
+                continue
+            raise ConfigError(
+                f"{kind.__name__} replaces the step '{name}' of {base.__name__}, which this run "
+                f"does not call: it is for {only}. Set these options, or leave the step as it is."
+            )

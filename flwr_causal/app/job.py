@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from logging import INFO, WARNING
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from flwr.supercore import log
 
 from flwr_causal.app.description import described
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.doubts import disagreement_of
 from flwr_causal.reports.run import Run
-from flwr_causal.runtime.checkpoint import check_options, results_saved
+from flwr_causal.runtime.checkpoint import (
+    check_options,
+    check_tables,
+    digests_of,
+    results_saved,
+)
 from flwr_causal.runtime.loop import plain_options
+from flwr_causal.runtime.run_directory import RUN_FILE, CheckpointError
+from flwr_causal.runtime.schema import exchange_schema, is_another
 from flwr_causal.strategies import Outcome
 from flwr_causal.strategies import run as run_strategy
 
@@ -74,8 +87,7 @@ def execute(
     settings = {**(config or {}), **plain_options(method)}
     directory = method.options.output_dir
     if directory and method.options.resume and results_saved(directory):
-        check_options(directory, plain_options(method))
-        return Run.load(directory, models=[type(method).__module__])
+        return _completed(directory, method, grid, settle)
     try:
         outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
     except CausalError as error:
@@ -88,6 +100,35 @@ def execute(
             "rounds or units there are, or use fewer columns."
         ) from error
     return _finished_run(outcome, method, settings)
+
+
+def _completed(directory: str, method: CausalStrategy, grid: Grid, settle: float) -> Run:
+    """Return the completed run in a directory, if it is one of these options and tables.
+
+    Raises
+    ------
+    CheckpointError
+        If it had other options, parties or tables, or another version made it.
+    """
+    check_options(directory, plain_options(method))
+    run = Run.load(directory, models=[type(method).__module__])
+    day = f"{datetime.fromtimestamp(Path(directory, RUN_FILE).stat().st_mtime, UTC):%Y-%m-%d}"
+    said = f"Nothing was computed: the run in '{directory}' was completed on {day}"
+    if method.private or not run.tables:
+        # A report under differential privacy would spend more of the budget.
+        log(WARNING, "%s; its tables were not compared with those of today", said)
+        return run
+    made = run.versions.get("flwr-causal", own_version())
+    if is_another(made):
+        raise CheckpointError(
+            f"The run in '{directory}' is completed, by version {made} of flwr-causal; this is "
+            f"{own_version()}. Load it (Run.load), give another directory, or start anew without "
+            "resume."
+        )
+    federation, _, _ = exchange_schema(method, grid, settle=settle)
+    check_tables(directory, run.tables, digests_of(federation))
+    log(INFO, "%s, of the same tables", said)
+    return run
 
 
 def _targets(found: Heterogeneity | None) -> list[TargetRecord] | None:

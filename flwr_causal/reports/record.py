@@ -101,6 +101,8 @@ class RunRecord:
         By party of which a reply is missing in the result, its number of rows (0 where it withholds
         them): it was left out of an exchange, or the training started again without it. Empty if
         the result is that of all parties.
+    tables : dict of str to str
+        By party, the digest of its report on its table; empty in runs of earlier versions.
     failures : list of dict
         Parties whose reply is missing in an exchange: ``round`` (its number), ``party``,
         ``reason``.
@@ -173,6 +175,7 @@ class RunRecord:
     columns: dict[str, dict[str, Any]] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=installed_versions)
+    tables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.error and self.status == "completed":

@@ -72,7 +72,7 @@ _SUMMARY = (
     *("stop_reason", "metrics", "config", "parties", "sources", "num_rows", "groups"),
     *("answered", "lost", "failures", "privacy", "warnings", "error"),
 )
-_FURTHER = ("about", "columns", "targets", "versions")
+_FURTHER = ("about", "columns", "targets", "versions", "tables")
 
 
 @dataclass(repr=False)

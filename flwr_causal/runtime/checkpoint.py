@@ -493,6 +493,49 @@ def digest_of_request(request: Request) -> str:
     return found.hexdigest()
 
 
+def digests_of(federation: Federation) -> dict[str, str]:
+    """Return by party the digest of its report on its table; with secure sums, of all together."""
+    whole = federation.total
+    reports = {"": whole.all} if whole is not None else {}
+    reports |= {party.name: federation.reports[party.name] for party in federation.parties}
+    return {
+        name: hashlib.sha256(json.dumps(report.to_dict(), sort_keys=True).encode()).hexdigest()
+        for name, report in reports.items()
+    }
+
+
+def check_tables(directory: str | Path, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Check that a completed run is of the parties and tables that are there now.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Of the run.
+    old, new : mapping of str to str
+        Of :func:`digests_of`, of the run and now.
+
+    Raises
+    ------
+    CheckpointError
+        Naming the parties that differ.
+    """
+    what = {
+        "not in that run": new.keys() - old.keys(),
+        "missing now": old.keys() - new.keys(),
+        "another table": {one for one in old.keys() & new.keys() if old[one] != new[one]},
+    }
+    told = [
+        f"{said}: {', '.join(sorted(name or 'all together' for name in names))}"
+        for said, names in what.items()
+        if names
+    ]
+    if told:
+        raise CheckpointError(
+            f"The run in '{directory}' is completed, and not with the parties' tables of today: "
+            f"{'; '.join(told)}. Give another directory, or start anew without resume."
+        )
+
+
 def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
     """Check that the run in a directory had the method and the options of the one that resumes it.
 

@@ -25,6 +25,7 @@ from flwr_causal.runtime.checkpoint import (
     KeptExchange,
     digest_of,
     digest_of_request,
+    digests_of,
 )
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
@@ -261,6 +262,7 @@ class Session(Generic[StateT]):
         outcome.groups = {name: list(group) for name, group in agreement.groups.items()}
         outcome.warnings = list(agreement.warnings)
         outcome.answered = {party.name: 0 for party in federation.parties}
+        outcome.tables = digests_of(federation)
         method.federation, method.grid = federation, self.grid
         with server_work(method, "The initial state"):
             method.state = method.init(agreement) if state is None else state

@@ -43,6 +43,9 @@ class Outcome(Generic[StateT]):
         By name, the parties of each group that adds up securely by itself; empty without groups.
     answered : dict of str to int
         By party, in how many exchanges its reply was used since the training last started.
+    tables : dict of str to str
+        By party, the digest of its report on its table, by which a completed run that is asked for
+        again with ``resume`` is of the same tables.
     lost : dict of str to int
         By party of which a reply is missing in the result, its number of rows; 0 where these are
         withheld.
@@ -71,6 +74,7 @@ class Outcome(Generic[StateT]):
     num_rows: int | None = None
     groups: dict[str, list[str]] = field(default_factory=dict)
     answered: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     warnings: list[str] = field(default_factory=list)
@@ -142,6 +146,7 @@ class Outcome(Generic[StateT]):
             "groups": self.groups,
             "answered": self.answered,
             "lost": self.lost,
+            "tables": self.tables,
             "failures": [
                 {"round": one.server_round, "party": one.party, "reason": one.reason}
                 for one in self.failures

@@ -135,13 +135,13 @@ def check_resumed(case, directory, places):
         same(resumed, whole)
         assert checkpoint.status_of(target) == "completed"
         assert not (target / "exchanges").exists()
-    # A completed run is returned as it was, without an exchange.
+    # A completed run is returned as it was: the parties are asked for their reports alone.
     again = simulate(
         method,
         parties,
         output_dir=target,
         resume=True,
-        wrap_grid=lambda grid: Killing(grid, "schema"),
+        wrap_grid=lambda grid: Killing(grid, 1),
         **options,
     )
     assert again.history == resumed.history
@@ -253,6 +253,39 @@ def test_other_tables_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot be resumed: party 1 is connected, but"):
         resumed(tmp_path, [LINEAR[0], LINEAR[1] + 1.0, LINEAR[2]])
     same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
+
+
+def test_a_completed_run_is_returned_to_the_same_tables_alone(tmp_path, monkeypatch, caplog):
+    options = {"output_dir": tmp_path, "resume": True, "max_rounds": 6}
+    done = simulate("notears-admm", LINEAR, **options)
+    with caplog.at_level("INFO", "flwr"):
+        assert simulate("notears-admm", LINEAR, **options).graph.equals(done.graph)
+    assert "Nothing was computed: the run in" in caplog.text
+    other = [LINEAR[0] + 1, *LINEAR[1:]]
+    with pytest.raises(ConfigError, match=r"of today: another table: party 0\. Give another"):
+        simulate("notears-admm", other, **options)
+    with pytest.raises(ConfigError, match="not in that run: party"):
+        simulate("notears-admm", [*LINEAR, LINEAR[0]], **options)
+    with pytest.raises(ConfigError, match="missing now: party"):
+        simulate("notears-admm", LINEAR[:-1], **options)
+    monkeypatch.setattr("flwr_causal.app.job.own_version", lambda: "0.0.7")
+    monkeypatch.setattr("flwr_causal.app.job.is_another", lambda version: version != "0.0.7")
+    with pytest.raises(ConfigError, match=r"is completed, by version .* this is 0\.0\.7"):
+        simulate("notears-admm", LINEAR, **options)
+
+
+@pytest.mark.parametrize("how", [{"secure_aggregation": True}, {"epsilon": 50.0}])
+def test_a_completed_run_of_secure_sums_and_one_with_noise(how, tmp_path, caplog):
+    options = {"output_dir": tmp_path, "resume": True, **how}
+    done = simulate("moments", LINEAR, **options)
+    assert simulate("moments", LINEAR, **options).graph.equals(done.graph)
+    other = [LINEAR[0] * 2, *LINEAR[1:]]
+    if "epsilon" in how:  # asking again would spend more of the budget
+        assert simulate("moments", other, **options).graph.equals(done.graph)
+        assert "its tables were not compared" in caplog.text
+    else:
+        with pytest.raises(ConfigError, match="another table: all together"):
+            simulate("moments", other, **options)
 
 
 def test_another_version_is_refused(tmp_path, monkeypatch):

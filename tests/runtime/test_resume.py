@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -255,12 +256,18 @@ def test_other_tables_are_refused(tmp_path):
     same(resumed(tmp_path), simulate("notears-admm", LINEAR, **ADMM))
 
 
-def test_a_completed_run_is_returned_to_the_same_tables_alone(tmp_path, monkeypatch, caplog):
+def test_a_completed_run_is_returned_to_the_same_tables_alone(tmp_path, monkeypatch):
     options = {"output_dir": tmp_path, "resume": True, "max_rounds": 6}
     done = simulate("notears-admm", LINEAR, **options)
-    with caplog.at_level("INFO", "flwr"):
-        assert simulate("notears-admm", LINEAR, **options).graph.equals(done.graph)
-    assert "Nothing was computed: the run in" in caplog.text
+    said = []
+    monkeypatch.setattr(
+        "flwr_causal.app.job.log", lambda level, text, *own: said.append(text % own)
+    )
+    assert simulate("notears-admm", LINEAR, **options).graph.equals(done.graph)
+    assert said == [
+        f"Nothing was computed: the run in '{tmp_path}' was completed on "
+        f"{datetime.now(UTC):%Y-%m-%d}, of the same tables"
+    ]
     other = [LINEAR[0] + 1, *LINEAR[1:]]
     with pytest.raises(ConfigError, match=r"of today: another table: party 0\. Give another"):
         simulate("notears-admm", other, **options)

@@ -194,7 +194,7 @@ def test_collinear_columns_and_constant_ones():
 
 
 def test_it_is_public():
-    assert public is pag_search
+    assert public.__wrapped__ is pag_search
 
 
 @pytest.mark.filterwarnings("error")

@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
@@ -15,6 +15,17 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 #: The named arrays of a request or a reply, of any dtype.
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Entry = TypeVar("Entry", bound=np.generic)
+
+
+def frozen_floats(values: ArrayLike) -> FloatArray:
+    """Return a read-only float64 copy, of which rows lie one after the other in memory.
+
+    Sums and products of matrices round otherwise in another order in memory. Files hold rows: with
+    this order a model computes the same before it is saved and after it is loaded.
+    """
+    array = np.array(values, dtype=np.float64, order="C")
+    array.flags.writeable = False
+    return array
 
 
 def upper_triangles(matrices: FloatArray) -> FloatArray:

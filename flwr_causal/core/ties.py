@@ -9,6 +9,7 @@ then better than all before by more than rounding, so that it comes to no state 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,6 +95,17 @@ def first_smallest(values: ArrayLike, axis: int | None = None) -> NDArray[np.int
         As of :func:`equal_to_largest`.
     """
     return first_largest(-np.asarray(values, dtype=np.float64), axis)
+
+
+def whole(value: float) -> int:
+    """Return the nearest whole number of a count that was computed as a float; halves go up.
+
+    Parameters
+    ----------
+    value : float
+        Rows that weighted sums tell, where a half such as 121.5 may be 121.49999999999999.
+    """
+    return math.floor(value + 0.5 + min(TIE * max(abs(value), 1.0), 0.25))
 
 
 def as_ranked(values: ArrayLike) -> FloatArray:

@@ -11,6 +11,7 @@ from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import companion_radius, lagged_names, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
+from flwr_causal.core.ties import whole
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
 from flwr_causal.strategies.linear import LinearOptions, in_units
@@ -188,7 +189,7 @@ def series_moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]
             continue
         about = np.outer(level, own)
         second = fold[2:, 2:] - about - about.T + sharing * np.outer(level, level)
-        folds.append(Moments(round(num_rows * float(share)), level, second / share, columns))
+        folds.append(Moments(whole(num_rows * float(share)), level, second / share, columns))
     return folds
 
 

@@ -16,6 +16,7 @@ from flwr_causal.core.discrete.discrete import state_name
 from flwr_causal.core.graphs.effect import Effect, estimated
 from flwr_causal.core.linear.moments import columns_of
 from flwr_causal.core.linear.regression import informing_rows
+from flwr_causal.core.ties import whole
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def adjusted_contrast(
             f"{own_names[i]} does not vary in these rows between the two states{known}: no "
             "effect of it can be estimated"
         )
-    rows = round(float(informing_rows(moments, regressors, int(columns[j][0]))[0]))
+    rows = whole(float(informing_rows(moments, regressors, int(columns[j][0]))[0]))
     degrees = rows - int(rank) - 1
     if degrees < 1:
         raise DataError(

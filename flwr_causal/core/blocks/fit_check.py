@@ -17,6 +17,7 @@ from flwr_causal.core.graphs.fit_check import check_order
 from flwr_causal.core.linear.moments import columns_of, moments_of_variables
 from flwr_causal.core.linear.order_search import log_pivots
 from flwr_causal.core.linear.regression import informing_rows
+from flwr_causal.core.ties import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ class BlockTests:
             for others in (before, with_first)
         ]
         regressors = np.concatenate([self.columns[first], before])
-        rows = round(float(informing_rows(moments, regressors, int(own[0]))[0]))
+        rows = whole(float(informing_rows(moments, regressors, int(own[0]))[0]))
         # Bartlett's factor, see Anderson (2003), section 8.5.
         factor = rows - 1 - len(with_first) + (len(self.columns[first]) - len(own) - 1) / 2
         degrees = len(own) * len(self.columns[first])

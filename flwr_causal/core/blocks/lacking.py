@@ -26,6 +26,7 @@ Friedman, N. (1998). The Bayesian structural EM algorithm. UAI.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ from flwr_causal.core.blocks.search import BlockProblem, edge_costs
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.limits import steps
 from flwr_causal.core.linear.moments import Moments, columns_of
-from flwr_causal.core.ties import is_lower
+from flwr_causal.core.ties import as_ranked, is_lower, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -280,10 +281,11 @@ def structured(
             dag = searched(expected.second, n)
 
     def best() -> tuple[float, Structured]:
-        return min(found.values(), key=lambda one: one[0])
+        first, *others = found.values()
+        return reduce(lambda now, one: one if is_lower(one[0], now[0], n) else now, others, first)
 
     for share in SHARES:
-        climbed(searched(start.second, max(round(share * n), 1)), start)
+        climbed(searched(start.second, max(whole(share * n), 1)), start)
     unseen = (seen.counts[np.ix_(firsts, firsts)] == 0) & (masks.allowed | masks.allowed.T)
     for _ in range(MOST_PASSES):
         before, (dag, estimate) = best()
@@ -311,7 +313,7 @@ def _restarts(
     related = np.abs(estimate.second / np.outer(scale, scale))
     pairs = sorted(
         np.argwhere(np.triu(unseen, 1)).tolist(),
-        key=lambda pair: -related[np.ix_(columns[pair[0]], columns[pair[1]])].max(),
+        key=lambda pair: -as_ranked(related[np.ix_(columns[pair[0]], columns[pair[1]])].max()),
     )
     found = []
     for i, j in pairs[:MOST_PAIRS]:

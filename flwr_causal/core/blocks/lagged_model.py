@@ -35,7 +35,7 @@ from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.series.design import lagged_names, lagged_rows
 from flwr_causal.core.series.model import LaggedModel, fit_lagged, reaches
 from flwr_causal.core.threads import SingleThreaded
-from flwr_causal.core.ties import first_largest
+from flwr_causal.core.ties import first_largest, whole
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ class LaggedBlockModel(SingleThreaded):
             slopes = gradient[np.ix_(regressors, own)]
             if not slopes.any():
                 continue
-            rows = round(float(informing_rows(self.moments, regressors, int(own[0]))[0]))
+            rows = whole(float(informing_rows(self.moments, regressors, int(own[0]))[0]))
             degrees = rows - len(regressors) - 1
             if degrees < 1:
                 raise DataError(

@@ -30,6 +30,7 @@ from flwr_causal.core.arrays import symmetric, upper_triangles
 from flwr_causal.core.limits import least_eigenvalue
 from flwr_causal.core.linear.determined import RIDGE
 from flwr_causal.core.linear.moments import mean_and_second, pairwise
+from flwr_causal.core.ties import as_ranked, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +113,7 @@ def effective_rows(counts: FloatArray) -> int:
     """Return the mean number of rows that have two columns, from those of each pair, (d, d)."""
     d = len(counts)
     pairs = ~np.eye(d, dtype=np.bool_) if d > 1 else np.ones((d, d), dtype=np.bool_)
-    return max(round(float(counts[pairs].mean())), 1)
+    return max(whole(float(counts[pairs].mean())), 1)
 
 
 def few_together(seen: SeenSums) -> BoolArray:
@@ -429,7 +430,7 @@ def depends_on(seen: SeenSums) -> IntArray:
     z = np.where(both & (variance > 0), z, 0.0)
     limit = -ndtri(CHANCE / 2 / max(d * (d - 1), 1))
     found = np.argwhere(z > limit)
-    return found[np.argsort(-z[tuple(found.T)], kind="stable")]
+    return found[np.argsort(-as_ranked(z[tuple(found.T)]), kind="stable")]
 
 
 def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.blocks import fit_check, logistic, network
 from flwr_causal.core.blocks.conditionals import conditional
 from flwr_causal.core.blocks.contrasts import (
@@ -109,6 +110,8 @@ class BlockModel(SingleThreaded):
             raise DataError(f"the moments are not those of the columns of {', '.join(self.names)}")
         d = len(self.variables)
         object.__setattr__(self, "marks", frozen_booleans("marks", self.marks, (d, d)))
+        own = {name: frozen_floats(given) for name, given in self.parameters.items()}
+        object.__setattr__(self, "parameters", own)
         if self.parameters:
             asked = logistic.families(
                 self.variables, logistic.regressed(self.variables, self.member)
@@ -543,10 +546,7 @@ class BlockModel(SingleThreaded):
             variables = variables_from_plain(content["variables"])
             moments = Moments.from_plain(**content["moments"])
             marks = np.array(content["marks"], dtype=np.bool_)
-            parameters = {
-                name: np.array(own, dtype=np.float64)
-                for name, own in content.get("parameters", {}).items()
-            }
+            parameters = content.get("parameters", {})
             own = content.get("own_moments", {"parts": [], "places": []})
             given = content.get("fixed", {}), content.get("seen", {})
             return cls(variables, moments, marks, *given, parameters, from_plain_by_variable(own))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import logsumexp
 
+from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.discrete.discrete import codes_of, label_names, labelled, plain_label
 from flwr_causal.core.discrete.mixed_moments import MixedSums, MixedTable
 from flwr_causal.core.discrete.probabilities import check_parents, drawn_states, parent_matrix
@@ -73,6 +74,10 @@ class MixedNetwork(SingleThreaded):
     def __post_init__(self) -> None:
         states = tuple(tuple(map(plain_label, own)) for own in self.states)
         object.__setattr__(self, "states", states)
+        for name in ("log_weights", "means", "covariances"):
+            object.__setattr__(self, name, tuple(map(frozen_floats, getattr(self, name))))
+        for name in ("location", "scale"):
+            object.__setattr__(self, name, frozen_floats(getattr(self, name)))
         check_parents(self.names, self.parents)
 
     @classmethod
@@ -113,8 +118,8 @@ class MixedNetwork(SingleThreaded):
             tuple(weights),
             tuple(means),
             tuple(covariances),
-            np.asarray(location, dtype=np.float64),
-            np.asarray(scale, dtype=np.float64),
+            location,
+            scale,
         )
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.discrete import inference
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.errors import ConfigError, DataError
@@ -176,7 +177,7 @@ def check_parents(names: Sequence[str], parents: Sequence[Sequence[int]]) -> Non
 
 def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """Return a read-only copy of a table of probabilities; a DataError if it is none."""
-    array = np.array(table, dtype=np.float64)
+    array = frozen_floats(table)
     if array.shape != shape:
         raise DataError(
             f"the table of {name!r} has shape {array.shape}: its parents and states give {shape}"
@@ -186,7 +187,6 @@ def checked_table(name: str, table: ArrayLike, shape: tuple[int, ...]) -> FloatA
         raise DataError(
             f"the table of {name!r} must hold probabilities that sum to 1 over the last axis"
         )
-    array.flags.writeable = False
     return array
 
 
@@ -200,12 +200,11 @@ def checked_sizes(
         raise DataError(f"{len(sizes)} sample_sizes for {len(names)} variables: give one each")
     result = []
     for name, own, table in zip(names, sizes, tables, strict=True):
-        array = np.array(own, dtype=np.float64)
+        array = frozen_floats(own)
         if array.shape != table.shape[:-1] or not (np.isfinite(array) & (array >= 0)).all():
             raise DataError(
                 f"the sample_sizes of {name!r} must be numbers from 0 up of shape "
                 f"{table.shape[:-1]}"
             )
-        array.flags.writeable = False
         result.append(array)
     return tuple(result)

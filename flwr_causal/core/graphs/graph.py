@@ -1275,7 +1275,7 @@ def _frozen_numbers(
         array = np.array(given)
         if np.iscomplexobj(array):
             raise TypeError
-        array = np.array(array, dtype=np.float64)
+        array = np.array(array, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"{field} holds something that is not a number") from None
     _check_shape(field, array.shape, shape)

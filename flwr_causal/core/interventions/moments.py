@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
+from flwr_causal.core.ties import whole
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def moments_by_variable(
                 f"column {name!r} is the target of an intervention in all rows that arrived: no "
                 "row says what causes it"
             )
-        own = Moments.from_products(max(round(num_rows * float(total[0, 0])), 1), total, names)
+        own = Moments.from_products(max(whole(num_rows * float(total[0, 0])), 1), total, names)
         found |= dict.fromkeys(own_variables.tolist(), own)
     return [found[j] for j in range(acted.shape[1])]
 

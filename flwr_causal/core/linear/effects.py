@@ -26,6 +26,7 @@ from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.linear.parties import clustered_error, party_scores
 from flwr_causal.core.linear.regression import informing_rows, least_squares, regress, solved
+from flwr_causal.core.ties import as_ranked, whole
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def by_regression(
     names = tuple(moments.names[k] for k in adjusted)
     regressors = np.array([cause, *adjusted], dtype=np.intp)
     rows = informing_rows(moments, regressors, effect)[0]
-    degrees = _degrees_of_freedom(moments, round(rows), 1 + len(adjusted), effect)
+    degrees = _degrees_of_freedom(moments, whole(rows), 1 + len(adjusted), effect)
     own = regress(moments.second, np.array(adjusted, dtype=np.intp), cause)[1]
     if not own > COLLINEAR_SHARE * moments.second[cause, cause]:
         raise DataError(
@@ -200,7 +201,7 @@ def possible_effects_along_paths(
 
 def in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
     """Return effects by their numbers of parents, then by their values."""
-    return [one for _, one in sorted(found, key=lambda each: (each[0], each[1].value))]
+    return [one for _, one in sorted(found, key=lambda each: (each[0], as_ranked(each[1].value)))]
 
 
 def _require_known(part: Moments, cause: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.arrays import symmetric, upper_triangles
+from flwr_causal.core.arrays import frozen_floats, symmetric, upper_triangles
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ CONSTANT_TOLERANCE = 1e-12
 class Moments:
     """Number of rows, means and covariances of d variables.
 
-    The arrays are stored as read-only float64 copies. Unknown entries of ``second`` are NaN;
-    solvers that need all entries call :meth:`require_complete`.
+    The arrays are stored as read-only float64 copies. Of ``second`` the upper triangle is taken, so
+    that it is symmetric to the last bit, as in a file (:meth:`to_plain`). Unknown entries of it are
+    NaN; solvers that need all entries call :meth:`require_complete`.
 
     Attributes
     ----------
@@ -75,12 +76,13 @@ class Moments:
         if self.together is not None:
             shapes["together"] = (d, d)
         for field, shape in shapes.items():
-            array = np.array(getattr(self, field), dtype=np.float64)
+            array = frozen_floats(getattr(self, field))
             if array.shape != shape:
                 raise DataError(
                     f"the {field} moments of {d} variables have shape {shape}, got {array.shape}"
                 )
-            array.flags.writeable = False
+            if field == "second":
+                array = frozen_floats(np.triu(array) + np.triu(array, 1).T)
             object.__setattr__(self, field, array)
 
     @classmethod

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from flwr_causal.core.arrays import frozen_floats
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.adjustment import after_intervention
 from flwr_causal.core.graphs.graph import distinct_names, frozen_booleans, pair_of, place_of
@@ -224,7 +225,7 @@ class LinearSystem(SingleThreaded):
                 f"of shape {shape}"
             )
             try:
-                array = np.array(given, dtype=np.float64)
+                array = frozen_floats(given)
             except (TypeError, ValueError) as error:
                 raise DataError(f"{expected} ({error})") from error
             if array.shape != shape:
@@ -232,7 +233,6 @@ class LinearSystem(SingleThreaded):
             if not np.isfinite(array).all():
                 place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
                 raise DataError(f"{expected}, got {array[place]} at {place}")
-            array.flags.writeable = False
             object.__setattr__(self, field, array)
         if (self.noise_variances < 0).any():
             raise DataError("noise variances must not be negative")

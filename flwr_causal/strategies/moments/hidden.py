@@ -16,6 +16,7 @@ from flwr_causal.core.ges.linear_pag import NumberSource, linear_pag
 from flwr_causal.core.linear.draws import NUM_DRAWS
 from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
+from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import hidden_warning
 from flwr_causal.strategies.linear import in_units
 from flwr_causal.strategies.moments.blocks import blocks_of
@@ -130,7 +131,7 @@ def _checked_moments(pooled: PooledMoments, outcome: Outcome) -> Moments | None:
         return outcome.moments
     undisturbed = ~changed_mechanisms(agreement).any(axis=1)
     products = pooled.products[undisturbed].sum(axis=0)
-    rows = round(agreement.n * float(products[0, 0]))
+    rows = whole(agreement.n * float(products[0, 0]))
     if rows < 1:
         return None
     return Moments.from_products(rows, products / products[0, 0], outcome.moments[0].names)

@@ -163,6 +163,8 @@ def expected_moments(
     replies = yield Ask(SEEN)
     n = agreement.with_rows(replies.rows).n
     of_sets = SeenSums(*(np.asarray(n * replies[name]) for name in SeenSums._fields))
+    # Replies arrive as means over the rows: counts are whole again.
+    of_sets = of_sets._replace(counts=np.rint(of_sets.counts))
     seen = SeenSums(*(part.sum(axis=0) for part in of_sets))
     estimate = first_estimate(seen)
     if not np.isfinite(estimate.second).all():

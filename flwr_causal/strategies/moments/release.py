@@ -9,6 +9,7 @@ import numpy as np
 
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
 from flwr_causal.core.privacy.scales import Scaling, lacking_scales, number_columns
+from flwr_causal.core.ties import whole
 from flwr_causal.core.words import some
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask
@@ -64,7 +65,7 @@ def released_moments(
     released = read(replies["products"], noise, *scaling, names=names)
     numbers = number_columns(states, w)
     own = _with_moments(agreement, released, numbers)
-    rows = round(released.rows)
+    rows = whole(released.rows)
     shown = [name for k, name in enumerate(names) if not (states and states[k])]
     used = zip(
         shown, scaling.centers[numbers].tolist(), scaling.scales[numbers].tolist(), strict=True
@@ -94,7 +95,7 @@ def _with_moments(agreement: Agreement, released: Released, numbers: BoolArray) 
     is_number = np.array([not own for own in agreement.states] or numbers)
     mean[is_number] = released.mean[numbers]
     variance[is_number] = np.diagonal(released.second)[numbers]
-    return replace(agreement, mean=mean, variance=variance, total=round(released.effective_rows))
+    return replace(agreement, mean=mean, variance=variance, total=whole(released.effective_rows))
 
 
 def _products(

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
-from flwr_causal.core.description.gaps import pattern_counts
+from flwr_causal.core.description.few import few_together, overlapping
+from flwr_causal.core.description.gaps import counts_of, packed_patterns, unpacked_patterns
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
     StepGrid,
@@ -160,20 +161,23 @@ class DescribeClient(CausalClient):
                 count += np.bincount(codes[codes >= 0], minlength=len(count))
             some = piece.missing[piece.missing.any(axis=1)].astype(np.float64)
             gaps += some.T @ some
+        together = gaps.astype(np.int64)
         return {
             "places": places,
             "states": np.concatenate([*map(self._without_few, states), np.zeros(0, np.int64)]),
-            "gaps": gaps.astype(np.int64),
+            "gaps": np.where(few_together(together, self.num_rows, self._least), 0, together),
         }
 
-    def _without_few(self, counts: IntArray, others: int = 0) -> IntArray:
-        """Return the counts of one table without those that the run withholds.
+    @property
+    def _least(self) -> int:
+        """The fewest rows that may be told; 0 where all may be."""
+        small = self.setup.small
+        return 0 if small.treatment == "report" else small.minimum
 
-        Further rows of the table, whose number does not leave the party, are one more cell of it.
-        """
+    def _without_few(self, counts: IntArray) -> IntArray:
+        """Return the counts of one table without those that the run withholds."""
         least = self.setup.small.withheld
-        hidden = withheld(np.append(counts, others), least)[:-1]
-        return np.where(hidden, 0, counts) if least else counts
+        return np.where(withheld(counts, least), 0, counts) if least else counts
 
     @answers(TABLES)
     def tables(self, asked: Asked) -> Arrays:
@@ -182,7 +186,7 @@ class DescribeClient(CausalClient):
         grids = [StepGrid(*one) for one in zip(asked["lowest"], asked["widths"], strict=True)]
         sought = asked["sought"].astype(np.bool_)
         below = np.zeros((len(grids), bins + 1), dtype=np.int64)
-        patterns = np.zeros(len(sought), dtype=np.int64)
+        patterns: Counter[bytes] = Counter()
         states = [np.zeros(len(own), dtype=np.int64) for own in self.setup.states if own]
         missing = np.zeros(len(self.setup.names), dtype=np.int64)
         q = len(grids)
@@ -193,25 +197,32 @@ class DescribeClient(CausalClient):
                 own += rows_below_steps(values[~np.isnan(values)], grid, bins)
             for count, codes in zip(states, piece.codes, strict=True):
                 count += np.bincount(codes[codes >= 0], minlength=len(count))
-            patterns += pattern_counts(piece.missing, sought)
+            patterns.update(packed_patterns(piece.missing))
             missing += piece.missing.sum(axis=0)
             standard = np.where(deviation > 0, (piece.numbers - mean) / unit, 0.0)
             standard[np.isnan(piece.numbers)] = np.nan
             total = _PairSums(*(a + b for a, b in zip(total, _pair_sums(standard), strict=True)))
-        apart = self._apart(total, states, asked["shares"])
-        lacking = np.abs(missing - self.num_rows * asked["lacking"])
-        kept = ~self._few(total.pairs)
+        found, rows = unpacked_patterns(patterns, len(missing))
+        least, together = self._least, found.T.astype(np.int64) @ (rows[:, None] * found)
+        few = few_together(together, self.num_rows, least)
+        numbers = self._is_number
+        kept = ~(few[np.ix_(numbers, numbers)] | overlapping(found[:, numbers], rows, least))
+        total = _PairSums(*(one * kept for one in total))
+        tells = not (few.any() or are_small(rows, least).any())
         return {
             "below": below,
-            "patterns": self._without_few(patterns, self.num_rows - int(patterns.sum())),
-            **{name: one * kept for name, one in total._asdict().items()},
-            "pairs": (total.pairs * kept).astype(np.int64),
-            "apart": apart,
-            "lacking_apart": lacking,
+            "patterns": counts_of(patterns, sought) * tells,
+            **total._asdict(),
+            "pairs": total.pairs.astype(np.int64),
+            "apart": self._apart(total, states, asked["shares"]),
+            "lacking_apart": np.abs(missing - self.num_rows * asked["lacking"]),
         }
 
     def _apart(self, total: _PairSums, states: list[IntArray], shares: FloatArray) -> FloatArray:
-        """Return the rows times the party's distance from all rows, shape (d,)."""
+        """Return the rows times the party's distance from all rows, shape (d,).
+
+        It follows from the counts and sums that leave.
+        """
         apart = np.zeros(len(self.setup.names))
         seen, sums = np.diagonal(total.pairs), np.diagonal(total.sums)
         apart[self._is_number] = sums**2 / np.maximum(seen, 1.0)
@@ -219,21 +230,9 @@ class DescribeClient(CausalClient):
         parts = np.split(shares, ends) if states else []
         apart[~self._is_number] = [
             np.abs(own - own.sum() * share).sum() / 2
-            for own, share in zip(states, parts, strict=True)
+            for own, share in zip(map(self._without_few, states), parts, strict=True)
         ]
         return apart
-
-    def _few(self, pairs: FloatArray) -> BoolArray:
-        """Return the pairs of columns whose sums are over few rows, or lack few rows."""
-        small = self.setup.small
-        if small.treatment == "report":
-            return np.zeros(pairs.shape, dtype=np.bool_)
-        alone = np.diagonal(pairs)
-        return (
-            are_small(pairs, small.minimum)
-            | are_small(alone[:, None] - pairs, small.minimum)
-            | are_small(alone[None, :] - pairs, small.minimum)
-        )
 
 
 # What pandas infers of a column of numbers, also of such as float64 cannot hold.

@@ -137,6 +137,11 @@ def test_small_counts_do_not_leave_a_party(hospitals):
         for counts in sent[name]:
             assert not (counts % 5).any(), name
     assert model["sex"].states["x"] == 0
+    # How far a party is from all rows is computed from what leaves, so that it tells no more.
+    pooled = np.sum(sent["states"], axis=0)[:3]
+    for own, apart in zip(sent["states"], sent["apart"], strict=True):
+        told = np.abs(own[:3] - own[:3].sum() * pooled / pooled.sum()).sum() / 2
+        assert apart[3] == pytest.approx(told)
     # Without a further state the rows of the three would be the difference to all rows.
     first = sent["states"][0]
     assert len(parties[0]) - first[:3].sum() - parties[0]["sex"].isna().sum() >= 5

@@ -104,7 +104,9 @@ def incomplete():
     tables[0][:, 2] = tables[1][:, 0] = np.nan
     seen = seen_sums(np.concatenate(tables))
     start = first_estimate(seen)
-    sets = lacking.column_sets([own_sums(table, start) for table in tables], seen)
+    sets = lacking.column_sets(
+        [own_sums(table, start) for table in tables], seen, np.zeros(len(seen.counts), dtype=bool)
+    )
     return lacking.estimate_of_sets(sets, start, seen)
 
 

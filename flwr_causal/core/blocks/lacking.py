@@ -104,7 +104,29 @@ class Structured(NamedTuple):
     estimate: MomentEstimate
 
 
-def column_sets(products: Iterable[FloatArray], seen: SeenSums) -> list[ColumnSet]:
+def seen_alone(seen: SeenSums, widths: Sequence[int], required: BoolArray) -> BoolArray:
+    """Return the columns that too few rows have together with any other one, (d,).
+
+    Parameters
+    ----------
+    seen : SeenSums
+        Over the rows of all parties.
+    widths : sequence of int
+        Columns of each variable.
+    required : ndarray of bool, shape (variables, variables)
+        Edges that the graph must have; their variables are no such ones.
+    """
+    few, alone = few_together(seen), np.zeros(sum(widths), dtype=np.bool_)
+    joined = required.any(axis=0) | required.any(axis=1)
+    for own, one in zip(columns_of(widths), joined, strict=True):
+        others = np.setdiff1d(np.arange(len(alone)), own)
+        alone[own] = not one and len(others) > 0 and bool(few[np.ix_(own, others)].all())
+    return alone
+
+
+def column_sets(
+    products: Iterable[FloatArray], seen: SeenSums, alone: BoolArray
+) -> list[ColumnSet]:
     """Return the sets of columns that parties hold.
 
     Parameters
@@ -113,10 +135,13 @@ def column_sets(products: Iterable[FloatArray], seen: SeenSums) -> list[ColumnSe
         Of each party, :func:`~flwr_causal.core.blocks.missing.own_sums`.
     seen : SeenSums
         Over the rows of all parties: a row in which cells are missing tells less.
+    alone : ndarray of bool, shape (d,)
+        Columns that are left out of the sets, see :func:`seen_alone`: on their few rows regressions
+        on the others leave nothing, and the likelihood has no maximum.
     """
     summed: dict[tuple[int, ...], FloatArray] = {}
     for own in products:
-        key = tuple(np.flatnonzero(np.diagonal(own)[1:] > 0).tolist())
+        key = tuple(np.flatnonzero((np.diagonal(own)[1:] > 0) & ~alone).tolist())
         if key:
             summed[key] = summed.get(key, np.zeros_like(own)) + own
     told = sum(own[0, 0] * len(key) ** 2 for key, own in summed.items())

@@ -95,6 +95,12 @@ class MomentEstimate(NamedTuple):
         """Return the estimate of one set of rows."""
         return MomentEstimate(self.mean[number], self.second[number])
 
+    def without(self, alone: BoolArray) -> MomentEstimate:
+        """Return this estimate of one set without the covariances of some columns with others."""
+        joined = ~(alone[:, None] | alone)
+        second = np.where(joined | np.eye(len(alone), dtype=np.bool_), self.second, 0.0)
+        return MomentEstimate(self.mean, second)
+
     def for_sets(self, count: int) -> MomentEstimate:
         """Return this estimate for each of several sets of rows."""
         shape = (count, *self.mean.shape)

@@ -14,6 +14,7 @@ from flwr_causal.core.blocks.lacking import (
     UnderGraph,
     column_sets,
     estimate_of_sets,
+    seen_alone,
     structured,
 )
 from flwr_causal.core.blocks.missing import (
@@ -183,10 +184,15 @@ def expected_moments(
     elif by_party:
         replies = yield Ask(OWN, estimate.for_sets(1)._asdict())
         own = (agreement.rows[party] * sent["expected"] for party, sent in replies.by_party.items())
-        sets = column_sets(own, seen)
-        estimate = estimate_of_sets(sets, estimate, seen)
-        if any(len(one.columns) < sum(widths) for one in sets):
-            dag, estimate = structured(sets, estimate, seen, widths, masks)
+        alone = seen_alone(seen, widths, masks.required)
+        sets = column_sets(own, seen, alone)
+        estimate = estimate_of_sets(sets, estimate.without(alone), seen)
+        if any(len(one.columns) < sum(widths) - alone.sum() for one in sets):
+            apart = alone[[columns[0] for columns in columns_of(widths)]]
+            allowed = masks.allowed & ~(apart[:, None] | apart)
+            dag, estimate = structured(
+                sets, estimate, seen, widths, masks._replace(allowed=allowed | masks.required)
+            )
             restrictions = UnderGraph(dag, widths)
     found = yield from _iterated(restrictions, estimate.for_sets(len(of_sets.counts)))
     firsts = [columns[0] for columns in columns_of(widths)]

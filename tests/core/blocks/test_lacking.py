@@ -51,7 +51,8 @@ def seen(tables):
 
 def sets_of(tables):
     start = first_estimate(seen(tables))
-    return column_sets([own_sums(table, start) for table in tables], seen(tables)), start
+    none = np.zeros(tables[0].shape[1], dtype=bool)
+    return column_sets([own_sums(table, start) for table in tables], seen(tables), none), start
 
 
 def anything(d):
@@ -211,7 +212,7 @@ def test_the_graph_keeps_to_what_is_known_and_to_pairs_of_enough_rows():
 def test_one_set_of_all_columns_is_its_own_maximum():
     table = chain(300)
     start = MomentEstimate(np.zeros(5), np.eye(5))
-    sets = column_sets([own_sums(table, start)], seen_sums(table))
+    sets = column_sets([own_sums(table, start)], seen_sums(table), np.zeros(table.shape[1], bool))
     found = estimate_of_sets(sets, start, seen_sums(table))
     assert isinstance(sets[0], ColumnSet)
     np.testing.assert_allclose(found.mean, table.mean(axis=0))

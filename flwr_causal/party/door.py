@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
 
+from flwr_causal.core.words import printable
 from flwr_causal.data.read.pieces import selected
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers, named_like_one
@@ -354,7 +355,7 @@ class PartyDoor:
             event = REFUSED
         if isinstance(error, PolicyError):
             event, reason = REFUSED, error.rule
-            why = f"{error.rule}: {error.details}"
+            why = printable(f"{error.rule}: {error.details}")
             log(WARNING, "The policy refuses run %d by its rule %s", self.run_id, why)
         if self.record is not None:
             line = {"event": event, "run": self.run_id, **about, "reason": reason}

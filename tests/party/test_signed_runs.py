@@ -88,7 +88,7 @@ def grid_of(tmp_path, parties):
     """The nodes of parties, of which the first has the policy."""
     configs = [{"name": f"party {k}", "data-path": "/a.csv"} for k in range(len(parties))]
     for config in configs:
-        config |= {"row-secret": "0123456789abcdef0123456789abcdef"}
+        config |= {"row-secret": "0123456789abcdeffedcba9876543210"}
     configs[0]["policy"] = str(tmp_path / "policy.toml")
 
     def source(context):

@@ -19,6 +19,7 @@ from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_d
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.words import printable
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
@@ -280,13 +281,15 @@ def _reported(context: Context, name: str, report: dict[str, Any]) -> ConfigReco
 def _in_words(error: Exception, context: Context) -> str:
     """Return an error of the schema exchange as it is reported."""
     if isinstance(error, door.RefusedError):
-        return f"The report was not sent: {error}"
+        return printable(f"The report was not sent: {error}")
     return str(_sayable(error, context))
 
 
 def _sayable(error: Exception, context: Context) -> CausalError:
     """Return an error as the server may see it: texts of other packages may hold values."""
     if isinstance(error, CausalError):
+        # It may cite the server, and is logged here, too.
+        error.args = (printable(str(error)),)
         return error
     log_raised(context, error)
     return FederationError(

@@ -15,6 +15,8 @@ from functools import cache
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from flwr_causal.core.words import MOST_OF_TEXT, printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from dataclasses import Field
@@ -36,7 +38,7 @@ PARTS: dict[Part, str] = {
     "ids": "where rows may be matched by ids",
     "interventions": "where rows may be under known interventions",
 }
-FactKind: TypeAlias = Literal["count", "position", "flag", "number", "square", "text"]
+FactKind: TypeAlias = Literal["count", "position", "flag", "number", "square", "text", "name"]
 Each: TypeAlias = Literal["", "column", "state", "note"]
 #: The states of each of several columns.
 States: TypeAlias = tuple[tuple[str, ...], ...]
@@ -55,9 +57,10 @@ class Fact:
         In the reply's ``ConfigRecord``.
     meaning : str
         Printed in the documentation.
-    kind : {"count", "position", "flag", "number", "square", "text"}
+    kind : {"count", "position", "flag", "number", "square", "text", "name"}
         Possible plain values: a whole number from 0 on, or from -1 on; 0 or 1; a finite number; a
-        number from 0 on, which may be infinite; a text.
+        number from 0 on, which may be infinite; a text that prints on one line; the name of a
+        column or a state.
     part : str or None, default None
         The part that it belongs to; None: every method's report has it.
     each : {"", "column", "state", "note"}, default ""
@@ -109,6 +112,11 @@ class Fact:
             return f"'{self.key}' is of {len(entries)} columns, at most {MOST_COLUMNS}"
         for entry in filterfalse(_KINDS[self.kind][0], entries):
             return f"'{self.key}' is declared as {self.kind}, but is not: {entry!r:.99}"
+        # Texts with forms are lists, of which a wide table has long ones.
+        if self.kind == "text" and self.forms is None:
+            longest = max(map(len, entries), default=0)
+            if longest > MOST_OF_TEXT:
+                return f"'{self.key}' has {longest:,} letters, at most {MOST_OF_TEXT:,}"
         return ""
 
 
@@ -164,6 +172,10 @@ def _is_whole(value: Any, least: int = 0) -> bool:
     return isinstance(value, int) and value >= least
 
 
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and printable(value, len(value)) == value
+
+
 def _is_number(value: Any) -> bool:
     # Comparisons, since the largest whole numbers of Python are no floats.
     return isinstance(value, int | float) and -_MOST_FLOAT <= value <= _MOST_FLOAT
@@ -171,7 +183,9 @@ def _is_number(value: Any) -> bool:
 
 # What is a possible plain value, how a value is written as one, and how it is read again.
 _KINDS: dict[FactKind, tuple[_Form, _Form, _Form]] = {
-    "text": (lambda plain: isinstance(plain, str), str, str),
+    # Their form is checked where the error can say of which column they are.
+    "name": (lambda plain: isinstance(plain, str), str, str),
+    "text": (_is_line, str, str),
     "count": (_is_whole, int, int),
     "position": (
         lambda plain: _is_whole(plain, -1),

@@ -1,16 +1,21 @@
-"""Texts: lists of names and values, names that look alike, and which texts can be written."""
+"""Texts: lists of names and values, names that look alike, the form of names, foreign texts."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
-from unicodedata import category, normalize
+from unicodedata import category, is_normalized, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 #: How many entries a message lists, where nothing else is said.
 LISTED = 5
+#: The most letters of the name of a party, of a column or state, and of a foreign text.
+MOST_OF_PARTY, MOST_OF_NAME, MOST_OF_TEXT = 100, 500, 4000
+# They join or part the letters of Persian and of Indian scripts, in the middle of words.
+_JOINERS = "\u200c\u200d"
+_LEFT_OUT = " [...] "
 
 
 def some(entries: Iterable[str], most: int = LISTED) -> str:
@@ -41,8 +46,60 @@ def as_seen(name: str) -> str:
 
 
 def is_invisible(character: str) -> bool:
-    """Return whether a character controls or formats text, or is half of one."""
-    return category(character) in ("Cc", "Cf", "Cs")
+    """Return whether a character controls, formats or ends lines of text, or is half of one."""
+    return category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def fault_of_name(name: str, most: int = MOST_OF_NAME) -> str:
+    """Return what is wrong with the name of a party, a column or a state; "" for a good one.
+
+    Such a name has letters, all of which print on one line, and is in the form NFC of Unicode, in
+    which names that are the same are equal.
+
+    Parameters
+    ----------
+    name : str
+    most : int, default 500
+        How many letters it may have.
+    """
+    if not 0 < len(name) <= most:
+        return f"has {len(name):,} letters; it must have 1 to {most}"
+    if name.isascii() and name.isprintable():
+        return ""
+    if any(map(_is_signal, name)):
+        return "has characters that do not print, or ends of lines"
+    if is_normalized("NFC", name):
+        return ""
+    return "is not in Unicode's form NFC, which unicodedata.normalize('NFC', name) returns"
+
+
+def printable(text: str, most: int = MOST_OF_TEXT) -> str:
+    """Return a text of somebody else as it is shown and stored: on one line, without signals.
+
+    What does not print is written by its number, as in Python's source, and the middle of a long
+    text is left out. What is returned stays as it is if it is given again.
+
+    Parameters
+    ----------
+    text : str
+    most : int, default 4000
+        How many letters are shown, about.
+    """
+    text = _shortened(text, most)
+    if text.isprintable():
+        return text
+    written = (one.encode("unicode_escape").decode() if _is_signal(one) else one for one in text)
+    return _shortened("".join(written), most)
+
+
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most + len(_LEFT_OUT):
+        return text
+    return text[: most // 2] + _LEFT_OUT + text[-(most // 2) :]
+
+
+def _is_signal(character: str) -> bool:
+    return is_invisible(character) and character not in _JOINERS
 
 
 def by_name(names: Sequence[str]) -> list[int]:

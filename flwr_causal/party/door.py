@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
 
+from flwr_causal.core.words import printable
 from flwr_causal.data.read.pieces import selected
 from flwr_causal.errors import AskedOtherwiseError, ConfigError, PolicyError
 from flwr_causal.party.identifiers import identifiers, named_like_one
@@ -22,10 +23,9 @@ from flwr_causal.party.record import (
     FAILED,
     REFUSED,
     SENT,
+    Counts,
     PartyRecord,
     RecordError,
-    epsilon_spent,
-    exchanges_since,
     left,
 )
 from flwr_causal.party.releases import losses_kept
@@ -293,9 +293,7 @@ class PartyDoor:
             If all releases together would lose more.
         """
         if self.record is not None and self.policy.epsilon is not None:
-            self._check_epsilon(
-                {"event": SENT, "run": self.run_id, **about}, self.record.unchanged_lines()
-            )
+            self._check_epsilon({"event": SENT, "run": self.run_id, **about}, self.record.counts())
 
     def note(self, content: RecordDict, **about: Any) -> None:
         """Write down that a reply is about to leave.
@@ -321,20 +319,22 @@ class PartyDoor:
         check = partial(self._check_counts, line) if self.policy.counts else None
         self.record.append(line, check)
 
-    def _check_counts(self, line: Line, lines: Sequence[Line]) -> None:
+    def _check_counts(self, line: Line, counts: Counts) -> None:
         most = self.policy.most_exchanges_a_day
-        if most is not None and exchanges_since(lines, 24) >= most:
+        if most is not None and len(counts.of_last_day().times) >= most:
             raise PolicyError("most-exchanges-a-day", f"{most} replies left in the last 24 hours")
         if self.policy.epsilon is not None:
-            self._check_epsilon(line, lines)
+            self._check_epsilon(line, counts)
 
-    def _check_epsilon(self, line: Line, lines: Sequence[Line]) -> None:
+    def _check_epsilon(self, line: Line, counts: Counts) -> None:
         epsilon, delta = self.policy.epsilon, self.policy.used_delta
         assert epsilon is not None
         # A record that was deleted, or has lost its last lines, is no reason to count less.
         kept = losses_kept(self.node.releases)
-        before = epsilon_spent(lines, delta, kept)
-        after = epsilon_spent([*lines, line], delta, kept)
+        before = counts.epsilon(delta, kept)
+        counts = counts.of_last_day()
+        counts.add(line)
+        after = counts.epsilon(delta, kept)
         # Up to rounding, so that one run may have all of it.
         if not after <= epsilon * (1 + 1e-9):
             raise PolicyError(
@@ -354,7 +354,7 @@ class PartyDoor:
             event = REFUSED
         if isinstance(error, PolicyError):
             event, reason = REFUSED, error.rule
-            why = f"{error.rule}: {error.details}"
+            why = printable(f"{error.rule}: {error.details}")
             log(WARNING, "The policy refuses run %d by its rule %s", self.run_id, why)
         if self.record is not None:
             line = {"event": event, "run": self.run_id, **about, "reason": reason}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flwr_causal.core.words import as_seen, is_invisible, nearest
+from flwr_causal.core.words import MOST_OF_PARTY, as_seen, fault_of_name, nearest
 from flwr_causal.data.interventions import split_names
 from flwr_causal.errors import ConfigError
 from flwr_causal.party.dictionary import MAP_KEY
@@ -44,8 +44,8 @@ def _text(value: Any) -> str:
 
 def _name(value: Any) -> str:
     name = _text(value)
-    if any(map(is_invisible, name)):
-        raise _WrongValueError("has characters that cannot be seen: write it anew without them")
+    if fault := fault_of_name(name, MOST_OF_PARTY):
+        raise _WrongValueError(f"{fault}: write it anew")
     return name
 
 

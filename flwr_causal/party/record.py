@@ -4,6 +4,9 @@ Each line is a JSON object: when, for which run and exchange, and of everything 
 shape, type, number of bytes and digest; never a value. It holds the digest of the line before, so
 that a changed or deleted line shows; the last lines can be cut off without a trace, unless the
 digest of the last line is kept elsewhere.
+
+What a policy counts of the lines is kept in a file beside the record, so that not all lines are
+read for each one that is added.
 """
 
 from __future__ import annotations
@@ -11,23 +14,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import Counter
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord
 
-from flwr_causal.core.files import lock
+from flwr_causal.core.files import lock, write
 from flwr_causal.core.privacy.calibration import USUAL_DELTA, epsilon_of
+from flwr_causal.core.words import MOST_OF_NAME, printable
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import Guarantee
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 SENT, REFUSED, FAILED = "sent", "refused", "failed"
 #: The exchange of a party's report.
 SCHEMA = "schema"
+#: Seconds in which a policy counts replies.
+DAY = 24 * 3600.0
 
 Line = dict[str, Any]
 
@@ -69,6 +76,60 @@ def left(content: RecordDict) -> Line:
     return {"arrays": arrays, "values": values, "bytes": size, "digest": whole.hexdigest()}
 
 
+@dataclass
+class Counts:
+    """What a policy counts of the lines of a record.
+
+    Parameters
+    ----------
+    times : list of float
+        When replies left, schema exchanges not counted, in seconds since 1970.
+    losses : dict of object to float
+        The privacy losses, rho, by release; of lines without one by run.
+    """
+
+    times: list[float] = field(default_factory=list)
+    losses: dict[Any, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, lines: Iterable[Line]) -> Counts:
+        """Return the counts of some lines."""
+        counts = cls()
+        for line in lines:
+            counts.add(line)
+        return counts
+
+    def add(self, line: Line) -> None:
+        """Count a further line.
+
+        An error that left counts as the answer, since it may follow from the release. A release
+        counts once, from the report on, also where the run is resumed: its lines have one
+        ``release``. Lines without one count once a run. The ``rho`` of a line without it follows
+        from its epsilon and delta. A line whose epsilon is none has no bound.
+        """
+        event = line.get("event")
+        if event == SENT and line.get("exchange") != SCHEMA and "time" in line:
+            self.times.append(datetime.fromisoformat(line["time"]).timestamp())
+        if event in (SENT, FAILED) and "epsilon" in line:
+            key = line.get("release", line.get("run"))
+            self.losses[key] = max(self.losses.get(key, 0.0), _rho(line))
+
+    def of_last_day(self) -> Counts:
+        """Return the counts without replies that left more than 24 hours ago."""
+        since = time.time() - DAY
+        return Counts([one for one in self.times if one >= since], dict(self.losses))
+
+    def epsilon(self, delta: float, kept: Mapping[str, float] | None = None) -> float:
+        """Return the privacy loss of all releases together: epsilon at this delta.
+
+        The ``rho`` of releases add up. Releases that are ``kept`` count theirs also where the lines
+        lack them.
+        """
+        known = kept or {}
+        losses = {**known, **self.losses}
+        return epsilon_of(sum(max(rho, known.get(key, 0.0)) for key, rho in losses.items()), delta)
+
+
 @dataclass(frozen=True)
 class PartyRecord:
     """The record in a file.
@@ -82,17 +143,17 @@ class PartyRecord:
     path: Path
 
     def append(
-        self, line: Mapping[str, Any], check: Callable[[Sequence[Line]], None] | None = None
+        self, line: Mapping[str, Any], check: Callable[[Counts], None] | None = None
     ) -> None:
         """Add a line; it is on the disk when this returns.
 
         Parameters
         ----------
         line : mapping
-            Plain values.
+            Plain values. Of a text, which may be the server's, 500 letters are kept.
         check : callable, optional
-            Called with the lines before, while no other process can add one; an exception of it
-            leaves the file as it is.
+            Called with the counts of the lines before, while no other process can add one; an
+            exception of it leaves the file as it is.
 
         Raises
         ------
@@ -104,13 +165,16 @@ class PartyRecord:
                 size = file.seek(0, os.SEEK_END)
                 own = {
                     "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                    **line,
+                    **{name: _bounded(value) for name, value in line.items()},
                     "previous": _digest(_last_line(file, size)),
                 }
+                counts = self._counts_kept(file, own["previous"])
                 if check is not None:
-                    check(self.unchanged_lines())
+                    counts = counts or Counts.of(self._chained()[0])
+                    check(counts)
                 file.seek(0, os.SEEK_END)
-                rest = memoryview(json.dumps(own, ensure_ascii=False).encode() + b"\n")
+                text = json.dumps(own, ensure_ascii=False).encode()
+                rest = memoryview(text + b"\n")
                 try:
                     # On a disk that is nearly full a part of it may be written without an error.
                     while rest:
@@ -119,6 +183,9 @@ class PartyRecord:
                 except OSError:
                     file.truncate(size)
                     raise
+                if counts is not None:
+                    counts.add(own)
+                    self._keep(file, _digest(text), counts.of_last_day())
         except (OSError, DataError) as error:
             raise RecordError(
                 f"The party's record cannot be written ({_reason(error)}), so nothing leaves the "
@@ -159,15 +226,50 @@ class PartyRecord:
         """
         return [_parsed(self.path, place, text) for place, text in enumerate(self._texts(), 1)]
 
-    def unchanged_lines(self) -> list[Line]:
-        """Return all lines, of which a policy's limits are counted.
+    def counts(self) -> Counts:
+        """Return what a policy counts of the lines.
+
+        Where the record is as the last counted line has left it, they are kept beside it.
+        Otherwise all lines are read, and none may be changed.
 
         Raises
         ------
         DataError
             As :meth:`check_chain`.
         """
-        return self._chained()[0]
+        with suppress(OSError, DataError), self.path.open("rb", buffering=0) as file:
+            last = _last_line(file, file.seek(0, os.SEEK_END))
+            if (kept := self._counts_kept(file, _digest(last))) is not None:
+                return kept
+        return Counts.of(self._chained()[0])
+
+    @property
+    def _beside(self) -> Path:
+        """The file of what is counted."""
+        return self.path.with_name(f"{self.path.name}.counts")
+
+    def _counts_kept(self, file: BinaryIO, last: str) -> Counts | None:
+        """Return the counts that are kept; None if the record is not as it was left with them."""
+        try:
+            digest, _, text = self._beside.read_bytes().partition(b"\n")
+            if digest.decode() != _digest(text):
+                return None
+            state, times, losses = json.loads(text)
+            return Counts(times, dict(losses)) if state == [*_state(file), last] else None
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _keep(self, file: BinaryIO, last: str, counts: Counts) -> None:
+        """Keep the counts, which are those of the record as it is now.
+
+        Where it cannot be done, all lines are read for the next one.
+        """
+        with suppress(OSError):
+            # The clock of files is coarser: whoever changes the record next gives it another time.
+            os.utime(self.path, ns=(time.time_ns(),) * 2)
+            kept = [[*_state(file), last], counts.times, [*counts.losses.items()]]
+            text = json.dumps(kept).encode()
+            write(self._beside, _digest(text).encode() + b"\n" + text)
 
     def _texts(self) -> list[bytes]:
         try:
@@ -206,24 +308,9 @@ class PartyRecord:
         return lines, previous
 
 
-def epsilon_spent(
-    lines: Sequence[Line], delta: float = USUAL_DELTA, kept: Mapping[str, float] | None = None
-) -> float:
-    """Return the privacy loss of all releases in a record together: epsilon at this delta.
-
-    An error that left counts as the answer, since it may follow from the release. A release counts
-    once, from the report on, also where the run is resumed: its lines have one ``release``. Lines
-    without one count once a run. The ``rho`` of releases add up; without it, it follows from the
-    line's epsilon and delta. A line whose epsilon is none has no bound. Releases that are ``kept``
-    count their rho also where the lines lack them.
-    """
-    losses: dict[Any, float] = dict(kept or {})
-    for line in lines:
-        if line.get("event") not in (SENT, FAILED) or "epsilon" not in line:
-            continue
-        key = line.get("release", line.get("run"))
-        losses[key] = max(losses.get(key, 0.0), _rho(line))
-    return epsilon_of(sum(losses.values()), delta)
+def epsilon_spent(lines: Iterable[Line], delta: float = USUAL_DELTA) -> float:
+    """Return the privacy loss of all releases in some lines, see :class:`Counts`."""
+    return Counts.of(lines).epsilon(delta)
 
 
 def _rho(line: Line) -> float:
@@ -235,17 +322,6 @@ def _rho(line: Line) -> float:
     except ConfigError:
         guarantee = None
     return inf if guarantee is None else guarantee.rho
-
-
-def exchanges_since(lines: Sequence[Line], hours: float) -> int:
-    """Return how many replies left in the last hours, schema exchanges not counted."""
-    since = datetime.now(UTC) - timedelta(hours=hours)
-    return sum(
-        line.get("event") == SENT
-        and line.get("exchange") != SCHEMA
-        and datetime.fromisoformat(line["time"]) >= since
-        for line in lines
-    )
 
 
 def totals(lines: Sequence[Line], delta: float = USUAL_DELTA) -> list[Line]:
@@ -302,6 +378,17 @@ def _last_line(file: BinaryIO, size: int) -> bytes:
     if tail and _line_of(last) is None:
         raise DataError("the file is another program's: its last line is no line of a record")
     return last
+
+
+def _state(file: BinaryIO) -> list[int]:
+    """Return size and time of change of a file, in ns."""
+    about = os.fstat(file.fileno())
+    return [about.st_size, about.st_mtime_ns]
+
+
+def _bounded(value: Any) -> Any:
+    """Return a value of a line, of a text no more than the length of names."""
+    return printable(value, MOST_OF_NAME) if isinstance(value, str) else value
 
 
 def _digest(text: bytes) -> str:

@@ -14,11 +14,12 @@ import numpy as np
 from flwr.app import MetricRecord, RecordDict
 
 from flwr_causal.contract.exchange import WHOLE
-from flwr_causal.contract.report import MOST_ROWS
+from flwr_causal.contract.report import MOST_ROWS, unpack_states
 from flwr_causal.core.discrete.small_counts import are_small
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.limits import LARGEST, MOST_ENTRIES
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.words import MOST_OF_NAME, fault_of_name, printable
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.options import REPORT
@@ -286,7 +287,8 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
     ------
     RefusedError
         If a key is not declared or belongs to another part, a value is not possible, a list has
-        not one value for each column, or too many states are named.
+        not one value for each column, too many states are named, or a name has not the form that
+        names have (:func:`flwr_causal.core.words.fault_of_name`).
     """
     for key in REQUIRED:
         if key not in report:
@@ -308,6 +310,7 @@ def reported(report: Mapping[str, Any], parts: Collection[Part], max_states: int
         if not empty and fact.each == "column" and len(value) != columns:
             raise RefusedError(f"'{key}' has {len(value)} values for {columns} columns")
     _check_counts(report, max_states)
+    _check_names(report)
     _check_remainders(report)
     return dict(report)
 
@@ -326,6 +329,24 @@ def _check_counts(report: Mapping[str, Any], max_states: int) -> None:
     for key in ("missing", "infinite", "stray", *(() if report.get("withheld") else ("distinct",))):
         if max(report.get(key, []), default=0) > rows:
             raise RefusedError(f"'{key}' is {max(report[key])} for a column of {rows} rows")
+
+
+def _check_names(report: Mapping[str, Any]) -> None:
+    """Refuse names of columns and states that cannot be shown and told apart everywhere."""
+    names = report["names"]
+    for name in names:
+        if fault := fault_of_name(name):
+            raise RefusedError(
+                f"the name of the column '{printable(name, MOST_OF_NAME)}' {fault}: rename it in "
+                "the party's table, or withhold it by the policy's columns.never"
+            )
+    states = unpack_states(report.get("states", []), report.get("num-states", []))
+    for name, own in zip(names, states, strict=False):
+        if fault := next(filter(None, map(fault_of_name, filter(None, own))), ""):
+            raise RefusedError(
+                f"a value of the column '{name}', which would be a category, {fault}: correct the "
+                "value in the party's table, or leave the column out by the option 'exclude'"
+            )
 
 
 def _check_remainders(report: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flwr_causal.contract.report import PARTS, Fact, facts_of
+from flwr_causal.core.words import MOST_OF_PARTY, fault_of_name
 from flwr_causal.data.check.report import ColumnReport, TableReport
 
 if TYPE_CHECKING:
@@ -62,13 +63,14 @@ REQUIRED = tuple(one.key for one in FACTS if one.part is None and one.key in _SH
 def party_name(context: Context) -> str:
     """Return a node's name in messages and errors: "party 0" and so on in a simulation.
 
-    On a real node it is the ``name`` of the node config; without one only Flower's id remains.
+    On a real node it is the ``name`` of the node config; without one that can be used only Flower's
+    id remains.
     """
     name = context.node_config.get("name")
     if "partition-id" in context.node_config:
         return f"party {context.node_config['partition-id']}"
     own = name.strip() if isinstance(name, str) else ""
-    return own or f"node {context.node_id}"
+    return f"node {context.node_id}" if fault_of_name(own, MOST_OF_PARTY) else own
 
 
 def partition_of(context: Context) -> int:

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from flwr_causal.core.received import json_of
+from flwr_causal.core.words import fault_of_name
 from flwr_causal.protocol.options import FormError, Treatment
 
 if TYPE_CHECKING:
@@ -132,6 +133,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and not (value and fault_of_name(value))
+
+
 def _whole_from(least: int) -> Callable[[object], bool]:
     return lambda value: type(value) is int and least <= value < 2**62
 
@@ -158,7 +163,7 @@ def _is_list_of_names(text: object) -> bool:
         names = json_of(text) if isinstance(text, str) else None
     except ValueError:
         return False
-    return isinstance(names, list) and _each(_is_text, different=True)(names)
+    return isinstance(names, list) and _each(_is_name, different=True)(names)
 
 
 def _or_none(form: Callable[[object], bool]) -> Callable[[object], bool]:
@@ -171,7 +176,7 @@ def _or_nan(form: Callable[[object], bool]) -> Callable[[object], bool]:
 
 # By name: the form, in words, and whether it may be missing.
 _FORMS: dict[str, tuple[Callable[[object], bool], str, bool]] = {
-    "names": (_each(_is_text, different=True), "different texts", False),
+    "names": (_each(_is_name, different=True), "different names", False),
     "num-rows": (_whole_from(0), "a whole number, 0 or more", False),
     "num-clients": (_whole_from(1), "a whole number, 1 or more", False),
     "mean": (_each(_or_nan(_is_number)), "finite numbers", False),
@@ -188,11 +193,11 @@ _FORMS: dict[str, tuple[Callable[[object], bool], str, bool]] = {
         f"{TOKEN_DIGITS} hexadecimal digits",
         False,
     ),
-    "states": (_each(_is_text), "texts", True),
+    "states": (_each(_is_name), "names", True),
     "num-states": (_each(_whole_from(0)), "whole numbers, 0 or more", True),
     "targets": (_each(_is_list_of_names, different=True), "different lists of names", True),
     "keys": (_each(_or_none(is_key)), "public keys in hexadecimal digits", True),
-    "key-names": (_each(_is_text), "texts", True),
+    "key-names": (_each(_is_name), "names", True),
     "key-signatures": (_each(_or_none(is_signature)), "signatures in hexadecimal digits", True),
     "groups": (_each(_whole_from(1)), "whole numbers, 1 or more", True),
     "least-parties": (_each(_whole_from(1)), "whole numbers, 1 or more", True),

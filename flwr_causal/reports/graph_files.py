@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from flwr_causal.core.graphs.graph import CausalGraph, at_lag
 from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, TAIL
-from flwr_causal.core.words import some
+from flwr_causal.core.words import printable, some
 from flwr_causal.data.read.bif import read_bif
 from flwr_causal.data.spreadsheet import unguarded, write_csv
 from flwr_causal.errors import DataError
@@ -54,7 +55,13 @@ def write_graphml(graph: CausalGraph, path: str | Path) -> None:
     """
     import networkx as nx  # which takes 0.2 s to load
 
-    nx.write_graphml(graph.unrolled(), path, named_key_ids=True)
+    nx.write_graphml(_with_printable_names(graph).unrolled(), path, named_key_ids=True)
+
+
+def _with_printable_names(graph: CausalGraph) -> CausalGraph:
+    """Return a graph whose names can be in XML and in a drawing: no character controls text."""
+    names = tuple(map(printable, graph.names))
+    return graph if names == graph.names else replace(graph, names=names, deviations=None)
 
 
 def write_dot(graph: CausalGraph, path: str | Path) -> None:
@@ -64,11 +71,12 @@ def write_dot(graph: CausalGraph, path: str | Path) -> None:
     with their confidence, if the graph has one. A graph with lags is unrolled, with one column for
     each time slice.
     """
+    graph = _with_printable_names(graph)
     unrolled = graph.unrolled()
     lines = ["digraph causal_graph {", "  node [shape=box, style=rounded];"]
     if graph.lagged is not None:
         lines.append("  rankdir=LR;")
-    lines += [f"  {_quoted(node)} [label={_label(node)}];" for node in unrolled]
+    lines += [f"  {_quoted(node)} [label={_quoted(node)}];" for node in unrolled]
     position = {node: place for place, node in enumerate(unrolled)}
     if graph.lagged is not None:
         for lag in range(len(graph.lagged) + 1):
@@ -125,11 +133,6 @@ def _quoted(name: str) -> str:
     DOT needs no doubled backslashes, except at the end, where one would escape the closing quote.
     """
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _label(name: str) -> str:
-    """Return a DOT label, in which a doubled backslash prints as one."""
-    return _quoted(name).replace("\n", "\\n")
 
 
 def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:

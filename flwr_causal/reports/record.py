@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from flwr_causal.core.words import some
+from flwr_causal.core.words import printable, some
 from flwr_causal.runtime.influence import Deferred
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class RunRecord:
     def headline(self) -> str:
         """The status, which parties the result lacks, and that the graph does not fit, if so."""
         status = f"{self.status} {lost_in_words(self)}".strip()
-        return "; ".join([status, *misfit_in_words(self)])
+        return printable("; ".join([status, *misfit_in_words(self)]))
 
     @property
     def unsigned(self) -> bool:

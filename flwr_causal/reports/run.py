@@ -23,6 +23,7 @@ from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.saved import DAMAGE, UnwritableError, misplaced
 from flwr_causal.core.threads import SingleThreaded
+from flwr_causal.core.words import printable
 from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
@@ -178,7 +179,8 @@ class Run(SingleThreaded, RunRecord):
         if self.warnings:
             first = shorten(self.warnings[0], LONGEST_WARNING, placeholder=" ...")
             lines.append(f"Warnings: {len(self.warnings)}, in run.warnings; the first: {first}")
-        return "\n".join(lines)
+        # A directory that was loaded may be somebody else's.
+        return "\n".join(map(printable, lines))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the lines of ``print(run)``, the edges, the drawing."""

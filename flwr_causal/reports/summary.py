@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.words import printable
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.record import privacy_line
 from flwr_causal.reports.run import TABLE_FILE
@@ -71,7 +72,7 @@ def describe_run(run: Run) -> list[str]:
     ]
     lines += [privacy_line(run.privacy)] if run.privacy else []
     lines += [f"Note: {warning}" for warning in run.warnings]
-    return lines
+    return [printable(line) for line in lines]
 
 
 def describe_targets(targets: Sequence[TargetRecord] | None) -> list[str]:

@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.supercore import log
 
 from flwr_causal.compat import NODE_UNAVAILABLE
+from flwr_causal.core.words import printable
 from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.contract import ReplyContext
@@ -569,7 +570,7 @@ class _Attempt:
             try:
                 arrays = self._accepted(self.parties[node_id], contents[node_id], reply)
             except door.RefusedError as error:
-                self.reasons[node_id] = (REFUSED, f"its reply was refused: {error}")
+                self.reasons[node_id] = (REFUSED, printable(f"its reply was refused: {error}"))
                 continue
             self.reasons.pop(node_id, None)
             party = self.parties[node_id]
@@ -633,4 +634,4 @@ def setup_bytes(content: RecordDict) -> int:
 
 def _last_line(reason: str | None) -> str:
     lines = [line for line in (reason or "unknown reason").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "unknown reason"
+    return printable(lines[-1].strip()) if lines else "unknown reason"

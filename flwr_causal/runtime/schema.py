@@ -15,7 +15,7 @@ from flwr.supercore import log
 
 from flwr_causal.compat import own_run
 from flwr_causal.core.options import to_plain
-from flwr_causal.core.words import as_seen, nearest
+from flwr_causal.core.words import MOST_OF_PARTY, as_seen, fault_of_name, nearest, printable
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
@@ -438,7 +438,7 @@ def ask_schema(
             if node_id not in failed or node_id in answers:
                 continue  # delivered twice
             if reply.has_error():
-                failed[node_id] = f"node {node_id}: {reply.error.reason}"
+                failed[node_id] = f"node {node_id}: {printable(str(reply.error.reason))}"
                 continue
             size += records.reply_bytes(reply)
             try:
@@ -446,7 +446,7 @@ def ask_schema(
                     method, policy, reply, names_only="names-only" in further
                 )
             except door.RefusedError as error:
-                failed[node_id] = str(error)
+                failed[node_id] = printable(str(error))
         waiting = [node_id for node_id in waiting if node_id not in answers]
         if not waiting:
             break
@@ -466,13 +466,14 @@ def _answer(
 ) -> tuple[Party, dict[str, Any]]:
     """Return a party and its report; raise a RefusedError for undeclared entries."""
     node_id = reply.metadata.src_node_id
-    values: dict[str, Any] = records.config_of(reply.content)
+    values = _with_printable_words(records.config_of(reply.content))
     name, partition = values.pop("party", None), values.pop("partition-id", None)
     key, signature = (values.pop(name, "") for name in ("public-key", "signature"))
-    party = name if isinstance(name, str) and name else f"node {node_id}"
+    named = isinstance(name, str) and not fault_of_name(name, MOST_OF_PARTY)
+    party = str(name) if named else f"node {node_id}"
     try:
-        if party != name or not isinstance(partition, int):
-            raise door.RefusedError("it lacks the party's name or number")
+        if not named or not isinstance(partition, int):
+            raise door.RefusedError("it lacks the party's name, in the form of names, or number")
         if not set(door.received(reply.content)) <= {PROBE}:
             raise door.RefusedError("it holds arrays, which no report has")
         if not isinstance(values.get("version"), str):
@@ -504,6 +505,12 @@ def _answer(
             "flwr-causal?"
         ) from None
     return Party(node_id, party, partition, public_key=key, signature=signature), values
+
+
+def _with_printable_words(values: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with error and version as they may be shown; the report has its checks."""
+    words = {key: values.get(key) for key in ("error", "version")}
+    return values | {key: printable(one) for key, one in words.items() if isinstance(one, str)}
 
 
 def _check_clips(method: Method[Any], reply: Message, party: str) -> None:

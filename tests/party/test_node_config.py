@@ -52,8 +52,16 @@ def test_texts_are_texts_and_never_empty(key, value, words):
 
 @pytest.mark.parametrize("name", ["a\nb", "\u200b", "a\0", "a\x1b[31m", "\u202ea", "\ud800"])
 def test_a_name_has_no_invisible_characters(name):
-    with pytest.raises(ConfigError, match="'name' has characters that cannot be seen"):
+    with pytest.raises(ConfigError, match="'name' has characters that do not print"):
         NodeConfig.of({"name": name})
+
+
+def test_a_name_is_short_and_in_one_form():
+    with pytest.raises(ConfigError, match="'name' has 101 letters; it must have 1 to 100"):
+        NodeConfig.of({"name": "a" * 101})
+    with pytest.raises(ConfigError, match="'name' is not in Unicode's form NFC"):
+        NodeConfig.of({"name": "Zu\u0308rich"})
+    assert NodeConfig.of({"name": "Z\u00fcrich" + "a" * 94}).name
 
 
 @pytest.mark.parametrize("key", PATHS)

@@ -26,10 +26,9 @@ from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
 from flwr_causal.party.record import (
+    Counts,
     PartyRecord,
     RecordError,
-    epsilon_spent,
-    exchanges_since,
     left,
 )
 from flwr_causal.party.releases import ReleaseFile, losses_kept
@@ -364,7 +363,7 @@ def test_what_was_drawn_counts_once_for_what_it_loses_at_most(tmp_path):
     (tmp_path / f"{'d' * 32}.json").symlink_to(tmp_path / "gone")
     assert losses_kept(tmp_path) == {"a": 0.3, "b": 0.2}
     assert losses_kept(tmp_path / "nowhere") == losses_kept(None) == {}
-    assert epsilon_spent([], kept={"a": rho_of(1.0, 1e-5)}) == pytest.approx(1.0)
+    assert Counts().epsilon(1e-5, {"a": rho_of(1.0, 1e-5)}) == pytest.approx(1.0)
     keep("b", octaves=0.2, release=0.25)
     (tmp_path / f"{'a' * 32}.json").unlink()
     assert losses_kept(tmp_path) == {"b": 0.25}
@@ -431,7 +430,8 @@ def test_a_day_has_the_replies_of_its_hours_and_nothing_else():
         }
 
     lines = [line(0), line(23.9), line(24.1), line(0, "refused"), line(0, "failed")]
-    assert exchanges_since([*lines, line(0, exchange="schema")], 24) == 2
+    counts = Counts.of([*lines, line(0, exchange="schema")])
+    assert len(counts.of_last_day().times) == 2
 
 
 @pytest.mark.parametrize("text", ["[1]", "3", "{", '{"time": "2026-01-01"}', '{"time": "x"}', "{}"])
@@ -439,7 +439,7 @@ def test_a_line_that_is_none_is_named(tmp_path, text):
     record = PartyRecord(tmp_path / "record.jsonl")
     record.append({"event": "sent"})
     record.path.write_text(record.path.read_text() + text + "\n")
-    for read in (record.lines, record.unchanged_lines):
+    for read in (record.lines, record.counts):
         with pytest.raises(DataError, match="line 2 is none of this program's"):
             read()
 

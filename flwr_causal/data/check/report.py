@@ -18,6 +18,7 @@ from flwr_causal.contract.report import Fact, Part, fact, facts_of
 from flwr_causal.core.discrete.discrete import VALUES
 from flwr_causal.core.linear.determined import tells_combinations
 from flwr_causal.core.received import json_of
+from flwr_causal.core.words import fault_of_name
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ NUMBERS: tuple[Kind, ...] = ("numeric", "boolean")
 def _names(text: str) -> tuple[str, ...]:
     """Return the texts of a JSON list."""
     listed = json_of(text)
-    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-        raise ValueError(f"no list of names: {text}")
+    named = isinstance(listed, list) and all(isinstance(name, str) for name in listed)
+    if not named or any(map(fault_of_name, listed)):
+        raise ValueError(f"no list of names: {text:.99}")
     return tuple(listed)
 
 
@@ -67,7 +69,7 @@ class ColumnReport:
         Whether one row holds more than half of ``squares``, which cannot be chance.
     """
 
-    name: str = field(metadata={"fact": Fact("names", "name", "text")})
+    name: str = field(metadata={"fact": Fact("names", "name", "name")})
     kind: Kind = field(
         metadata={"fact": Fact("kinds", "numeric, boolean, category or other", "text")}
     )
@@ -121,7 +123,7 @@ class ColumnReport:
         "the different values, of columns that have at most `max-states` of them (of numbers that "
         "are not whole at most 10, and none where these are cut into intervals); neither how often "
         "nor in which rows they occur",
-        "text",
+        "name",
         "states",
         "state",
         lengths=Fact(

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.contract.report import PARTS, facts_of
+from flwr_causal.core.words import fault_of_name
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.errors import DataError
 
 COUNTS = st.integers(0, 10**6)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXTS = st.text(max_size=4)
+NAMES = TEXTS.filter(lambda name: not fault_of_name(name))
 FOLLOW = {"columns", "has_states", "has_relations"}
 
 
@@ -77,7 +79,7 @@ def reports(draw):
             level_rows=st.none() | st.integers(0, rows),
             step=TEXTS,
             notes=st.lists(TEXTS, max_size=2).map(tuple),
-            targets=st.lists(st.lists(TEXTS, max_size=2).map(tuple), max_size=2).map(tuple),
+            targets=st.lists(st.lists(NAMES, max_size=2).map(tuple), max_size=2).map(tuple),
             has_ids=st.booleans(),
             ids_problem=TEXTS,
             ids_kind=st.sampled_from(["", "numbers", "text", "digits"]),

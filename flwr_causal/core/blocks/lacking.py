@@ -117,7 +117,7 @@ def seen_alone(seen: SeenSums, widths: Sequence[int], required: BoolArray) -> Bo
         Edges that the graph must have; their variables are no such ones.
     """
     few, alone = few_together(seen), np.zeros(sum(widths), dtype=np.bool_)
-    joined = required.any(axis=0) | required.any(axis=1)
+    joined = np.asarray(required.any(axis=0) | required.any(axis=1))
     for own, one in zip(columns_of(widths), joined, strict=True):
         others = np.setdiff1d(np.arange(len(alone)), own)
         alone[own] = not one and len(others) > 0 and bool(few[np.ix_(own, others)].all())

@@ -66,7 +66,7 @@ def overlapping(missing: BoolArray, counts: IntArray, minimum: int) -> BoolArray
         follow.
     """
     q = missing.shape[1]
-    some = missing.any(axis=1)
+    some = np.asarray(missing.any(axis=1))
     gaps, present = missing[some].astype(np.float64), ~missing[some]
     found = np.zeros((q, q), dtype=np.bool_)
     if len(gaps) * q**3 > MOST_PRODUCTS:

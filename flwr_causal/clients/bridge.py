@@ -29,6 +29,7 @@ from flwr_causal.errors import CausalError, ConfigError, FederationError, Forgot
 from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
+from flwr_causal.party.node_config import without_directories
 from flwr_causal.party.record import SCHEMA
 from flwr_causal.party.releases import OF_RELEASE
 from flwr_causal.protocol import door, records
@@ -44,6 +45,7 @@ from flwr_causal.protocol.options import received
 from flwr_causal.protocol.release import check_released
 from flwr_causal.protocol.replay import REPLAY, unpacked
 from flwr_causal.protocol.schema import own_version, partition_of, party_name
+from flwr_causal.protocol.settings import check_trainings
 from flwr_causal.protocol.setup import DIGEST, PREFIX, Setup
 from flwr_causal.protocol.setup_form import check_number
 from flwr_causal.runtime.raised import log_raised
@@ -288,8 +290,11 @@ def _in_words(error: Exception, context: Context) -> str:
 def _sayable(error: Exception, context: Context) -> CausalError:
     """Return an error as the server may see it: texts of other packages may hold values."""
     if isinstance(error, CausalError):
+        text = without_directories(str(error), context.node_config)
+        if text != str(error):
+            log(WARNING, "%s", printable(str(error)))
         # It may cite the server, and is logged here, too.
-        error.args = (printable(str(error)),)
+        error.args = (printable(text), *error.args[1:])
         return error
     log_raised(context, error)
     return FederationError(
@@ -328,9 +333,10 @@ def _open(
         )
     requests = _requests(kind.contract, message.content)
     own.check_agreement(kind.contract, setup, requests)
-    for exchange, _ in requests:
+    for exchange, content in requests:
         for part in parts_of(exchange):
             kind.contract.check_taking_place(part.exchange, setup)
+        check_trainings(kind.contract, setup, exchange, content)
     kind.contract.check_names(setup)
     check_steps(kind, setup.run)
     secure.check_demand(own.node, met=setup.masked)
@@ -467,7 +473,7 @@ def _reply(
         if guarantee is not None:
             about.update(privacy.of_line(context, guarantee, client.sharing))
             own.check_budget(about)
-        found = _answer(client, requests, message, config)
+        found = _answer(client, own, requests, message, config)
 
         def leave(content: RecordDict) -> None:
             own.note(content, **about)
@@ -483,6 +489,7 @@ def _reply(
 
 def _answer(
     client: CausalClient,
+    party: PartyDoor,
     requests: Sequence[Request],
     message: Message,
     config: dict[str, Any],
@@ -491,7 +498,7 @@ def _answer(
     context = client.context
     (exchange, _), *earlier = requests
     if exchange is REPLAY:
-        return _replay(client, earlier, config)
+        return _replay(client, party, earlier, config)
     if exchange is TOTALS:
         return _totals(client, message)
     if exchange in (CONFIRMATION, UNMASKING):
@@ -500,7 +507,7 @@ def _answer(
     agreed = client.contract.sizes(client.setup, client.num_rows)
     masked = client.setup.masked and not exchange.open
     sizes = door.asked(exchange, message.content, agreed, client.setup if masked else None)
-    _note_questions(client, exchange, message.content)
+    _note_questions(client, party, exchange, message.content)
     named: Arrays = {}
     weight, answered = 1, []
     for part in parts_of(exchange):
@@ -555,7 +562,9 @@ def _answer(
     return Answer(content, accepted, leave)
 
 
-def _note_questions(client: CausalClient, exchange: Exchange, content: RecordDict) -> None:
+def _note_questions(
+    client: CausalClient, party: PartyDoor, exchange: Exchange, content: RecordDict
+) -> None:
     """Note what is asked of exchanges that are answered a few times only, or refuse it."""
     questions: dict[str, tuple[str, int]] = {}
     sent: dict[str, Any] = {}
@@ -565,17 +574,18 @@ def _note_questions(client: CausalClient, exchange: Exchange, content: RecordDic
         if not (limited or (asked.sends and asked.most)):
             continue
         sent = sent or {**records.config_of(content), **door.received(content)}
-        own = part.sent(sent)
+        values = part.sent(sent)
         if asked.most:
             name = part.training.named(asked.name)
-            questions[name] = (purpose_of("question", own).hex(), asked.most)
+            questions[name] = (purpose_of("question", values).hex(), asked.most)
         for one in limited:
-            if one.name in own:
-                digest = purpose_of("value", own[one.name]).hex()
+            if one.name in values:
+                digest = purpose_of("value", values[one.name]).hex()
                 questions[f"values of {one.name}"] = (digest, one.most or 0)
     if not questions:
         return
-    note_question(client.context, client.node.releases, client.setup.exchange, questions)
+    for name in party.asked_under(client.setup):
+        note_question(client.context, client.node.releases, name, questions)
 
 
 def _fit(
@@ -691,6 +701,7 @@ def _unmasking(client: CausalClient, exchange: Exchange, message: Message) -> An
 
 def _replay(
     client: CausalClient,
+    party: PartyDoor,
     requests: Sequence[Request],
     config: Mapping[str, Any],
 ) -> Answer:
@@ -704,6 +715,8 @@ def _replay(
     for exchange, content in requests:
         earlier = type(client)(client.source, context, client.setup)
         door.asked(exchange, content, agreed)
+        # What is remembered follows from the same cut points as what has left.
+        _note_questions(client, party, exchange, content)
         for part in parts_of(exchange):
             own = _in_training(earlier, part.training, records.config_of(content))
             _fit(own, part, exchange, content, common)

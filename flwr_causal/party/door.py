@@ -32,6 +32,7 @@ from flwr_causal.party.releases import losses_kept
 from flwr_causal.protocol import settings
 from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.terms import RunTerms
+from flwr_causal.secure.purposes import purpose_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -218,6 +219,16 @@ class PartyDoor:
                 "same version of flwr-causal on all machines."
             )
         return terms if ruled else None
+
+    def asked_under(self, setup: Setup) -> tuple[str, ...]:
+        """Return the names under which the party counts what it answers a few times only.
+
+        The server makes agreements as it likes. With ``askers`` a signed run counts as well, by
+        Flower's number and what it states, unless it may start again with changed tables.
+        """
+        if not self.policy.askers or setup.run.get("changed_tables") == "restart":
+            return (setup.exchange,)
+        return setup.exchange, purpose_of("signed run", str(self.run_id), setup.terms).hex()
 
     def check_report(
         self, report: TableReport, table: Table, policy: Policy, *, private: bool = False

@@ -6,6 +6,7 @@ table never counts as not written.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -263,6 +264,24 @@ def check_keys(
             unknown.append((key, [*known, *(f"{room}.{one}" for one in own)]))
     if unknown:
         raise _error([_without(*one) for one in unknown])
+
+
+def without_directories(text: str, given: Mapping[str, Any]) -> str:
+    """Return a text with the files of a node's configuration by their names alone.
+
+    Parameters
+    ----------
+    text : str
+    given : mapping
+        The configuration. Its paths, and the files of a directory among them, are looked for.
+    """
+    words = [word for value in given.values() for word in re.split("[,=]", str(value))]
+    paths = [Path(word.strip()) for word in words if Path(word.strip()).is_absolute()]
+    directories = {f"{one}/" for path in paths for one in (path, path.parent) if one != one.parent}
+    # The longer ones first: a directory of tables lies in another one.
+    for directory in sorted(directories, key=len, reverse=True):
+        text = text.replace(directory, "")
+    return text
 
 
 def _without(key: str, known: Collection[str]) -> str:

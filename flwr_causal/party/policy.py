@@ -297,13 +297,15 @@ class PartyPolicy:
         PolicyError
             If a rule does not allow a setting, or the terms state another one.
         """
-        rules = {_snake(name): (name, rule) for name, rule in self._rules(terms.method)}
+        rules: dict[str, list[Any]] = {}
+        for name, rule in self._rules(terms.method):
+            rules.setdefault(_snake(name), []).append(rule)
         for option, value, fits, judged, always in settings:
-            name, rule = rules.get(option, (_kebab(option), None))
-            if judged and rule is not None and not _allows(rule, value):
+            name, own = _kebab(option), rules.get(option, ())
+            if judged and not all(_allows(rule, value) for rule in own):
                 raise PolicyError(f"options.{name}", f"the party is asked for {value!r}")
             if option in terms.options and not fits(terms.options[option], value):
-                signed = self.askers and rule is None and not always
+                signed = self.askers and not own and not always
                 raise PolicyError(
                     "askers" if signed else f"options.{name}",
                     f"the party is asked for '{name}' {value!r}, which the run did not state",

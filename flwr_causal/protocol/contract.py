@@ -88,6 +88,8 @@ class Contract:
     question : type, optional
         Those of the question, where ``options`` follow from the parties' reports. Default: the
         same.
+    trainings : bool, default True
+        Whether a run may have further trainings: replicates, and trainings without single parties.
     completes : callable, optional
         ``options, policy -> policy``: the data policy with those fields that are no options of the
         method, as they follow from the options of the question and the policy's other fields. The
@@ -103,6 +105,7 @@ class Contract:
     options: type[PartyOptions] = PartyOptions
     question: type[PartyOptions] | None = None
     completes: Callable[[Any, Policy], Policy] = no_further_rules
+    trainings: bool = True
 
     def __post_init__(self) -> None:
         names = [exchange.name for exchange in self.exchanges]
@@ -131,6 +134,7 @@ class Contract:
             [_declared(one) for one in (*self.exchanges, *self.private)],
             sorted(self.reports),
             [options, [(one.name, str(one.type)) for one in question]],
+            self.trainings,
         ]
         return hashlib.blake2b(repr(declared).encode(), digest_size=16).hexdigest()
 

@@ -240,4 +240,5 @@ CONTRACT = Contract(
     ("sums", "states"),
     options=DescribePartyOptions,
     completes=_completed,
+    trainings=False,
 )

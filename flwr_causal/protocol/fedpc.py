@@ -601,4 +601,5 @@ CONTRACT = Contract(
     options=FedPCPartyOptions,
     question=PartyOptions,
     completes=_completed,
+    trainings=False,
 )

@@ -15,8 +15,9 @@ import numpy as np
 
 from flwr_causal.core.options import to_plain
 from flwr_causal.data.dictionary.entries import dictionary_digest
+from flwr_causal.errors import AskedOtherwiseError
 from flwr_causal.protocol import records
-from flwr_causal.protocol.bundle import SEED, Bundle, parts_of
+from flwr_causal.protocol.bundle import MAIN, SEED, Bundle, BundlePart, parts_of
 from flwr_causal.protocol.columns import folds_of
 from flwr_causal.protocol.options import Setting, equal, same, settings_of
 
@@ -54,6 +55,8 @@ POLICY: Mapping[str, str] = {
 }
 # The name under which an agreement holds its settings, once they are known.
 _SETTINGS = "_settings"
+#: By how many sums an exchange over common rows says how many folds and replicates they are of.
+WEIGHTINGS = "weightings"
 #: Options by other names that FedPC gives them.
 CALLED: Mapping[str, str] = {"bins": "discretize"}
 
@@ -131,6 +134,55 @@ def of_request(exchange: Exchange, content: RecordDict, rows: int) -> list[Setti
     return found
 
 
+def check_trainings(
+    contract: Contract, setup: Setup, exchange: Exchange, content: RecordDict
+) -> None:
+    """Check that a run has the trainings that a request is of.
+
+    Parameters
+    ----------
+    contract : Contract
+        Of the method.
+    setup : Setup
+    exchange : Exchange
+        Of the request.
+    content : RecordDict
+        Of its message.
+
+    Raises
+    ------
+    AskedOtherwiseError
+        If the run states fewer, if the method has none beside the main one, or if what leaves in
+        them would tell what the run withholds.
+    """
+    parts = parts_of(exchange)
+    if parts == (BundlePart(MAIN, exchange),) and not exchange.sends_name(WEIGHTINGS):
+        return
+    asked = {
+        one.option: one
+        for one in of_request(exchange, content, setup.num_rows)
+        if one.always and (one.value or one.option in setup.run)
+    }
+    run, withheld = setup.run, setup.small.withheld > 0
+    other = [
+        name for name, one in asked.items() if not (name in run and one.fits(run[name], one.value))
+    ]
+    replicates = "replicates" in asked and asked["replicates"].value
+    without = max(part.training.without for part in parts)
+    # Counts of rows that are drawn again, or a sum and one without a party, tell what is withheld.
+    if replicates and (withheld or not contract.trainings):
+        other.append("replicates")
+    alone = setup.masked and not setup.groups
+    if without and (alone or without > setup.num_clients or not contract.trainings):
+        other.append("leave_one_out")
+    if other:
+        raise AskedOtherwiseError(
+            f"The server asked for a further training, by the option '{other[0]}', which this run "
+            f"of '{contract.method}' does not have. Nothing was sent. Install the same version on "
+            "all machines."
+        )
+
+
 def _of_policy(contract: Contract, options: PartyOptions, policy: Policy) -> Iterator[Setting]:
     plain = to_plain(policy)
     # Where the method itself says how many intervals there are, no option does.
@@ -156,10 +208,10 @@ def _of_values(sent: Mapping[str, Any], rows: int) -> Iterator[Setting]:
     if "share" in sent:
         most = sent["share"] * rows
         yield Setting("evidence_rows", most, _about_at_most, judged=False)
-    if "weightings" in sent:
+    if WEIGHTINGS in sent:
         folds = folds_of(sent)
         num_folds = 0 if folds is None else 1 + int(folds.max(initial=-1))
-        replicates = int(sent["weightings"]) - 1 - num_folds
+        replicates = int(sent[WEIGHTINGS]) - 1 - num_folds
         yield Setting("replicates", replicates, _at_most, judged=False, always=True)
         if replicates:
             yield Setting("seed", sent["draw"], equal, judged=False, always=True)

@@ -18,6 +18,7 @@ from flwr_causal.protocol import Contract, Disclosure, Exchange, Sent, records
 from flwr_causal.protocol.options import FormError, PartyOptions
 from flwr_causal.protocol.replay import packed
 from flwr_causal.protocol.setup import PREFIX, Setup
+from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.simulations import LocalGrid
 
 TABLES = make_federation(d=3, n=12, parties=2).tables
@@ -135,7 +136,8 @@ class Scaling(CausalClient):
 def test_a_value_is_read_under_its_name_in_the_bundle_alone():
     """Under another one it would pass a policy, which judges what is declared."""
     grid = LocalGrid(app_of(TABLES, Scaling), len(TABLES))
-    node, setup = grid.get_node_ids()[0], SETUP
+    terms = RunTerms("scaling", {"leave_one_out": True}, 2, secure=False).to_text()
+    node, setup = grid.get_node_ids()[0], replace(SETUP, terms=terms)
     head = {"bundle-trainings": ["without 1"], "bundle-exchanges": ["scaled"], "bundle-seed": 0}
     named = {"exchange": "scaled", "setup": setup, **head}
     reply = ask(grid, node, {}, **named, **{"without 1: factor": 3.0, "factor": 50.0})

@@ -3,6 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from federations import ask
 from tampering import Tampering, guarded, recorded
 
@@ -107,3 +114,26 @@ def test_questions_are_kept_by_agreement_in_the_state_or_in_a_file(tmp_path):
     (tmp_path / "releases" / ASKED_FILE).write_text("[")
     with pytest.raises(FederationError, match="nothing leaves the party"):
         note_question(Node(), tmp_path / "releases", "a", {"one": ("1", 1)})
+
+
+@pytest.mark.parametrize("changed_tables", ["fail", "restart"])
+def test_a_signed_run_has_one_answer_whatever_agreements_the_server_makes(tmp_path, changed_tables):
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (tmp_path / "key").write_bytes(pem)
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    grid = guarded(TABLES, tmp_path, f'askers = ["{public}"]')
+    watched = Watching(grid)
+    method = Describe(signing_key=str(tmp_path / "key"), changed_tables=changed_tables)
+    run(method, watched)
+    other = watched.last["tables"][1]["lacking"] + 0.25
+    for config, _ in watched.last.values():
+        config["setup-exchange"] = "f" * 16
+    assert not asked_again(grid, "tables", watched)
+    found = asked_again(grid, "tables", watched, lacking=other)
+    assert "'tables' is answered once" in found
+    config = watched.last["tables"][0]
+    config["setup-exchange"] = "e" * 16
+    found = asked_again(grid, "tables", watched, lacking=other)
+    # After changes of the tables a run has another agreement.
+    assert ("'tables' is answered once" in found) is (changed_tables == "fail")

@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis.strategies import integers
 
 from flwr_causal.app.methods import CLIENTS
+from flwr_causal.app.sources import source_of
 from flwr_causal.clients import MomentsClient, Source, client_app
-from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import KEYS, NodeConfig, check_keys, weakness_of
 from flwr_causal.protocol.schema import party_name
 from flwr_causal.runtime.schema import exchange_schema
+from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import Moments, NotearsADMM, run
 
 TABLES = make_federation(d=3, n=60, parties=2).tables
@@ -294,3 +296,20 @@ def test_only_simulated_nodes_without_a_policy_are_not_guarded(tmp_path):
     simulated = {"partition-id": 0, "num-partitions": 1}
     assert [guarded(), guarded(**policy), guarded(**simulated, **policy)] == [True] * 3
     assert not guarded(**simulated)
+
+
+def test_an_error_names_files_without_their_directories(tmp_path):
+    """Directories have names of people and machines; the log of the party's node has them."""
+    home = tmp_path / "anna.smith" / "tables"
+    home.mkdir(parents=True)
+    (home / "first.csv").write_bytes(b"x,y\n1,2\n3,\xe94\n")
+    node = {"name": "north", "data-path": str(home), "record": str(tmp_path / "record.jsonl")}
+    one = {**node, "data-path": str(home / "first.csv")}
+    many = {**{key: node[key] for key in ("name", "record")}, "tables": f"a={home}/first.csv"}
+    for config in (node, one, many):
+        grid = LocalGrid(client_app(CLIENTS, source_of), 2, node_configs=[config] * 2)
+        with pytest.raises(DataError) as raised:
+            run(Moments(), grid)
+        assert "first.csv is not UTF-8 text, at byte" in str(raised.value)
+        assert "smith" not in str(raised.value)
+        assert "0xe9" not in str(raised.value)

@@ -28,7 +28,13 @@ from flwr_causal.app.sources import source_of
 from flwr_causal.clients import client_app
 from flwr_causal.core.privacy.calibration import rho_of
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.errors import CausalError, ConfigError, DataError, PolicyError
+from flwr_causal.errors import (
+    CausalError,
+    ConfigError,
+    DataError,
+    FederationError,
+    PolicyError,
+)
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
@@ -133,9 +139,9 @@ def test_a_server_that_does_not_keep_to_its_terms(tables, tmp_path, monkeypatch)
     lying(monkeypatch, lambda terms: replace(terms, options={**terms.options, "replicates": 0}))
     policy = "[options]\nreplicates = 0"
     grid = grid_of(tables, policy, at=tmp_path)
-    outcome = run(Moments(replicates=1), grid)
-    assert outcome.failures[0].party == "north"
-    assert "by its rule 'options.replicates'" in outcome.failures[0].reason
+    # Parties without a policy refuse a training that the run does not state, too.
+    with pytest.raises(FederationError, match=r"north: .* by its rule 'options\.replicates'"):
+        run(Moments(replicates=1), grid)
     lines = PartyRecord(tmp_path / "record.jsonl").lines()
     assert [line["event"] for line in lines] == ["sent", "refused", "refused"]
 

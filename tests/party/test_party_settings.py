@@ -18,11 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
 from federations import app_of, ask, make_federation, question_of, setup_for, stating
 from tampering import Tampering, guarded, recorded, sent
 
-from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.errors import CausalError, ConfigError, PolicyError
 from flwr_causal.party.policy import ColumnRules, PartyPolicy
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import Training
-from flwr_causal.protocol.options import FormError
+from flwr_causal.protocol.options import FormError, Setting
 from flwr_causal.protocol.replay import packed
 from flwr_causal.protocol.terms import RunTerms
 from flwr_causal.simulations import LocalGrid
@@ -523,3 +523,20 @@ def test_an_agreement_on_a_column_that_is_left_out_is_refused(tmp_path, rule):
 )
 def test_without_a_rule_of_its_own_an_option_is_the_stated_one(tmp_path, changes, rule):
     assert refusals(tmp_path, 'methods = ["moments"]', setting(**changes)) == {rule}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_all_rules_that_name_an_option_are_kept(swapped):
+    """One of all runs and one of the method's, or one written with "-" and one with "_"."""
+    pairs = [("score", ["auto", "bic"]), ("fedges", {"score": ["auto", "bic", "bdeu"]})]
+    policy = PartyPolicy.from_dict({"options": dict(reversed(pairs) if swapped else pairs)})
+    terms = RunTerms("fedges", {"score": "auto"}, 3, secure=False)
+    policy.check(terms)
+    policy.check_settings(terms, [Setting("score", "bic")])
+    with pytest.raises(PolicyError, match=r"options\.score"):
+        policy.check_settings(terms, [Setting("score", "bdeu")])
+    written = [("max-parents", {"most": 1}), ("max_parents", {"most": 5})]
+    policy = PartyPolicy.from_dict({"options": dict(reversed(written) if swapped else written)})
+    terms = RunTerms("fedges", {"max_parents": None}, 3, secure=False)
+    with pytest.raises(PolicyError, match=r"options\.max-parents"):
+        policy.check_settings(terms, [Setting("max_parents", 4)])

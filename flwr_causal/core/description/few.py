@@ -70,7 +70,7 @@ def overlapping(missing: BoolArray, counts: IntArray, minimum: int) -> BoolArray
     gaps, present = missing[some].astype(np.float64), ~missing[some]
     found = np.zeros((q, q), dtype=np.bool_)
     if len(gaps) * q**3 > MOST_PRODUCTS:
-        lacking = gaps.any(axis=0)
+        lacking = np.asarray(gaps.any(axis=0))
         return np.asarray((lacking[:, None] | lacking) & ~np.eye(q, dtype=np.bool_))
     for i in range(q):
         held = present * (counts[some] * present[:, i])[:, None]

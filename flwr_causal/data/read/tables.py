@@ -520,7 +520,8 @@ def _unreadable_text(text: Delimited) -> Iterator[None]:
         named = "UTF-8" if text.encoding == UTF_8 else text.encoding
         line = _description(text, 'encoding = "cp1252"')
         raise DataError(
-            f"{text.path} is not {named} text ({error}): save it as UTF-8, or describe it: {line}"
+            f"{text.path} is not {named} text, at byte {error.start}: save it as UTF-8, or "
+            f"describe it: {line}"
         ) from error
     except (pd.errors.ParserError, csv.Error, EOFError) as error:
         raise DataError(

@@ -7,10 +7,21 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
+import pandas as pd
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
 from flwr_causal.clients.privacy import public_report
+from flwr_causal.contract.exchange import Exchange
+from flwr_causal.core.arguments import (
+    TEXT,
+    Form,
+    check_argument,
+    check_fields,
+    instance,
+    or_none,
+    tuple_of,
+)
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.data.check.row_ids import name_of_ids
 from flwr_causal.data.read.by_cell import read_by_cell
@@ -23,6 +34,7 @@ from flwr_causal.party.cache import cached
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.protocol import records
+from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import PartyOptions
 from flwr_causal.protocol.setup import DIGEST
 
@@ -30,17 +42,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import pandas as pd
     from flwr.app import Context
     from numpy.typing import NDArray
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.data.resampling import Draw
-    from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.records import Number
     from flwr_causal.protocol.setup import Setup
 
@@ -52,6 +61,14 @@ SETUP = "setup"
 MEMORY = "memory"
 #: The names of the records in a node's state that hold a client's memory.
 MEMORIES = (MEMORY, f"{MEMORY}-numbers")
+
+
+_READS = Form("a function that returns the table", callable)
+_SOURCE = {
+    **dict.fromkeys(("name", "table"), TEXT),
+    "read": _READS,
+    **dict.fromkeys(("read_by_cell", "read_as"), or_none(_READS)),
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,9 @@ class Source:
     read_as: Callable[[Reading], Table] | None = None
     own_map: Path | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self, _SOURCE)
+
     @classmethod
     def opening(
         cls, name: str, opens: Callable[..., Table], table: str = "", own_map: Path | None = None
@@ -103,20 +123,40 @@ class Source:
         return cls(name, opens, table, by_cell, lambda reading: opens(reading=reading), own_map)
 
     def opened(self, reading: Reading = AS_THEY_ARE, *, private: bool) -> Table:
-        """Return the table for a run without or with epsilon."""
+        """Return the table for a run without or with epsilon.
+
+        Raises
+        ------
+        ConfigError
+            If what the source's functions return is no table.
+        """
         if private:
             if self.read_by_cell is not None:
-                return self.read_by_cell(reading)
-            table = self.read()
+                return self._table(self.read_by_cell(reading))
+            table = self._table(self.read())
             if isinstance(table, LargeFile):
                 return replace(table, by_cell=True, reading=reading)
             return read_by_cell(table, reading)
         if self.read_as is not None:
-            return self.read_as(reading)
-        table = self.read()
+            return self._table(self.read_as(reading))
+        table = self._table(self.read())
         if isinstance(table, LargeFile):
             return replace(table, reading=reading)
         return as_read(table, reading)
+
+    def _table(self, found: Any) -> Table:
+        if not isinstance(found, pd.DataFrame | LargeFile):
+            raise ConfigError(
+                f"The source of '{self.name}' returns {_kind(found)} as the party's table; it must "
+                "be a pandas DataFrame, or what open_table returns: read_table of "
+                "flwr_causal.data.read.tables makes one of an array or a path."
+            )
+        return found
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a value, which may hold rows, in words."""
+    return f"a value of type {type(value).__name__}"
 
 
 @dataclass(frozen=True)
@@ -164,7 +204,13 @@ def answers(*exchanges: Exchange) -> Callable[[Handler], Handler]:
 
     The method takes an :class:`Asked` and returns a dict of arrays, by the names that the exchange
     declares.
+
+    Raises
+    ------
+    ConfigError
+        If something else than exchanges is given.
     """
+    check_argument("@answers", "exchanges", exchanges, tuple_of(Exchange, "Exchange"))
 
     def mark(method: Handler) -> Handler:
         method.answers = tuple(one.name for one in exchanges)  # type: ignore[attr-defined]
@@ -233,6 +279,7 @@ class CausalClient(NumPyClient):
                 )
         if "contract" not in vars(cls) or cls.fit is not CausalClient.fit:
             return
+        check_argument(cls.__name__, "contract", cls.contract, instance(Contract, "a Contract"))
         missing = [one.name for one in cls.contract.exchanges if one.name not in cls._handlers]
         if missing:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from logging import WARNING
@@ -17,6 +18,7 @@ from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
 from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.contract.steps import check_steps
+from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.words import printable
@@ -56,7 +58,7 @@ from flwr_causal.secure.totals import TOTALS, TOTALS_NUMBER
 from flwr_causal.secure.unmasking import CONFIRMATION, SECURE_SUMS, UNMASKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable
 
     from flwr.app import Array
 
@@ -79,6 +81,33 @@ OF_RUN = (TABLE, ASKED, secure.SECURE, secure.TOTALS_SENT, *OF_RELEASE)
 # that tells it from others: a process may serve many simulated parties, and with many columns an
 # agreement takes longer to read than many a message to answer.
 _last_read: dict[tuple[str, type[CausalClient]], tuple[str, Any]] = {}
+
+
+def _is_client(value: Any) -> bool:
+    return (
+        isinstance(value, type) and issubclass(value, CausalClient) and hasattr(value, "contract")
+    )
+
+
+def _is_clients(value: Any) -> bool:
+    # The methods of other packages are imported when they are looked up.
+    return _is_client(value) or (
+        isinstance(value, Mapping)
+        and not (isinstance(value, dict) and not all(map(_is_client, value.values())))
+    )
+
+
+CLIENT = Form("a subclass of CausalClient with a contract", _is_client)
+_CLIENTS = Form(f"{CLIENT.words}, or a dict of such classes by their methods' ids", _is_clients)
+_FINDS = Form("a function that takes a Context and returns a Source", callable)
+_KEYS = Form(
+    "a collection of texts",
+    lambda value: isinstance(value, Collection) and not isinstance(value, str),
+)
+_MODS = Form(
+    "a list of Flower's mods",
+    lambda value: isinstance(value, Sequence) and all(map(callable, value)),
+)
 
 
 class _App(ClientApp):
@@ -128,7 +157,16 @@ def client_app(
     ClientApp
         Handles ``train``, ``query`` and ``query.schema`` messages; answers ``evaluate`` with an
         error that says what to use.
+
+    Raises
+    ------
+    ConfigError
+        Naming an argument that is of another type.
     """
+    check_argument("client_app", "clients", clients, _CLIENTS)
+    check_argument("client_app", "source", source, _FINDS)
+    check_argument("client_app", "node_keys", node_keys, _KEYS)
+    check_argument("client_app", "mods", mods, _MODS)
     mods = tuple(mods)
     app = _App(clients, source, node_keys, mods)
 

@@ -15,6 +15,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from flwr_causal.contract.when import ALWAYS, Condition
+from flwr_causal.core.arguments import (
+    COUNT,
+    FLAG,
+    FUNCTION,
+    TEXT,
+    check_fields,
+    instance,
+    one_of,
+    or_none,
+    tuple_of,
+)
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,6 +54,20 @@ Combine: TypeAlias = Literal["sum", "mean", "each"]
 
 #: Values that are whole numbers.
 WHOLE: tuple[Values, ...] = ("count", "whole", "index", "mark", "dag", "bytes", "ring")
+# What the constructors take.
+_SHAPE = tuple_of((str, int), "names and whole numbers, such as ('d', 'd')")
+_ITEM = {"name": TEXT, "meaning": TEXT, "values": one_of(Values), "optional": FLAG, "below": TEXT}
+_MOST = {"most": or_none(COUNT)}
+_SENT = {**_ITEM, **_MOST, "shape": or_none(_SHAPE), "exact": FLAG, "by_party": FLAG, "parts": TEXT}
+_DISCLOSURE = {
+    **_ITEM,
+    "shape": _SHAPE,
+    "combine": one_of(Combine),
+    "rows": TEXT,
+    "cumulative": FLAG,
+    "bound": or_none(FUNCTION),
+    "dtype": TEXT,
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +113,9 @@ class Sent:
     below: str = ""
     parts: str = ""
     most: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, _SENT)
 
 
 @dataclass(frozen=True)
@@ -142,8 +170,9 @@ class Disclosure:
     Raises
     ------
     ConfigError
-        If the shape contains the number of rows and ``rows`` does not say so in words, or values
-        other than an ``"index"`` and a ``"dag"`` have the bound ``below``.
+        If an argument is of another type; if the shape contains the number of rows and ``rows``
+        does not say so in words, or values other than an ``"index"`` and a ``"dag"`` have the bound
+        ``below``.
     """
 
     name: str
@@ -159,6 +188,7 @@ class Disclosure:
     dtype: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self, _DISCLOSURE)
         if self.below and self.values not in ("index", "dag"):
             raise ConfigError(
                 f"The disclosure '{self.name}' is below '{self.below}', but it is declared as "
@@ -170,6 +200,20 @@ class Disclosure:
                 "raw rows never leave a party. Send sums over rows instead; where an entry for "
                 "each row is what the method needs, say in 'rows' of which rows."
             )
+
+
+_EXCHANGE = {
+    **_MOST,
+    "name": TEXT,
+    "meaning": TEXT,
+    "sends": tuple_of(Sent, "Sent"),
+    "returns": tuple_of(Disclosure, "Disclosure"),
+    "weight": one_of(Literal["rows", "one"]),
+    "when": TEXT,
+    "only": instance(Condition, "a condition, such as When(option=value)"),
+    **dict.fromkeys(("single_means", "same_parties", "remembered", "open", "kept", "query"), FLAG),
+    **dict.fromkeys(("contradiction", "unfitting", "derived"), or_none(FUNCTION)),
+}
 
 
 @dataclass(frozen=True)
@@ -256,6 +300,7 @@ class Exchange:
     )
 
     def __post_init__(self) -> None:
+        check_fields(self, _EXCHANGE)
         averaged = {item.combine == "mean" for item in self.returns}
         if len(averaged) > 1:
             raise ConfigError(

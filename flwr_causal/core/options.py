@@ -24,6 +24,7 @@ from typing import (
 
 import numpy as np
 
+from flwr_causal.core.arguments import shown
 from flwr_causal.core.received import json_of
 from flwr_causal.core.words import is_utf8
 from flwr_causal.errors import CausalError, ConfigError
@@ -39,8 +40,6 @@ _Form: TypeAlias = "tuple[bool, list[Callable[[Any], bool]]]"
 LARGEST = 2**63 - 1
 #: The most that an option may ask for of what costs memory or time: exchanges, steps, units.
 MOST = 1_000_000
-#: A message shows the value of an option if it is at most so long.
-LONGEST_SHOWN = 200
 
 
 _known_types: dict[type, Mapping[str, Any]] = {}
@@ -277,16 +276,6 @@ def require(holds: bool, name: str, value: object, allowed: str) -> None:
 def refusal(name: str, value: object, allowed: str) -> ConfigError:
     """Return the error of an option that has an impossible value."""
     return ConfigError(f"The option '{name}' is {shown(value)}; it must be {allowed}.")
-
-
-def shown(value: object) -> str:
-    """Return how a message shows a value: as Python writes it, or its type."""
-    try:
-        text = repr(value)
-    except Exception:  # of whatever kind the user's object raises; Python itself: huge numbers
-        text = ""
-    plain = 0 < len(text) <= LONGEST_SHOWN and "\n" not in text
-    return text if plain else f"a value of type {type(value).__name__}"
 
 
 def as_text(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.contract.exchange import Exchange
+from flwr_causal.contract.report import PARTS
 from flwr_causal.contract.when import Called
+from flwr_causal.core.arguments import FUNCTION, TEXT, Form, check_fields, or_none, tuple_of
 from flwr_causal.errors import AskedOtherwiseError, ConfigError
 from flwr_causal.protocol.options import FormError, PartyOptions, PrivatePartyOptions
 from flwr_causal.protocol.records import NUMBER, WEIGHT
@@ -15,7 +18,6 @@ from flwr_causal.protocol.records import NUMBER, WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.contract.report import Part
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -60,6 +62,23 @@ def no_dimensions(setup: Setup) -> dict[str, int]:
 def no_further_rules(options: Any, policy: Policy) -> Policy:
     """Return a data policy as it is."""
     return policy
+
+
+_OPTIONS = Form(
+    "a subclass of PartyOptions",
+    lambda value: isinstance(value, type) and issubclass(value, PartyOptions),
+)
+_CONTRACT = {
+    "method": TEXT,
+    **dict.fromkeys(("exchanges", "private"), tuple_of(Exchange, "Exchange")),
+    **dict.fromkeys(("dimensions", "completes"), FUNCTION),
+    "reports": Form(
+        f"a tuple of {', '.join(PARTS)}",
+        lambda value: isinstance(value, tuple) and set(value) <= set(PARTS),
+    ),
+    "options": _OPTIONS,
+    "question": or_none(_OPTIONS),
+}
 
 
 @dataclass(frozen=True)
@@ -108,6 +127,7 @@ class Contract:
     trainings: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self, _CONTRACT)
         names = [exchange.name for exchange in self.exchanges]
         if len(set(names)) < len(names):
             raise ConfigError(f"The contract of '{self.method}' has a name twice: {sorted(names)}.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core.arguments import check_argument, instance
 from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.files import new_directory, protect, write
 from flwr_causal.core.graphs import notebook
@@ -339,6 +340,7 @@ class Run(SingleThreaded, RunRecord):
         DataError
             If the directory holds no run, or a damaged one, or its model is of another class.
         """
+        check_argument("Run.load", "directory", directory, instance((str, Path), "a path"))
         source = Path(directory)
         if not (source / RUN_FILE).is_file():
             raise DataError(f"{source} holds no run: there is no file run.json in it.")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from flwr_causal.core.arguments import FLAG, FUNCTION, check_fields, instance, or_none, shown
 from flwr_causal.core.graphs.acyclicity import is_acyclic
 from flwr_causal.core.graphs.graph import CausalGraph
-from flwr_causal.core.options import shown
 from flwr_causal.errors import ConfigError
 from flwr_causal.runtime.method import Method, Request
 
@@ -86,6 +86,10 @@ class Ask(Request):
     so_far: Callable[[], Result] | None = None
     shared: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fields(self, {"so_far": or_none(FUNCTION), "shared": FLAG})
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:
@@ -104,6 +108,9 @@ class Choice:
     compute: Callable[[], Any]
     again: Callable[[Any], Any] = lambda first: first
 
+    def __post_init__(self) -> None:
+        check_fields(self, {"compute": FUNCTION, "again": FUNCTION})
+
 
 @dataclass(frozen=True, eq=False)
 class Note:
@@ -113,6 +120,9 @@ class Note:
     """
 
     info: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        check_fields(self, {"info": instance(Mapping, "a dict of plain numbers and texts")})
 
 
 #: What a training yields.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -16,13 +17,21 @@ from flwr_causal.compat import (
     set_message_id,
     set_task_identity,
 )
+from flwr_causal.core.arguments import COUNT, Form, check_argument, instance, or_none
 from flwr_causal.errors import CausalError
 from flwr_causal.runtime.raised import log_raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from flwr.clientapp import ClientApp
+
+
+_APP = Form(
+    "a ClientApp, such as client_app(...) returns",
+    lambda value: callable(value) and not isinstance(value, type),
+)
+_CONFIG = instance(Mapping, "a dict of plain values by name, for each node")
 
 
 class LocalGrid(Grid):
@@ -51,6 +60,11 @@ class LocalGrid(Grid):
     raised : list of Exception
         The exceptions that the nodes' apps have raised, in their order.
 
+    Raises
+    ------
+    ConfigError
+        Naming an argument that is of another type.
+
     Examples
     --------
     >>> from flwr_causal.simulations import LocalGrid
@@ -65,11 +79,15 @@ class LocalGrid(Grid):
         run_config: Mapping[str, Any] | None = None,
         node_configs: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
+        check_argument("LocalGrid", "client_app", client_app, _APP)
+        check_argument("LocalGrid", "num_nodes", num_nodes, COUNT)
+        check_argument("LocalGrid", "run_config", run_config, or_none(_CONFIG))
         self._client_app = client_app
         self._run = empty_run(secrets.randbits(62))
-        configs = node_configs or (
-            {"partition-id": index, "num-partitions": num_nodes} for index in range(num_nodes)
-        )
+        own = [{"partition-id": k, "num-partitions": num_nodes} for k in range(num_nodes)]
+        configs = own if node_configs is None else [*node_configs]
+        for config in configs:
+            check_argument("LocalGrid", "node_configs", config, _CONFIG)
         self._contexts = {
             # Node ids start at 2: Flower's server is node 1.
             node_id: Context(

@@ -12,6 +12,7 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from flwr.supercore import log
 
+from flwr_causal.core.arguments import Form, check_argument, instance
 from flwr_causal.core.limits import noting
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
@@ -69,6 +70,13 @@ MOST_REMEMBERED = 2**28
 SETTLE_SECONDS = 1.0
 
 
+#: What a run takes as its grid.
+GRID = Form(
+    "Flower's Grid, or a LocalGrid",
+    lambda value: hasattr(value, "send_and_receive") and hasattr(value, "get_node_ids"),
+)
+
+
 @single_threaded()
 def run(
     method: Method[StateT],
@@ -111,13 +119,16 @@ def run(
     Raises
     ------
     ConfigError
-        If ``strategy`` is not a wrapper around ``method``, or cannot be one.
+        If an argument is of another type; if ``strategy`` is not a wrapper around ``method``, or
+        cannot be one.
     DataError
         If the parties' data cannot be used.
     FederationError
         If too few parties reply, or the method does not finish within its exchanges.
         ``error.outcome`` holds what was done so far.
     """
+    check_argument("run", "method", method, instance(Method, "a strategy, such as Moments()"))
+    check_argument("run", "grid", grid, GRID)
     outcome: Outcome[StateT] = Outcome()
     if method.stepwise is not None:
         method.stepwise.end()

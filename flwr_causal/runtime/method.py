@@ -9,25 +9,27 @@ state, and :meth:`Method.finished` says when the run is over. All methods implem
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from flwr_causal.contract.exchange import Exchange
 from flwr_causal.contract.when import COLUMNS_DIFFER
+from flwr_causal.core.arguments import FLAG, Form, check_fields, instance
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol import records
+from flwr_causal.protocol import door, records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Iterable
 
     import numpy as np
     from flwr.app import ArrayRecord, Message, RecordDict
     from flwr.serverapp import Grid
     from numpy.typing import NDArray
 
-    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
     from flwr_causal.core.graphs.graph import CausalGraph
@@ -43,6 +45,17 @@ if TYPE_CHECKING:
 
 StateT = TypeVar("StateT")
 OptionsT = TypeVar("OptionsT", bound="PartyOptions")
+
+
+_REQUEST = {
+    "exchange": instance(Exchange, "an Exchange of the method's contract"),
+    **dict.fromkeys(("values", "own"), instance(Mapping, "a dict by names")),
+    "parties": Form(
+        "a collection of names, or None",
+        lambda value: isinstance(value, Collection | None) and not isinstance(value, str),
+    ),
+    "graph_stands": FLAG,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +90,7 @@ class Request:
     graph_stands: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, _REQUEST)
         declared = {item.name for item in self.exchange.sends}
         for values in (self.values, *self.own.values()):
             for name in values:
@@ -413,14 +427,35 @@ class Method(Generic[StateT]):
         # exchange.
         common = content(records.split(request.values)[1])
         common[records.ARRAYS] = arrays
-        return [
-            federation.message(
-                party.node_id,
-                content(request.values_for(own)) if own in request.own else common,
-                exchange,
-                server_round,
-                self.options.round_timeout,
-            )
+        contents = {
+            party: content(request.values_for(own)) if own in request.own else common
             for party in parties
             if request.asks(own := labels[party.name])
+        }
+        self._check_sent(exchange, contents.values())
+        return [
+            federation.message(
+                party.node_id, sent, exchange, server_round, self.options.round_timeout
+            )
+            for party, sent in contents.items()
         ]
+
+    def _check_sent(self, exchange: Exchange, contents: Iterable[RecordDict]) -> None:
+        """Check that what parties are sent has the declared shapes, as each of them does.
+
+        Raises
+        ------
+        ConfigError
+            Naming the exchange and the value.
+        """
+        assert self.federation is not None
+        agreed = self.contract.sizes(self.federation.setup, 0)
+        agreed.pop("n")
+        for sent in {id(one): one for one in contents}.values():
+            try:
+                door.sizes_of(exchange.asked(records.config_of(sent)), sent, agreed)
+            except door.RefusedError as error:
+                raise ConfigError(
+                    f"{type(self).__name__} cannot ask for the exchange '{exchange.name}': "
+                    f"{error}. Send what it declares as Sent, or declare what is sent."
+                ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,15 @@ def server_work(method: Method[Any], step: str) -> Iterator[None]:
         with deadline(check):
             yield
     except (ArithmeticError, np.linalg.LinAlgError) as error:
+        place, name = extract_tb(error.__traceback__)[-1], type(method).__name__
+        own = type(method).__module__.partition(".")[0] == "flwr_causal"
+        what = (
+            f"the server cannot compute with what the parties sent ({error}). Check"
+            if own
+            else f"{name} raised a {type(error).__name__} ({error}) in line {place.lineno} of "
+            f"{place.filename}. Correct the method; where it is right, check"
+        )
         raise FederationError(
-            f"{step}: the server cannot compute with what the parties sent ({error}). Check the "
-            "units of the columns at the parties, and leave out columns that follow from others."
+            f"{step}: {what} the units of the columns at the parties, and leave out columns that "
+            "follow from others."
         ) from error

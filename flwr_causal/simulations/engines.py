@@ -15,8 +15,10 @@ from flwr.serverapp import ServerApp
 
 from flwr_causal.app import methods
 from flwr_causal.app.job import execute
-from flwr_causal.clients import CausalClient, client_app
+from flwr_causal.clients import client_app
+from flwr_causal.clients.bridge import CLIENT
 from flwr_causal.compat import quiet, run_on_ray
+from flwr_causal.core.arguments import FLAG, Form, check_argument, instance, one_of, or_none
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.options import to_plain
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
     from numpy.typing import ArrayLike
 
+    from flwr_causal.clients import CausalClient
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.read.reading import Reading
 
@@ -49,6 +52,17 @@ if TYPE_CHECKING:
 # One CPU for each simulated party, and no dashboard.
 RAY_BACKEND = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 _ray = Lock()
+
+
+_ARGUMENTS = {
+    "engine": one_of(Literal["local", "ray"]),
+    "client": or_none(CLIENT),
+    "wrap_grid": or_none(Form("a function that takes a Grid", callable)),
+    "output_dir": or_none(instance((str, Path), "a path")),
+    "resume": FLAG,
+    "progress": or_none(FLAG),
+    "maps": or_none(instance((list, tuple), "a list with a path or None for each party")),
+}
 
 
 def simulate(
@@ -127,7 +141,15 @@ def simulate(
     FederationError
         If the run failed.
     """
-    _check_arguments(engine, client, wrap_grid)
+    given: dict[str, object] = {
+        "engine": engine,
+        "client": client,
+        "wrap_grid": wrap_grid,
+        "output_dir": output_dir,
+    }
+    given |= {"resume": resume, "progress": progress, "maps": maps}
+    for name, form in _ARGUMENTS.items():
+        check_argument("simulate", name, given[name], form)
     parties = _listed(parties)
     strategy = _strategy(method, seed, len(parties), options)
     own_maps = _maps_of(maps, parties)
@@ -139,7 +161,7 @@ def simulate(
         )
     if truth is not None:
         truth = _named_truth(truth, parties[0], strategy, own_maps[0])
-    client_type = client or methods.find(strategy.method).client
+    client_type = client or _registered(strategy).client
 
     def run_on(grid: Grid, settle: float) -> Run:
         grid = grid if wrap_grid is None else wrap_grid(grid)
@@ -228,16 +250,14 @@ def agreement_of(
         return exchange_schema(strategy, LocalGrid(app, len(parties)))[1]
 
 
-def _check_arguments(engine: object, client: object, wrap_grid: object) -> None:
-    if not (isinstance(engine, str) and engine in ("local", "ray")):
-        raise ConfigError(f"engine is {engine!r}; it must be 'local' or 'ray'.")
-    usable = isinstance(client, type) and issubclass(client, CausalClient)
-    if client is not None and not (usable and hasattr(client, "contract")):
+def _registered(strategy: CausalStrategy) -> methods.Method:
+    """Return a registered method; a ConfigError says how another one is given."""
+    if strategy.method not in methods.METHODS:
         raise ConfigError(
-            f"client is {client!r}; it must be a subclass of CausalClient with a contract."
+            f"{type(strategy).__name__} is the strategy of '{strategy.method}', which is no "
+            "registered method: give its client class, too, as simulate(..., client=YourClient)."
         )
-    if wrap_grid is not None and not callable(wrap_grid):
-        raise ConfigError(f"wrap_grid is {wrap_grid!r}; it must be a callable that takes a Grid.")
+    return methods.find(strategy.method)
 
 
 def _listed(parties: Any) -> list[Any]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.core.arguments import check_argument
+from flwr_causal.runtime.loop import GRID
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,6 +27,7 @@ class Relay:
     """
 
     def __init__(self, grid: Grid) -> None:
+        check_argument("Relay", "grid", grid, GRID)
         self.grid = grid
 
     def __getattr__(self, name: str) -> Any:

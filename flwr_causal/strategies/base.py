@@ -13,7 +13,8 @@ from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.contract.steps import check_steps
-from flwr_causal.core.options import require, shown
+from flwr_causal.core.arguments import shown
+from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
@@ -128,7 +129,12 @@ class CausalStrategy(FedAvg, Algorithm):
         refuse_fields(cls)
         return super().__new__(cls)
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *positional: Any, **options: Any) -> None:
+        if positional:
+            raise ConfigError(
+                f"{type(self).__name__} is given {shown(positional[0])} without a name; it takes "
+                "options, by name. A client class goes to simulate(client=...) or client_app(...)."
+            )
         check_names(type(self), options)
         self._given = options
         self._settle(options)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from flwr_causal.core.options import modes_of, option_types, require, shown
+from flwr_causal.core.arguments import shown
+from flwr_causal.core.options import modes_of, option_types, require
 from flwr_causal.core.words import nearest
 from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError

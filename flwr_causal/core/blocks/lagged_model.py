@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.blocks import fit_check
 from flwr_causal.core.blocks.contrasts import contrast, contrast_table
 from flwr_causal.core.blocks.design import (
@@ -153,8 +154,8 @@ class LaggedBlockModel(SingleThreaded):
         DataError
             If a variable is unknown, rows are too few, or the adjustment set determines the cause.
         """
-        if lag < 0:
-            raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
+        if not COUNT.fits(lag):
+            raise ConfigError(f"lag is {shown(lag)}: expected 0, 1, 2, ...")
         i, j = pair_of(self.names, cause, effect, same=lag > 0)
         asked = {"state": state, "reference": reference, "outcome": outcome}
         if lag == 0:

@@ -1227,6 +1227,8 @@ def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         raise DataError(f"names is the string {names!r}: give a sequence of names")
+    if not hasattr(names, "__iter__"):
+        raise DataError(f"names is {names!r}: give a sequence of names")
     result = tuple(str(name) for name in names)
     repeated = [name for name, count in Counter(result).items() if count > 1]
     if repeated:

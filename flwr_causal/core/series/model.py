@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.core.arguments import COUNT, shown
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.graphs.acyclicity import ancestors, is_acyclic
 from flwr_causal.core.graphs.adjustment import with_past
@@ -281,8 +282,8 @@ class LaggedModel(LinearSystem):
             is not between 0 and 1, the lag is negative, or there is a lag and the class leaves
             directions open.
         """
-        if lag < 0:
-            raise ConfigError(f"lag is {lag}: expected 0, 1, 2, ...")
+        if not COUNT.fits(lag):
+            raise ConfigError(f"lag is {shown(lag)}: expected 0, 1, 2, ...")
         rows, found = self._required_moments(), None
         if self.marks is not None and lag == 0 and isinstance(rows, Moments):
             return self.possible_effects(cause, effect, level=level, by_party=by_party)

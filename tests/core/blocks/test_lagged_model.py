@@ -191,8 +191,9 @@ def test_it_is_saved_without_loss(functions, tmp_path):
 def test_what_is_not_defined_is_refused():
     table, _ = chain(0)
     model = model_of(table, NONE, CHAIN)
-    with pytest.raises(ConfigError, match="lag is -1"):
-        model.total_effect("s", "y", lag=-1)
+    for lag in (-1, 1.0, "1", None, True):
+        with pytest.raises(ConfigError, match=f"lag is {lag!r}: expected 0, 1, 2"):
+            model.total_effect("s", "y", lag=lag)
     with pytest.raises(ConfigError, match="'s' is a category: give state and reference"):
         model.total_effect("s", "y", lag=1)
     with pytest.raises(DataError, match="x"):

@@ -155,8 +155,9 @@ def test_families_suffice_for_an_effect_within_a_step():
 
 def test_bad_arguments():
     _, model = fitted()
-    with pytest.raises(ConfigError, match="lag is -1"):
-        model.total_effect("x0", "x1", lag=-1)
+    for lag in (-1, 1.0, "1", None, True):
+        with pytest.raises(ConfigError, match=f"lag is {lag!r}: expected 0, 1, 2"):
+            model.total_effect("x0", "x1", lag=lag)
     with pytest.raises(ConfigError, match="both 'x0'"):
         model.total_effect("x0", "x0")
     with pytest.raises(DataError, match="unknown variable"):

@@ -48,7 +48,8 @@ FEWEST_TOGETHER = 30
 TOLERANCE = 1e-3
 #: Most steps, and how many of them the acceleration looks back.
 MOST_STEPS, MEMORY = 30, 5
-#: A party of fewer rows for each of its columns takes one step from the common estimate.
+#: A party takes one step from the common estimate where fewer rows for each of its columns have some
+#: two of them: steps to its own estimate would go on without end, and rounding would decide.
 ROWS_FOR_OWN = 5
 #: Most steps of a party by itself, and the change after which it stops.
 MOST_OWN, OWN_TOLERANCE = 50, 1e-4
@@ -417,9 +418,10 @@ def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
     if not len(held):
         return products
     own = rows[:, held]
+    enough = seen_sums(own).counts.min() >= ROWS_FOR_OWN * len(held)
     steps: list[tuple[MomentEstimate, MomentEstimate]] = []
     estimate = MomentEstimate(start.mean[held], start.second[np.ix_(held, held)])
-    for _ in range(MOST_OWN if len(own) >= ROWS_FOR_OWN * len(held) else 1):
+    for _ in range(MOST_OWN if enough else 1):
         found = expected_sums(own, estimate)
         steps = [*steps[-1 - MEMORY :], (estimate, stepped(found))]
         if _singular(steps[-1][1]) or change(*steps[-1]) < OWN_TOLERANCE:

@@ -77,9 +77,11 @@ def test_a_party_alone_reaches_its_own_maximum():
     assert change(own, further) < 1e-3
 
 
-@pytest.mark.parametrize("n", [3, 12])
-def test_a_party_of_few_rows_takes_one_step(n):
+@pytest.mark.parametrize(("n", "kept"), [(3, 3), (12, 12), (1000, 5)])
+def test_a_party_takes_one_step_where_few_rows_have_a_column(n, kept):
+    # 5 rows of a column fit any regression on 3 others and a mean: further steps have no end.
     table = parties(share=0.2)[0][:n]
+    table[np.flatnonzero(~np.isnan(table[:, 1]))[kept:], 1] = np.nan
     start = first_estimate(seen(parties(share=0.2)))
     own = MomentEstimate(start.mean[:4], start.second[:4, :4])
     np.testing.assert_allclose(own_sums(table, start)[:5, :5], expected_sums(table[:, :4], own))

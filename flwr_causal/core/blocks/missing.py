@@ -48,8 +48,8 @@ FEWEST_TOGETHER = 30
 TOLERANCE = 1e-3
 #: Most steps, and how many of them the acceleration looks back.
 MOST_STEPS, MEMORY = 30, 5
-#: A party takes one step from the common estimate where fewer rows for each of its columns have some
-#: two of them: steps to its own estimate would go on without end, and rounding would decide.
+#: A party takes one step from the common estimate where fewer rows for each of its columns have
+#: some two of them: steps to its own estimate would have no end, and rounding would decide.
 ROWS_FOR_OWN = 5
 #: Most steps of a party by itself, and the change after which it stops.
 MOST_OWN, OWN_TOLERANCE = 50, 1e-4

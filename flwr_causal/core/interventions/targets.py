@@ -52,7 +52,7 @@ from flwr_causal.core.graphs.adjustment import local_parents
 from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
 from flwr_causal.core.linear.moments import columns_of
-from flwr_causal.core.ties import as_ranked, first_largest
+from flwr_causal.core.ties import as_ranked, equal_to_largest, first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -326,7 +326,7 @@ def comparable(products: FloatArray) -> FloatArray:
 def _largest(gains: FloatArray) -> BoolArray:
     """Return the pairs that join the targets: the largest gains of their party and variable."""
     least = max(WITH_BEST * gains.max(initial=0.0), np.finfo(np.float64).tiny)
-    of_both = (gains == gains.max(axis=1, keepdims=True)) & (gains == gains.max(axis=0))
+    of_both = equal_to_largest(gains, axis=1) & equal_to_largest(gains, axis=0)
     return np.asarray(of_both & (gains >= least))
 
 

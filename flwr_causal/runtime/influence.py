@@ -13,6 +13,7 @@ import numpy as np
 from flwr.supercore import log
 
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import CausalError
 from flwr_causal.protocol.replies import Replies, distances_of, mean_of, median_of
 from flwr_causal.runtime.method import Method, StateT
@@ -158,7 +159,7 @@ class LeaveOneOut(Generic[StateT]):
         found: Influence = {}
         try:
             with server_work(self.method, "Leaving out single parties"):
-                for index in np.argsort(-self._distances, kind="stable")[:most]:
+                for index in np.argsort(-as_ranked(self._distances), kind="stable")[:most]:
                     found[parties[index]] = self._without(parties[index], int(index))
         except CausalError as error:
             log(WARNING, "The influence is known for %d of the parties: %s", len(found), error)

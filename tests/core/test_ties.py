@@ -10,6 +10,7 @@ from flwr_causal.core.ties import (
     first_largest,
     first_smallest,
     is_lower,
+    whole,
 )
 
 
@@ -36,6 +37,16 @@ def test_a_stable_sort_keeps_the_order_of_equal_values():
     values = 0.3 + np.random.default_rng(0).uniform(-1e-15, 1e-15, 50)
     assert np.argsort(as_ranked(values), kind="stable").tolist() == list(range(50))
     assert np.argsort(as_ranked([0.3, 0.2, 0.2 + 1e-6]), kind="stable").tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e6])
+def test_halves_of_counts_go_up_whatever_their_last_digit(size):
+    half = size + 0.5
+    for near in (np.nextafter(half, 0), half, half * (1 + 1e-12)):
+        assert whole(float(near)) == size + 1
+    assert whole(size + 0.4) == size
+    assert whole(size + 0.6) == size + 1
+    assert whole(float(np.nextafter(size, -1))) == size
 
 
 @pytest.mark.parametrize("empty", [[], np.zeros((0, 3))])

@@ -12,6 +12,7 @@ import numpy as np
 
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.threads import SingleThreaded
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -310,7 +311,7 @@ def chosen_classes(
         For a threshold and another number of classes than two.
     """
     if threshold is None:
-        return np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+        return first_largest(probabilities, axis=1).astype(np.int64)
     if probabilities.shape[1] != 2:
         raise ConfigError(
             f"a threshold is for two classes, {target!r} has {probabilities.shape[1]}"

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 
 from flwr_causal.core.circuits.nodes import Leaf, Product, Sum, ascending
+from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -553,7 +554,7 @@ class Layers:
         for rows in self.chunks(len(values), DESCENT_CHUNK):
             node_values = self.upward(self.source.peaks(values[rows]), maximise=True)
             _check(node_values[-1], rows.start)
-            arriving = self.descent(node_values, lambda terms: terms.argmax(axis=0))
+            arriving = self.descent(node_values, lambda terms: first_largest(terms, axis=0))
             result[rows] = self.source.fill(values[rows], arriving, None)
         return result
 

@@ -45,7 +45,7 @@ import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
 from flwr_causal.core.limits import check_deadline, steps
-from flwr_causal.core.ties import first_largest
+from flwr_causal.core.ties import as_ranked, first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -355,7 +355,8 @@ def _wanted(
     """Return the mask of the changes to request: edges, reversals and candidates not known yet."""
     possible = problem.masks.allowed & ~graph
     scores = np.where(possible, ranking, -np.inf)
-    ranks = np.argsort(np.argsort(-scores, axis=0, kind="stable"), axis=0, kind="stable")
+    best = np.argsort(-as_ranked(scores), axis=0, kind="stable")
+    ranks = np.argsort(best, axis=0, kind="stable")
     reversals = graph.T & ~problem.masks.required.T
     relevant = graph | (possible & (reversals | (ranks < problem.candidates)))
     wanted: BoolArray = relevant & np.isnan(known)

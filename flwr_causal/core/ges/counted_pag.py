@@ -42,6 +42,7 @@ from flwr_causal.core.graphs.pag.marks import NONE, ancestral_separators, marks_
 from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
 from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.solution import edge_masks
+from flwr_causal.core.ties import as_ranked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,7 +286,7 @@ class SeparationTests:
             joined[i, j] = joined[j, i] = forced or stays
             separators[i, j] = separators[j, i] = np.isin(np.arange(len(joined)), test.given)
             limit = test.removed if self.adjacent[pair] else most
-            clearness[pair] = abs(float(np.log(max(test.p, least) / max(limit, least))))
+            clearness[pair] = abs(float(as_ranked(np.log(max(test.p, least) / max(limit, least)))))
         return _Independences(joined, separators), clearness
 
     def _joined(self) -> float:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.ties import first_smallest
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -208,7 +209,7 @@ def break_cycles(weights: FloatArray, required: BoolArray | None = None) -> Floa
                 f"{[int(i) for i in block]}; drop one of them"
             )
         strength = np.where(removable, np.abs(result[inner]), np.inf)
-        row, column = np.unravel_index(int(strength.argmin()), strength.shape)
+        row, column = np.unravel_index(int(first_smallest(np.log(strength))), strength.shape)
         result[block[row], block[column]] = 0.0
         pending += [block[part] for part in cyclic_components((result[inner] != 0) | keep[inner])]
     return result

@@ -94,9 +94,8 @@ def inclusion_threshold(confidence: FloatArray) -> float:
         return 0.0
     # The distribution function is k / n from the k-th value to the next. Its L1 distance from a
     # constant is least at the median of its heights, weighted by the lengths of its steps.
-    lengths = np.diff(np.concatenate([[0.0], values, [1.0]]))
-    count = int(np.searchsorted(np.cumsum(lengths), lengths.sum() / 2))
-    return float(values[max(min(count, len(values)) - 1, 0)])
+    count = int(np.searchsorted(values, 0.5))
+    return float(values[max(count - 1, 0)])
 
 
 def significant(confidence: FloatArray, threshold: float) -> BoolArray:

@@ -28,6 +28,7 @@ from flwr_causal.core.interventions.targets import LEAST_FREE, comparable, log_c
 from flwr_causal.core.limits import MOST_STEPS, steps
 from flwr_causal.core.linear.gaussian_scores import edge_cost
 from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.ties import first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +95,7 @@ def kept_mechanisms(
             choice = _choice(groups, moved, columns, graph, stated)
             after[kept.tobytes()] = choice
         ends.append(choice)
-    return max(ends, key=lambda end: end.score).found
+    return ends[int(first_largest([end.score for end in ends]))].found
 
 
 def _choice(

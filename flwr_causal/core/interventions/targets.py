@@ -52,6 +52,7 @@ from flwr_causal.core.graphs.adjustment import local_parents
 from flwr_causal.core.graphs.equivalence import meek
 from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
 from flwr_causal.core.linear.moments import columns_of
+from flwr_causal.core.ties import as_ranked, equal_to_largest, first_largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,7 +142,7 @@ class FoundTargets(NamedTuple):
                 gain=float(self.gains[k, j]),
                 causes="unlike" if self.replaced[k, j] else "alike",
             )
-            for k, j in sorted(pairs, key=lambda pair: -float(self.gains[pair[0], pair[1]]))
+            for k, j in sorted(pairs, key=lambda pair: -as_ranked(self.gains[pair[0], pair[1]]))
         )
 
 
@@ -325,7 +326,7 @@ def comparable(products: FloatArray) -> FloatArray:
 def _largest(gains: FloatArray) -> BoolArray:
     """Return the pairs that join the targets: the largest gains of their party and variable."""
     least = max(WITH_BEST * gains.max(initial=0.0), np.finfo(np.float64).tiny)
-    of_both = (gains == gains.max(axis=1, keepdims=True)) & (gains == gains.max(axis=0))
+    of_both = equal_to_largest(gains, axis=1) & equal_to_largest(gains, axis=0)
     return np.asarray(of_both & (gains >= least))
 
 
@@ -376,7 +377,7 @@ class _Members:
                 members.append(meek(directed))
                 if not self.any_differs:
                     break
-            marks = members[int(np.argmax([self._explained(one) for one in members]))]
+            marks = members[int(first_largest([self._explained(one) for one in members]))]
         return marks, self._explained(marks)
 
     @property
@@ -441,7 +442,7 @@ def _tests(
         gains = np.where(apart, -np.inf, _gains([test], parties[:, 0, 0], num_variables)[:, 0])
         if not gains.max() > 0:
             break
-        apart[gains.argmax()] = True
+        apart[first_largest(gains)] = True
         test = _test(parties, given, columns[j], apart)
     return test
 

@@ -14,6 +14,7 @@ import numpy as np
 from flwr_causal.core.linear.gaussian_scores import gaussian_bic
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.regression import RESIDUAL_FLOOR, regress
+from flwr_causal.core.ties import first_smallest
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -159,4 +160,5 @@ def select_by_held_out(
 
 def _select(sparsities: Sequence[float], score: Callable[[float], float]) -> float:
     # Graphs with equal scores are equal or equivalent; the larger sparsity is the safer choice.
-    return min(sparsities, key=lambda sparsity: (score(sparsity), -sparsity))
+    largest_first = sorted(sparsities, reverse=True)
+    return largest_first[int(first_smallest([score(one) for one in largest_first]))]

@@ -15,6 +15,7 @@ from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.linear.solution import check_at_least_zero
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.ties import first_smallest
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -113,9 +114,8 @@ def select_ridge(folds: Sequence[Moments]) -> float:
     if len(folds) < 2:
         raise ConfigError(f"a choice by held-out rows needs at least 2 folds, got {len(folds)}")
     unit = merge(folds).mean_variance
-    ridges = [share * unit for share in RIDGE_SHARES]
-    losses = held_out_losses(folds, ridges)
-    return min(zip(losses, ridges, strict=True), key=lambda trial: (trial[0], -trial[1]))[1]
+    ridges = [share * unit for share in sorted(RIDGE_SHARES, reverse=True)]
+    return ridges[int(first_smallest(held_out_losses(folds, ridges)))]
 
 
 def _precision(moments: Moments, ridge: float) -> tuple[FloatArray, float]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core.limits import SMALLEST, check_deadline
 from flwr_causal.core.linear.moments import merge
 from flwr_causal.core.series.regression import dynotears, lasso, leading, order_of, ridge
 from flwr_causal.core.threads import single_threaded
+from flwr_causal.core.ties import first_smallest
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ class LaggedSelection(NamedTuple):
         among = [trial for trial in self.table if method in (None, trial.recipe.method)]
         if not among:
             raise ConfigError(f"no candidate of method {method} was tried")
-        return min(among, key=lambda t: (t.error, t.recipe.order, -t.recipe.penalty))
+        among.sort(key=lambda trial: (trial.recipe.order, -trial.recipe.penalty))
+        errors = np.maximum([trial.error for trial in among], SMALLEST)
+        return among[int(first_smallest(np.log(errors)))]
 
     @property
     def instantaneous_gain(self) -> float:

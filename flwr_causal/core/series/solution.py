@@ -30,6 +30,7 @@ from flwr_causal.core.series.selection import (
     select,
     standardized_folds,
 )
+from flwr_causal.core.ties import first_smallest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -286,11 +287,9 @@ class _Fitting:
         automatic = SPARSITY_FACTOR * noise * data_scale(self.pooled.variances[: self.d])
         if given == "auto":
             return automatic
-        scores = {
-            factor * automatic: self._bic(self.sparse(factor * automatic, with_now))
-            for factor in BIC_FACTORS
-        }
-        return min(scores, key=lambda value: (scores[value], -value))
+        tried = [factor * automatic for factor in sorted(BIC_FACTORS, reverse=True)]
+        scores = [self._bic(self.sparse(sparsity, with_now)) for sparsity in tried]
+        return tried[int(first_smallest(scores))]
 
     def choose_ridge(self) -> float:
         """Return the penalty of the ridge."""

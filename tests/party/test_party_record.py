@@ -141,3 +141,11 @@ def test_of_a_message_that_is_refused_little_is_kept(tmp_path):
     assert own.path.stat().st_size < 4 * 2500
     assert own.lines()[0]["method"].startswith("\\x1b\\ud800xxx")
     assert own.check_chain()
+
+
+def test_a_change_within_one_tick_of_the_clock_of_files_has_another_time(record, monkeypatch):
+    """The time that is kept is that of the finer clock, which no later change of a file has."""
+    now = 1_700_000_000_123_456_789
+    monkeypatch.setattr("flwr_causal.party.record.time.time_ns", lambda: now)
+    record.append({"event": "sent"}, nothing)
+    assert record.path.stat().st_mtime_ns == now

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from federations import make_federation
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from flwr_causal import CausalGraph, DataError, simulate
 from flwr_causal.errors import CausalError
@@ -57,6 +57,12 @@ def entry(key, change):
     return changed
 
 
+def with_array(reply, request):
+    """Add an array of a hostile name."""
+    arrays = ArrayRecord({**reply.content[records.ARRAYS], HOSTILE: Array(np.zeros(2))})
+    return Message(RecordDict({**reply.content, records.ARRAYS: arrays}), reply_to=request)
+
+
 def renamed(names):
     return [HOSTILE[:50], *names[1:]]
 
@@ -95,7 +101,7 @@ def test_texts_of_the_schema_exchange(change, words, caplog):
     assert harmless(caplog.text)
 
 
-@pytest.mark.parametrize("change", [failed, entry("extra\x1b\u202e" + "x" * 20_000, lambda _: 1)])
+@pytest.mark.parametrize("change", [failed, with_array, entry("extra\x1b", lambda _: 1)])
 def test_texts_of_an_exchange(change, caplog, tmp_path):
     run = simulate(
         "moments",

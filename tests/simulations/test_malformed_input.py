@@ -172,9 +172,9 @@ def test_more_rounds_than_anybody_waits_for(method):
     [
         ({"seed": -1}, "'seed' is -1; it must be 0 or more"),
         ({"seed": True}, "'seed' is True"),
-        ({"engine": np.array(["local", "ray"])}, "engine is"),
-        ({"client": int}, "client is .* subclass of CausalClient"),
-        ({"wrap_grid": 3}, "wrap_grid is 3; it must be a callable"),
+        ({"engine": np.array(["local", "ray"])}, "'engine' is"),
+        ({"client": int}, "'client' is .* subclass of CausalClient"),
+        ({"wrap_grid": 3}, "'wrap_grid' is 3; it must be a function"),
         ({"wrap_grid": lambda grid: None}, "wrap_grid returned None"),
         ({"min_available_nodes": 4}, "'min_available_nodes' is 4, but there are 3 parties"),
         ({"truth": [[10**400] * 3] * 3}, "not a number"),

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
-from flwr_causal.core.description.few import few_together, overlapping
 from flwr_causal.core.description.gaps import counts_of, packed_patterns, unpacked_patterns
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
@@ -18,6 +17,7 @@ from flwr_causal.core.description.grids import (
     rows_below,
     rows_below_steps,
 )
+from flwr_causal.core.discrete.gaps_of_few import few_together, overlapping
 from flwr_causal.core.discrete.small_counts import are_small, withheld
 from flwr_causal.data.check.party_table import describe, prepare_columns
 from flwr_causal.data.read.pieces import pieces

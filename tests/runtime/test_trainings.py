@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from federations import app_of
 
 from flwr_causal.clients import CausalClient, answers
 from flwr_causal.clients.table_digest import digest
@@ -219,7 +220,7 @@ def test_methods_without_a_graph_and_privacy_wrappers_are_refused():
     method = MomentsStrategy(replicates=2)
     wrapper = DifferentialPrivacyServerSideFixedClipping(method, 0.1, 1.0, 3)
     with pytest.raises(ConfigError, match="replicates"):
-        run(method, LocalGrid(None, 3), strategy=wrapper)
+        run(method, LocalGrid(app_of(FRAMES), 3), strategy=wrapper)
 
 
 def test_few_rows_for_many_replicates_are_a_warning():

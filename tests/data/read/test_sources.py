@@ -298,7 +298,9 @@ def test_errors_of_delimited_text_say_how_to_describe_it(tmp_path):
     with pytest.raises(DataError, match=r'NAME\.table\.toml .*file = "k.csv" and separator = ";"'):
         read_table(path)
     path.write_bytes("a,b\nKöln,2\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r'is not UTF-8 text .* and encoding = "cp1252"'):
+    with pytest.raises(
+        DataError, match=r'is not UTF-8 text, at byte 5: .* and encoding = "cp1252"'
+    ):
         read_table(path)
     path = described(tmp_path, "a;b\nKöln;2\n", *SEMICOLONS, 'encoding = "ascii"')
     with pytest.raises(DataError, match="is not ascii text"):

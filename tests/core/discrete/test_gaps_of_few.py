@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, milp
 
-from flwr_causal.core.description import few
-from flwr_causal.core.description.few import few_together, overlapping
 from flwr_causal.core.description.gaps import packed_patterns, unpacked_patterns
+from flwr_causal.core.discrete import gaps_of_few as few
+from flwr_causal.core.discrete.gaps_of_few import few_together, overlapping
 
 LEAST = 5
 

@@ -52,7 +52,7 @@ def outcome_of(case):
         said = str(error) if "DataError: no class has two rows" in str(error) else ""
     else:
         return _checked(case, run)
-    assert any(word in said for word in ("column", "option", "rows"))
+    assert any(word in said for word in ("column", "option", "rows", "series"))
     return None
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from flwr_causal.core.graphs import adjustment
 from flwr_causal.core.graphs.effect import NO_EFFECT, Effect, estimated
 from flwr_causal.core.graphs.equivalence import consistent_extension
+from flwr_causal.core.limits import SMALLEST
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.linear.parties import clustered_error, party_scores
 from flwr_causal.core.linear.regression import informing_rows, least_squares, regress, solved
@@ -201,7 +202,10 @@ def possible_effects_along_paths(
 
 def in_order(found: Sequence[tuple[int, Effect]]) -> list[Effect]:
     """Return effects by their numbers of parents, then by their values."""
-    return [one for _, one in sorted(found, key=lambda each: (each[0], as_ranked(each[1].value)))]
+    values = np.array([one.value for _, one in found])
+    ranked = as_ranked(values / np.abs(values).max(initial=SMALLEST))
+    parents = np.array([count for count, _ in found])
+    return [found[k][1] for k in np.lexsort((ranked, parents))]
 
 
 def _require_known(part: Moments, cause: str) -> None:

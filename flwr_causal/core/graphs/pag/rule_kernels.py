@@ -42,9 +42,9 @@ def _is_unshielded(marks: IntArray, b: Integer, c: Integer) -> bool:
 def _is_on_the_way(marks: IntArray, a: Integer, c: Integer) -> bool:
     """Whether some b has a -> b *-> c or a *-> b -> c."""
     for b in range(len(marks)):
-        if marks[a, b] == ARROW and marks[b, c] == ARROW:
-            if marks[b, a] == TAIL or marks[c, b] == TAIL:
-                return True
+        both = marks[a, b] == ARROW and marks[b, c] == ARROW
+        if both and (marks[b, a] == TAIL or marks[c, b] == TAIL):
+            return True
     return False
 
 
@@ -113,6 +113,52 @@ def _discriminate(
     return False
 
 
+@compiled_inside
+def _away_from_colliders(marks: IntArray) -> bool:
+    """R1: a *-> b o-* c, a and c not adjacent: b -> c; return whether a mark was changed."""
+    changed = False
+    for b in range(len(marks)):
+        for c in range(len(marks)):
+            if marks[c, b] == CIRCLE and _is_unshielded(marks, b, c):
+                changed |= _direct(marks, b, c)
+    return changed
+
+
+@compiled_inside
+def _away_from_cycles(marks: IntArray) -> bool:
+    """R2: a -> b *-> c or a *-> b -> c, and a *-o c: a *-> c."""
+    changed = False
+    for a in range(len(marks)):
+        for c in range(len(marks)):
+            if marks[a, c] == CIRCLE and _is_on_the_way(marks, a, c):
+                changed |= _point(marks, a, c)
+    return changed
+
+
+@compiled_inside
+def _double_triangle(marks: IntArray) -> bool:
+    """R3: a *-> b <-* c, a *-o e o-* c, a and c not adjacent, e *-o b: e *-> b."""
+    changed = False
+    for e in range(len(marks)):
+        for b in range(len(marks)):
+            if marks[e, b] == CIRCLE and _is_in_two_triangles(marks, e, b):
+                changed |= _point(marks, e, b)
+    return changed
+
+
+@compiled_inside
+def _discriminating_paths(
+    marks: IntArray, separators: BoolArray, waiting: IntArray, seen: BoolArray
+) -> bool:
+    """R4: a path that discriminates b from e to c, b o-* c: b -> c if b separates, else b <-> c."""
+    changed = False
+    for b in range(len(marks)):
+        for c in range(len(marks)):
+            if marks[c, b] == CIRCLE:
+                changed |= _discriminate(marks, separators, b, c, waiting, seen)
+    return changed
+
+
 @compiled_in_place
 def close_arrowheads(
     marks: IntArray, separators: BoolArray, waiting: IntArray, seen: BoolArray
@@ -128,29 +174,10 @@ def close_arrowheads(
     waiting, seen
         ``(d,)`` room for the vertices of a path.
     """
-    d = len(marks)
     changed = True
     while changed:  # each time a circle is replaced, and none is put
-        changed = False
-        # R1: a *-> b o-* c, a and c not adjacent: b -> c.
-        for b in range(d):
-            for c in range(d):
-                if marks[c, b] == CIRCLE and _is_unshielded(marks, b, c):
-                    changed |= _direct(marks, b, c)
-        # R2: a -> b *-> c or a *-> b -> c, and a *-o c: a *-> c.
-        for a in range(d):
-            for c in range(d):
-                if marks[a, c] == CIRCLE and _is_on_the_way(marks, a, c):
-                    changed |= _point(marks, a, c)
-        # R3: a *-> b <-* c, a *-o e o-* c, a and c not adjacent, e *-o b: e *-> b.
-        for e in range(d):
-            for b in range(d):
-                if marks[e, b] == CIRCLE and _is_in_two_triangles(marks, e, b):
-                    changed |= _point(marks, e, b)
-        if changed:
-            continue
-        # R4: a path that discriminates b from e to c, b o-* c: b -> c if b separates, else b <-> c.
-        for b in range(d):
-            for c in range(d):
-                if marks[c, b] == CIRCLE and b != c:
-                    changed |= _discriminate(marks, separators, b, c, waiting, seen)
+        changed = _away_from_colliders(marks)
+        changed |= _away_from_cycles(marks)
+        changed |= _double_triangle(marks)
+        if not changed:
+            changed = _discriminating_paths(marks, separators, waiting, seen)

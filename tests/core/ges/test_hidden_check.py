@@ -68,7 +68,7 @@ def test_dense_graphs_of_more_than_thirty_variables_are_not_checked(monkeypatch)
     monkeypatch.setattr(
         sys.modules[hidden_causes.__module__],
         "AncestralSearch",
-        lambda *given, **options: checked.append(given),
+        lambda *given, **own: checked.append(given),
     )
     rng, dense = np.random.default_rng(0), np.triu(np.ones((31, 31), dtype=bool), k=1)
     moments = Moments.from_rows(rng.normal(size=(300, 31)), [f"x{k}" for k in range(31)])

@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.ges.ancestral_fit import AncestralScore
     from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 
+    # z, the two variables, and the set that may separate them.
+    Proposal = tuple[float, int, int, tuple[int, ...]]
+
 # A test proposes to take an edge away if Fisher's z is below this. The score decides: a larger
 # value costs time only.
 MOST_Z = 4.0
@@ -139,11 +142,12 @@ class AncestralSearch:
     ) -> None:
         self.source, self.knowledge = source, knowledge
         score, d = source.score, len(source.names)
-        costs = np.array(np.broadcast_to(score.edge_cost, (d, d)), dtype=np.float64)
-        correlations = np.ascontiguousarray(score.correlations)
-        self._scored = Scored(correlations, score.owner, float(score.n), costs)
+        costs = np.broadcast_to(score.edge_cost, (d, d))
+        self._scored = Scored.of(score.correlations, score.owner, score.n, costs)
         self.score: Callable[[IntArray], float] = self._total if compiled else score
         self.most_z, self.most_proposals = most_z, most_proposals
+        # Of a pair, by it and the neighbours of both.
+        self._proposed: dict[tuple[int, int, bytes, bytes], list[Proposal]] = {}
         self.required = edge_masks(knowledge, source.names).required
         self.known = Ancestry.of(knowledge, source.names)
 
@@ -205,11 +209,11 @@ class AncestralSearch:
         """
         known, mag = self.known.no_causes, np.array(mag, dtype=np.int64, order="C")
         bounds = AncestralBounds(known, self.required, known & known.T)
-        scored, parts = self._scored, np.zeros(len(mag))
+        scored, changed, parts = self._scored, np.empty_like(mag), np.zeros(len(mag))
         total(scored, mag, parts)
         for change in (other_edge, other_meeting_edges):
             for _ in steps("The search for an ancestral graph", MOST_STEPS * len(mag)):
-                if not change(scored, bounds, mag, parts):
+                if not change(scored, bounds, mag, changed, parts):
                     break
         return mag
 
@@ -250,27 +254,34 @@ class AncestralSearch:
             separators[pair][list(given)] = True
         return member(oriented(left, separators, self.known, with_tails=False))
 
-    def _proposals(self, adjacent: BoolArray) -> list[tuple[float, int, int, tuple[int, ...]]]:
+    def _proposals(self, adjacent: BoolArray) -> list[Proposal]:
         """Return z, the two variables and the set of each proposal, least z first."""
         found = []
-        for i, j in np.argwhere(np.triu(adjacent)):
-            common = np.flatnonzero(adjacent[i] & adjacent[j])
-            if not len(common):  # the edge is in no triangle: it is there to stay
-                continue
-            near = [set(np.flatnonzero(adjacent[a]).tolist()) - {i, j} for a in (i, j)]
-            best: dict[tuple[bool, ...], tuple[float, int, int, tuple[int, ...]]] = {}
-            for size in range(MOST_GIVEN + 1):
-                sets = sorted({s for pool in near for s in combinations(sorted(pool), size)})
-                if not sets or len(sets) > MOST_SETS:
-                    break
-                clearness = self.source.z(i, j, sets)
-                for place in np.flatnonzero(clearness < self.most_z):
-                    z, given = float(clearness[place]), sets[place]
-                    key = tuple(k in given for k in common)
-                    if key not in best or z < best[key][0]:
-                        best[key] = (z, int(i), int(j), given)
-            found += sorted(best.values())[: self.most_proposals]
+        for i, j in np.argwhere(np.triu(adjacent)).tolist():
+            key = (i, j, adjacent[i].tobytes(), adjacent[j].tobytes())
+            if key not in self._proposed:
+                self._proposed[key] = self._proposals_of(adjacent, i, j)
+            found += self._proposed[key]
         return sorted(found)
+
+    def _proposals_of(self, adjacent: BoolArray, i: int, j: int) -> list[Proposal]:
+        """Return the proposals of two variables, least z first."""
+        common = np.flatnonzero(adjacent[i] & adjacent[j])
+        if not len(common):  # the edge is in no triangle: it is there to stay
+            return []
+        near = [set(np.flatnonzero(adjacent[a]).tolist()) - {i, j} for a in (i, j)]
+        best: dict[tuple[bool, ...], Proposal] = {}
+        for size in range(MOST_GIVEN + 1):
+            sets = sorted({s for pool in near for s in combinations(sorted(pool), size)})
+            if not sets or len(sets) > MOST_SETS:
+                break
+            clearness = self.source.z(i, j, sets)
+            for place in np.flatnonzero(clearness < self.most_z):
+                z, given = float(clearness[place]), sets[place]
+                key = tuple(k in given for k in common)
+                if key not in best or z < best[key][0]:
+                    best[key] = (z, i, j, given)
+        return sorted(best.values())[: self.most_proposals]
 
     def weights(self, mag: IntArray, adjacent: BoolArray) -> FloatArray:
         """Return the strengths of edges given the other ancestors of their variables in a graph."""

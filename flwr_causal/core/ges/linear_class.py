@@ -74,6 +74,7 @@ def linear_class(
     max_parents: int | None = None,
     least_effect: float = 0.0,
     by_orders: bool = False,
+    thorough: bool = True,
 ) -> LinearClass:
     """Find the equivalence class of best extended BIC that a search reaches.
 
@@ -97,8 +98,11 @@ def linear_class(
     least_effect : float, default 0.0
         Least partial correlation of an edge, given the other parents, as in a search over orders.
     by_orders : bool, default False
-        Whether the first greedy search starts from the best graph of a search over orders, from
-        sorted and from shuffled ones, in place of a graph without edges.
+        Whether the first greedy search starts from the best graph of a search over orders in place
+        of a graph without edges.
+    thorough : bool, default True
+        Whether this search over orders starts from shuffled orders and from moves of the best one,
+        too, not from sorted ones alone.
 
     Raises
     ------
@@ -139,7 +143,8 @@ def linear_class(
 
     begin = np.zeros((len(names), len(names)), dtype=np.bool_)
     if by_orders:
-        begin = _ordered(parts, known, begin, max_parents, cost, NUM_SHUFFLED, NUM_MOVES)
+        further = (NUM_SHUFFLED, NUM_MOVES) if thorough else (0, 0)
+        begin = _ordered(parts, known, begin, max_parents, cost, *further)
     search = searched(begin)
     score = score_of(search.dag)
     for _ in steps("The search for an equivalence class", MOST_STEPS):
@@ -147,11 +152,11 @@ def linear_class(
         if not is_lower(score_of(dag), score, rows):
             break
         # Each search treats collinear variables in its own way: the score decides.
-        further = searched(dag)
-        reached = score_of(further.dag)
+        other = searched(dag)
+        reached = score_of(other.dag)
         if not is_lower(reached, score, rows):
             break
-        search, score = further, reached
+        search, score = other, reached
     back = np.argsort(order)
     marks = search.marks[np.ix_(back, back)]
     return LinearClass(marks, *class_weights(moments, marks))

@@ -40,7 +40,7 @@ def correlations_of(rng, d, n=500):
 
 
 def setting(rng, d, n=500, cost=3.0):
-    return Scored(correlations_of(rng, d, n), np.arange(d), float(n), np.full((d, d), cost))
+    return Scored.of(correlations_of(rng, d, n), np.arange(d), float(n), np.full((d, d), cost))
 
 
 def free(d):
@@ -68,7 +68,7 @@ def test_the_score_is_that_in_numpy(widths):
     score = AncestralScore(correlations, 500, costs, widths)
     for _ in range(30):
         marks, parts = random_mag(rng, d), np.zeros(d)
-        found = total(Scored(correlations, owner, 500.0, costs), marks, parts)
+        found = total(Scored.of(correlations, owner, 500.0, costs), marks, parts)
         assert found == pytest.approx(score(marks), abs=1e-6)
 
 
@@ -80,17 +80,20 @@ def test_graphs_that_do_not_fit_are_not_ancestral_or_against_the_bounds():
         for i, j in zip(*np.triu_indices(d, 1), strict=True):
             marks[i, j], marks[j, i] = KINDS[rng.integers(4)]
         seen.add(is_ancestral(marks))
-        assert fits(marks, free(d)) == is_ancestral(marks)
+        assert fits(marks, free(d), np.empty((d, d), dtype=bool)) == is_ancestral(marks)
         no_causes = rng.random((d, d)) < 0.05
         against = (ancestors(directed_edges(marks)) & no_causes).any()
         bounds = free(d)._replace(no_causes=no_causes)
-        assert fits(marks, bounds) == (is_ancestral(marks) and not against)
+        assert fits(marks, bounds, np.empty((d, d), dtype=bool)) == (
+            is_ancestral(marks) and not against
+        )
     assert seen == {True, False}
     marks = marks_of_dag(np.triu(np.ones((3, 3), dtype=bool), 1)).astype(np.int64)
     required = np.zeros((3, 3), dtype=bool)
     required[0, 1] = True
-    assert fits(marks, free(3)._replace(required=required))
-    assert not fits(np.ascontiguousarray(marks.T), free(3)._replace(required=required))
+    room, bounds = np.empty((3, 3), dtype=bool), free(3)._replace(required=required)
+    assert fits(marks, bounds, room)
+    assert not fits(np.ascontiguousarray(marks.T), bounds, room)
 
 
 @pytest.mark.parametrize("change", [other_edge, other_meeting_edges])
@@ -100,7 +103,7 @@ def test_changes_improve_the_score_by_their_gain_until_none_does(change):
     for _ in range(10):
         scored, marks, parts = setting(rng, d), random_mag(rng, d, density=0.7), np.zeros(d)
         bounds, before = free(d), total(scored, marks, parts)
-        while gain := change(scored, bounds, marks, parts):
+        while gain := change(scored, bounds, marks, marks.copy(), parts):
             after = total(scored, marks, parts.copy())
             assert before - after == pytest.approx(gain, abs=1e-6)
             assert gain > FIT_TIE * scored.rows
@@ -135,13 +138,13 @@ def test_pairs_without_an_edge_are_joined_only_where_they_may_be():
     rng = np.random.default_rng(4)
     hidden = rng.normal(size=500)
     rows = np.column_stack([hidden + rng.normal(size=500) for _ in range(2)])
-    scored = Scored(np.corrcoef(rows.T), np.arange(2), 500.0, np.full((2, 2), 3.0))
+    scored = Scored.of(np.corrcoef(rows.T), np.arange(2), 500.0, np.full((2, 2), 3.0))
     marks, parts = np.zeros((2, 2), dtype=np.int64), np.zeros(2)
     total(scored, marks, parts)
-    assert other_edge(scored, free(2), marks, parts) == 0
+    assert other_edge(scored, free(2), marks, marks.copy(), parts) == 0
     both = ~np.eye(2, dtype=bool)
     bounds = AncestralBounds(both, np.zeros((2, 2), dtype=bool), both)
     correlation = scored.correlations[0, 1]
     expected = -250 * np.log(1 - correlation**2) - 3.0
-    assert other_edge(scored, bounds, marks, parts) == pytest.approx(expected)
+    assert other_edge(scored, bounds, marks, marks.copy(), parts) == pytest.approx(expected)
     assert (marks == [[NONE, ARROW], [ARROW, NONE]]).all()

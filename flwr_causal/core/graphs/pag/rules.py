@@ -16,7 +16,6 @@ latent confounders and selection bias. Artificial Intelligence 172.
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +36,7 @@ from flwr_causal.core.graphs.pag.marks import (
 from flwr_causal.core.limits import check_deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from flwr_causal.core.arrays import BoolArray, IntArray
 
@@ -197,83 +196,19 @@ def closed(marks: IntArray, separators: BoolArray, with_tails: bool = True) -> I
     with_tails : bool, default True
         Whether R8 to R10 are applied, which turn o-> into -> only, as :func:`member` does, too.
     """
-    marks = marks.copy()
+    from flwr_causal.core.graphs.pag.rule_kernels import close_arrowheads
+
+    marks, d = np.array(marks, dtype=np.int64, order="C"), len(marks)
+    separators = np.ascontiguousarray(separators)
+    waiting, seen = np.empty(d, dtype=np.int64), np.empty(d, dtype=np.bool_)
     while True:
         check_deadline()
+        close_arrowheads(marks, separators, waiting, seen)
         before = marks.copy()
-        for rule in (_away_from_colliders, _away_from_cycles, _double_triangle):
-            rule(marks)
-        if np.array_equal(marks, before):
-            _discriminating_paths(marks, separators)
-        if with_tails and np.array_equal(marks, before):
+        if with_tails:
             _tails(marks)
         if np.array_equal(marks, before):
             return marks
-
-
-def _direct(marks: IntArray, i: int, j: int) -> None:
-    """Put a tail at i, and what it implies at j, on the edge between them."""
-    if marks[j, i] == CIRCLE and marks[i, j] in (CIRCLE, ARROW):
-        marks[j, i], marks[i, j] = TAIL, ARROW
-
-
-def _away_from_colliders(marks: IntArray) -> None:
-    """R1: a *-> b o-* c, a and c not adjacent: b -> c."""
-    into, apart = (marks == ARROW).astype(np.float32), (marks == NONE).astype(np.float32)
-    for b, c in np.argwhere((marks.T == CIRCLE) & (into.T @ apart > 0)):
-        if ((marks[:, b] == ARROW) & (marks[:, c] == NONE)).any():
-            _direct(marks, b, c)
-
-
-def _away_from_cycles(marks: IntArray) -> None:
-    """R2: a -> b *-> c or a *-> b -> c, and a *-o c: a *-> c."""
-    into, directed = marks == ARROW, directed_edges(marks)
-    directed, into = directed.astype(np.float32), into.astype(np.float32)
-    marks[(marks == CIRCLE) & (directed @ into + into @ directed > 0)] = ARROW
-
-
-def _double_triangle(marks: IntArray) -> None:
-    """R3: a *-> b <-* c, a *-o e o-* c, a and c not adjacent, e *-o b: e *-> b."""
-    into, open_ends = (marks == ARROW).astype(np.float32), (marks == CIRCLE).astype(np.float32)
-    for e, b in np.argwhere((marks == CIRCLE) & (open_ends.T @ into > 1)):
-        ends = np.flatnonzero((marks[:, b] == ARROW) & (marks[:, e] == CIRCLE))
-        if any(marks[a, c] == NONE for a, c in combinations(ends, 2)):
-            marks[e, b] = ARROW
-
-
-def _discriminating_paths(marks: IntArray, separators: BoolArray) -> None:
-    """R4: a path that discriminates b from e to c, b o-* c: b -> c if b separates, else b <-> c."""
-    into, directed = (marks == ARROW).astype(np.float32), directed_edges(marks).astype(np.float32)
-    for b, c in np.argwhere((marks.T == CIRCLE) & (into @ directed > 0)):
-        for a, e in _discriminated(marks, b, c):
-            if separators[e, c, b]:
-                _direct(marks, b, c)
-            elif marks[c, b] == CIRCLE:
-                marks[c, b] = ARROW
-                for end, at in ((b, c), (a, b)):
-                    if marks[end, at] == CIRCLE:
-                        marks[end, at] = ARROW
-            break
-
-
-def _discriminated(marks: IntArray, b: int, c: int) -> Iterator[tuple[int, int]]:
-    """Find paths e, ..., a, b, c that discriminate b; return a and e.
-
-    e and c are not adjacent, and every vertex between e and b is a collider and a parent of c.
-    """
-    parents = directed_edges(marks)[:, c]
-    for a in np.flatnonzero(parents & (marks[b] == ARROW)):
-        waiting, seen = deque([a]), {a, b, c}
-        while waiting:
-            v = waiting.popleft()
-            for w in np.flatnonzero(marks[:, v] == ARROW):
-                if w in seen:
-                    continue
-                if marks[w, c] == NONE:
-                    yield int(a), int(w)
-                elif parents[w] and marks[v, w] == ARROW:
-                    seen.add(w)
-                    waiting.append(w)
 
 
 def _tails(marks: IntArray) -> None:

@@ -1,0 +1,183 @@
+"""Compiled rules R1 to R4 of Zhang (2008), which find arrowheads; see :mod:`.rules`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr_causal.core.compiled import compiled_in_place, compiled_inside
+from flwr_causal.core.graphs.pag.marks import ARROW, CIRCLE, NONE, TAIL
+
+if TYPE_CHECKING:
+    from flwr_causal.core.arrays import BoolArray, IntArray, Integer
+
+
+@compiled_inside
+def _direct(marks: IntArray, i: Integer, j: Integer) -> bool:
+    """Put a tail at i, and what it implies at j, on the edge between them."""
+    if marks[j, i] == CIRCLE and (marks[i, j] == CIRCLE or marks[i, j] == ARROW):
+        marks[j, i], marks[i, j] = TAIL, ARROW
+        return True
+    return False
+
+
+@compiled_inside
+def _point(marks: IntArray, i: Integer, j: Integer) -> bool:
+    """Put an arrowhead at j on the edge of i and j, if there is a circle."""
+    if marks[i, j] == CIRCLE:
+        marks[i, j] = ARROW
+        return True
+    return False
+
+
+@compiled_inside
+def _is_unshielded(marks: IntArray, b: Integer, c: Integer) -> bool:
+    """Whether some a *-> b is not adjacent to c."""
+    found = False
+    for a in range(len(marks)):
+        found |= marks[a, b] == ARROW and marks[a, c] == NONE
+    return found
+
+
+@compiled_inside
+def _is_on_the_way(marks: IntArray, a: Integer, c: Integer) -> bool:
+    """Whether some b has a -> b *-> c or a *-> b -> c."""
+    for b in range(len(marks)):
+        both = marks[a, b] == ARROW and marks[b, c] == ARROW
+        if both and (marks[b, a] == TAIL or marks[c, b] == TAIL):
+            return True
+    return False
+
+
+@compiled_inside
+def _is_in_two_triangles(marks: IntArray, e: Integer, b: Integer) -> bool:
+    """Whether a *-> b <-* c and a *-o e o-* c for some a and c that are not adjacent."""
+    for a in range(len(marks)):
+        if marks[a, b] != ARROW or marks[a, e] != CIRCLE:
+            continue
+        for c in range(a):
+            if marks[c, b] == ARROW and marks[c, e] == CIRCLE and marks[a, c] == NONE:
+                return True
+    return False
+
+
+@compiled_inside
+def _path_end(
+    marks: IntArray, a: Integer, b: Integer, c: Integer, waiting: IntArray, seen: BoolArray
+) -> Integer:
+    """Return the end e of a path e, ..., a, b, c that discriminates b, -1 if there is none.
+
+    e and c are not adjacent, and every vertex between e and b is a collider and a parent of c.
+    """
+    seen[:] = False
+    seen[a] = seen[b] = seen[c] = True
+    waiting[0] = a
+    first, last = 0, 1
+    while first < last:
+        v = waiting[first]
+        first += 1
+        for w in range(len(marks)):
+            if marks[w, v] != ARROW or seen[w]:
+                continue
+            if marks[w, c] == NONE:
+                return w
+            if marks[w, c] == ARROW and marks[c, w] == TAIL and marks[v, w] == ARROW:
+                seen[w] = True
+                waiting[last] = w
+                last += 1
+    return -1
+
+
+@compiled_inside
+def _discriminate(
+    marks: IntArray,
+    separators: BoolArray,
+    b: Integer,
+    c: Integer,
+    waiting: IntArray,
+    seen: BoolArray,
+) -> bool:
+    """Apply R4 to b o-* c; return whether a mark was changed."""
+    for a in range(len(marks)):
+        if marks[a, c] != ARROW or marks[c, a] != TAIL or marks[b, a] != ARROW:
+            continue
+        end = _path_end(marks, a, b, c, waiting, seen)
+        if end < 0:
+            continue
+        if separators[end, c, b]:
+            return _direct(marks, b, c)
+        if not _point(marks, c, b):
+            return False
+        _point(marks, b, c)
+        _point(marks, a, b)
+        return True
+    return False
+
+
+@compiled_inside
+def _away_from_colliders(marks: IntArray) -> bool:
+    """R1: a *-> b o-* c, a and c not adjacent: b -> c; return whether a mark was changed."""
+    changed = False
+    for b in range(len(marks)):
+        for c in range(len(marks)):
+            if marks[c, b] == CIRCLE and _is_unshielded(marks, b, c):
+                changed |= _direct(marks, b, c)
+    return changed
+
+
+@compiled_inside
+def _away_from_cycles(marks: IntArray) -> bool:
+    """R2: a -> b *-> c or a *-> b -> c, and a *-o c: a *-> c."""
+    changed = False
+    for a in range(len(marks)):
+        for c in range(len(marks)):
+            if marks[a, c] == CIRCLE and _is_on_the_way(marks, a, c):
+                changed |= _point(marks, a, c)
+    return changed
+
+
+@compiled_inside
+def _double_triangle(marks: IntArray) -> bool:
+    """R3: a *-> b <-* c, a *-o e o-* c, a and c not adjacent, e *-o b: e *-> b."""
+    changed = False
+    for e in range(len(marks)):
+        for b in range(len(marks)):
+            if marks[e, b] == CIRCLE and _is_in_two_triangles(marks, e, b):
+                changed |= _point(marks, e, b)
+    return changed
+
+
+@compiled_inside
+def _discriminating_paths(
+    marks: IntArray, separators: BoolArray, waiting: IntArray, seen: BoolArray
+) -> bool:
+    """R4: a path that discriminates b from e to c, b o-* c: b -> c if b separates, else b <-> c."""
+    changed = False
+    for b in range(len(marks)):
+        for c in range(len(marks)):
+            if marks[c, b] == CIRCLE:
+                changed |= _discriminate(marks, separators, b, c, waiting, seen)
+    return changed
+
+
+@compiled_in_place
+def close_arrowheads(
+    marks: IntArray, separators: BoolArray, waiting: IntArray, seen: BoolArray
+) -> None:
+    """Replace every circle that R1 to R4 decide, in place.
+
+    Parameters
+    ----------
+    marks
+        ``(d, d)`` with the arrowheads of the unshielded colliders.
+    separators
+        ``(d, d, d)`` as of :func:`~flwr_causal.core.graphs.pag.rules.oriented`.
+    waiting, seen
+        ``(d,)`` room for the vertices of a path.
+    """
+    changed = True
+    while changed:  # each time a circle is replaced, and none is put
+        changed = _away_from_colliders(marks)
+        changed |= _away_from_cycles(marks)
+        changed |= _double_triangle(marks)
+        if not changed:
+            changed = _discriminating_paths(marks, separators, waiting, seen)

@@ -217,7 +217,7 @@ class AdmmFit:
         d, known = len(self.agreement.names), self._families() > 0
         variances = [part.second[j, j] for j, part in enumerate(partial)]
         starts = {
-            "ADMM": topological_order(self._adjacencies()[0][:d, :d]),
+            "ADMM": topological_order(self._adjacencies()[0][:d, :d], self.agreement.names),
             "variance": np.argsort(as_ranked(np.log(variances)), kind="stable").tolist(),
         }
         if known.all():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
+from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
@@ -254,8 +255,9 @@ class Lingam(LinearStrategy):
         warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
         warnings += said
         warnings += stationarity_warning(graph, agreement.n)
-        # Absolute partial correlations along the order, summed over the lags.
-        strengths = problem.strengths(order).reshape(-1, d, d).sum(axis=0)
+        # Absolute partial correlations along an order of the graph, summed over the lags.
+        along = topological_order(adjacency[:d], agreement.names)
+        strengths = problem.strengths(adjacency, along).reshape(-1, d, d).sum(axis=0)
         return Result(
             graph,
             scores=strengths,

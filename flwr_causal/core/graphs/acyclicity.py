@@ -23,6 +23,8 @@ from flwr_causal.core.limits import check_deadline
 from flwr_causal.core.ties import first_smallest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import ArrayLike
 
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
@@ -134,8 +136,16 @@ def is_acyclic(adjacency: ArrayLike) -> bool:
     return len(np.unique(strong_components(nonzero))) == len(nonzero)
 
 
-def topological_order(adjacency: ArrayLike) -> list[int]:
-    """Return the nodes in an order in which every cause precedes its effects; ties by index.
+def topological_order(adjacency: ArrayLike, names: Sequence[str] | None = None) -> list[int]:
+    """Return the nodes in an order in which every cause precedes its effects.
+
+    Parameters
+    ----------
+    adjacency : array of shape (d, d)
+        Nonzero means edge.
+    names : sequence of str, optional
+        Of the nodes: they decide ties, so that the order of the columns does not. Default: ties by
+        index.
 
     Raises
     ------
@@ -144,15 +154,17 @@ def topological_order(adjacency: ArrayLike) -> list[int]:
     """
     nonzero = np.asarray(adjacency) != 0
     missing_parents = nonzero.sum(axis=0)
-    ready = [int(j) for j in np.flatnonzero(missing_parents == 0)]
+    by_tie = np.arange(len(nonzero)) if names is None else np.argsort(names, kind="stable")
+    ranks = np.argsort(by_tie)
+    ready = sorted(int(ranks[j]) for j in np.flatnonzero(missing_parents == 0))
     order: list[int] = []
     while ready:
-        i = heapq.heappop(ready)
+        i = int(by_tie[heapq.heappop(ready)])
         order.append(i)
         for j in np.flatnonzero(nonzero[i]):
             missing_parents[j] -= 1
             if missing_parents[j] == 0:
-                heapq.heappush(ready, int(j))
+                heapq.heappush(ready, int(ranks[j]))
     if len(order) < len(nonzero):
         nodes = sorted(int(i) for block in cyclic_components(nonzero) for i in block)
         raise ValueError(f"the graph has a directed cycle among the nodes {nodes}")

@@ -202,16 +202,23 @@ class OrderProblem:
             found[list(parents), variable] = True
         return found
 
-    def strengths(self, order: Sequence[int]) -> FloatArray:
+    def strengths(self, adjacency: BoolArray, order: Sequence[int]) -> FloatArray:
         """Return how strongly each column acts on each later variable in an order, shape (m, d).
 
         It is the absolute partial correlation given the variable's other parents; 0 for columns
         that cannot be parents in the order.
+
+        Parameters
+        ----------
+        adjacency : ndarray of bool, shape (m, d)
+            The parents of each variable.
+        order : sequence of int
+            In which they come before it.
         """
-        found = np.zeros((self.moments.d, self.num_variables))
+        found = np.zeros(adjacency.shape)
         before = 0
         for variable in order:
-            parents = np.array(self.regression(variable, before)[1], dtype=np.intp)
+            parents = np.flatnonzero(adjacency[:, variable])
             strengths = partial_correlations(self.correlation, parents, variable)
             possible = _positions(self._candidates(variable, before), self.moments.d)
             found[possible, variable] = strengths[possible]

@@ -119,6 +119,19 @@ def test_topological_ties_go_by_index():
     assert topological_order(np.zeros((0, 0))) == []
 
 
+def test_topological_ties_go_by_name_where_names_are_given():
+    rng = np.random.default_rng(0)
+    adjacency = np.triu(rng.random((7, 7)) < 0.3, 1)
+    names = list("cafdbge")
+    expected = [names[k] for k in topological_order(adjacency, names)]
+    assert expected[0] == min(names[k] for k in np.flatnonzero(~adjacency.any(axis=0)))
+    for _ in range(5):
+        places = rng.permutation(7)
+        other = [names[k] for k in places]
+        order = topological_order(adjacency[np.ix_(places, places)], other)
+        assert [other[k] for k in order] == expected
+
+
 def test_components():
     adjacency = np.zeros((6, 6))
     adjacency[[0, 3, 3, 1, 5], [3, 0, 1, 2, 5]] = 1  # 0 <-> 3 -> 1 -> 2, a loop at 5

@@ -214,7 +214,8 @@ def test_strengths_are_partial_correlations():
     rows, _ = system(0)
     problem, search, _ = searched(rows)
     order = search.best_order(problem)
-    strengths, parents = problem.strengths(order), problem.adjacency(order)
+    parents = problem.adjacency(order)
+    strengths = problem.strengths(parents, order)
     for place, variable in enumerate(order):
         for cause in order[:place]:
             given = [i for i in np.flatnonzero(parents[:, variable]) if i != cause]

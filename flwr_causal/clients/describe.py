@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from flwr_causal.clients.base import Asked, CausalClient, answers
-from flwr_causal.core.description.gaps import counts_of, packed_patterns, unpacked_patterns
+from flwr_causal.core.description.gaps import pattern_counts
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
     StepGrid,
@@ -17,10 +17,10 @@ from flwr_causal.core.description.grids import (
     rows_below,
     rows_below_steps,
 )
-from flwr_causal.core.discrete.gaps_of_few import few_together, overlapping
 from flwr_causal.core.discrete.small_counts import are_small, withheld
-from flwr_causal.data.check.party_table import describe, prepare_columns
-from flwr_causal.data.read.pieces import pieces
+from flwr_causal.core.discrete.small_gaps import summed_rows
+from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.data.read.reading import with_columns
 from flwr_causal.errors import DataError
 from flwr_causal.party.cache import cached
@@ -31,14 +31,13 @@ from flwr_causal.protocol.describe import (
     TABLES,
     scaling_of,
 )
+from flwr_causal.protocol.door import RefusedError
 from flwr_causal.protocol.options import SmallCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
-    from flwr_causal.data.check.policy import Policy
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.describe import DescribePartyOptions
@@ -61,6 +60,21 @@ class _Piece(NamedTuple):
     missing: BoolArray
 
 
+class _Few(NamedTuple):
+    """What is not told of a table.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Of fewer values than ``minimum_count``, or of texts each in fewer rows.
+    gaps : dict of str to int
+        How many of its first values a column lacks as well.
+    """
+
+    columns: tuple[str, ...]
+    gaps: dict[str, int]
+
+
 class _PairSums(NamedTuple):
     """Sums over the rows in which two columns of numbers have values, each of shape (q, q)."""
 
@@ -79,45 +93,58 @@ class DescribeClient(CausalClient):
     contract: ClassVar[Contract] = CONTRACT
     options: DescribePartyOptions
 
-    def describe(self, policy: Policy) -> TableReport:
-        """Report on the table; columns of which it tells nothing have no value."""
-        frame, withheld = self.frame(), self._withheld
-        empty = pd.Series(np.nan, frame.index)
-        blank = {k: empty for k, name in enumerate(frame.columns) if name in withheld}
-        return describe(with_columns(frame, blank), policy, sums=True, states=policy.names_states)
+    def table(self) -> Table:
+        """Return the party's table without what it does not tell; all else follows from that.
+
+        Columns of which it tells nothing have no value. A column that lacks fewer cells than
+        ``minimum_count`` lacks its first values, too, until it lacks so many.
+        """
+        table, few = super().table(), self._few
+        if not (few.columns or few.gaps):
+            return table
+        frame = whole(table)
+        changed = {}
+        for place, (name, column) in enumerate(frame.items()):
+            if name in few.columns:
+                changed[place] = pd.Series(np.nan, frame.index)
+            elif name in few.gaps:
+                held = column.notna()
+                changed[place] = column.mask(held & (held.cumsum() <= few.gaps[name]))
+        return with_columns(frame, changed)
 
     @property
-    def _withheld(self) -> tuple[str, ...]:
-        """The columns of fewer values than ``minimum_count``, or of texts each in fewer rows.
+    def _few(self) -> _Few:
+        """The columns of few values, and those of few gaps.
 
-        Their mean, or their texts, would be values of single rows.
+        The mean, or the texts, of a column of few values would be values of single rows.
 
         Raises
         ------
         DataError
-            If these are all columns, or the run has ``small_counts="refuse"``.
+            If all columns have few values, or one has in a run with ``small_counts="refuse"``.
         """
-        table = self.table()
         small = SmallCounts(self.options.minimum_count, self.options.small_counts)
         if small.treatment == "report" or small.minimum == 0:
-            return ()
+            return _Few((), {})
+        table = super().table()
         found = cached(
             self.context,
             f"few {small.minimum} {self.source.table} {hash((*table.columns, len(table)))}",
-            lambda: _columns_of_few_rows(table, small.minimum),
+            lambda: _few_of(table, small.minimum),
         )
-        if found and (small.treatment == "refuse" or len(found) == len(table.columns)):
+        few, refuses = found.columns, small.treatment == "refuse"
+        if few and (refuses or len(few) == len(table.columns)):
             raise DataError(
-                f"column {found[0]!r} has a value, or each of its texts, in {small.minimum - 1} "
+                f"column {few[0]!r} has a value, or each of its texts, in {small.minimum - 1} "
                 f"rows at most (minimum_count={small.minimum}): leave the column out (exclude), "
                 "leave the party out, or use secure_aggregation=True or small_counts='report'"
             )
-        return found
+        return found._replace(gaps={}) if refuses else found
 
     @property
     def held_names(self) -> tuple[str, ...]:
         """The agreed columns that the party's table has, and of which it may tell something."""
-        there = set(self.table().columns).difference(self._withheld)
+        there = set(super().table().columns).difference(self._few.columns)
         return tuple(name for name in self.setup.names if name in there)
 
     @property
@@ -153,31 +180,51 @@ class DescribeClient(CausalClient):
         sizes = [len(states) for states in self.setup.states if states]
         places = np.zeros((len(edges), NUM_PLACES), dtype=np.int64)
         states = [np.zeros(size, dtype=np.int64) for size in sizes]
-        gaps = np.zeros((len(self.setup.names),) * 2)
-        for piece in self._pieces():
+        gaps, lacking = np.zeros((len(self.setup.names),) * 2), np.zeros(len(self.setup.names))
+        for piece, summed in self._summed_pieces():
             for place, own, values in zip(places, edges, piece.numbers.T, strict=True):
                 place += rows_below(values[~np.isnan(values)], own)
             for count, codes in zip(states, piece.codes, strict=True):
                 count += np.bincount(codes[codes >= 0], minlength=len(count))
-            some = piece.missing[piece.missing.any(axis=1)].astype(np.float64)
+            some = piece.missing[summed & piece.missing.any(axis=1)].astype(np.float64)
             gaps += some.T @ some
-        together = gaps.astype(np.int64)
+            lacking += piece.missing.sum(axis=0)
+        np.fill_diagonal(gaps, lacking)
         return {
             "places": places,
-            "states": np.concatenate([*map(self._without_few, states), np.zeros(0, np.int64)]),
-            "gaps": np.where(few_together(together, self.num_rows, self._least), 0, together),
+            "states": np.concatenate([*map(self._told, states), np.zeros(0, np.int64)]),
+            "gaps": gaps.astype(np.int64),
         }
 
-    @property
-    def _least(self) -> int:
-        """The fewest rows that may be told; 0 where all may be."""
-        small = self.setup.small
-        return 0 if small.treatment == "report" else small.minimum
-
-    def _without_few(self, counts: IntArray) -> IntArray:
+    def _told(self, counts: IntArray) -> IntArray:
         """Return the counts of one table without those that the run withholds."""
         least = self.setup.small.withheld
         return np.where(withheld(counts, least), 0, counts) if least else counts
+
+    def _summed_pieces(self) -> Iterator[tuple[_Piece, BoolArray]]:
+        """Yield the rows, and which of them gaps of two columns and sums of pairs are over.
+
+        Raises
+        ------
+        RefusedError
+            If rows would be left out, and small counts are refused.
+        """
+        small = self.setup.small
+        if small.treatment == "report" or small.minimum == 0:
+            for piece in self._pieces():
+                yield piece, np.ones(len(piece.missing), dtype=np.bool_)
+            return
+        summed = self.once("summed rows", self._summed_rows)
+        if small.treatment == "refuse" and not summed.all():
+            raise RefusedError(f"The reply was not sent: patterns of gaps have {small.refusal}")
+        start = 0
+        for piece in self._pieces():
+            yield piece, summed[start : start + len(piece.missing)]
+            start += len(piece.missing)
+
+    def _summed_rows(self) -> BoolArray:
+        missing = np.concatenate([piece.missing for piece in self._pieces()])
+        return summed_rows(missing, self.setup.small.minimum)
 
     @answers(TABLES)
     def tables(self, asked: Asked) -> Arrays:
@@ -186,61 +233,55 @@ class DescribeClient(CausalClient):
         grids = [StepGrid(*one) for one in zip(asked["lowest"], asked["widths"], strict=True)]
         sought = asked["sought"].astype(np.bool_)
         below = np.zeros((len(grids), bins + 1), dtype=np.int64)
-        patterns: Counter[bytes] = Counter()
+        patterns = np.zeros(len(sought), dtype=np.int64)
         states = [np.zeros(len(own), dtype=np.int64) for own in self.setup.states if own]
         missing = np.zeros(len(self.setup.names), dtype=np.int64)
         q = len(grids)
+        seen, level = np.zeros((2, q))
         total = _PairSums(*np.zeros((4, q, q)))
         unit = np.where(deviation > 0, deviation, 1.0)
-        for piece in self._pieces():
+        for piece, summed in self._summed_pieces():
             for own, grid, values in zip(below, grids, piece.numbers.T, strict=True):
                 own += rows_below_steps(values[~np.isnan(values)], grid, bins)
             for count, codes in zip(states, piece.codes, strict=True):
                 count += np.bincount(codes[codes >= 0], minlength=len(count))
-            patterns.update(packed_patterns(piece.missing))
+            patterns += pattern_counts(piece.missing[summed], sought)
             missing += piece.missing.sum(axis=0)
             standard = np.where(deviation > 0, (piece.numbers - mean) / unit, 0.0)
             standard[np.isnan(piece.numbers)] = np.nan
-            total = _PairSums(*(a + b for a, b in zip(total, _pair_sums(standard), strict=True)))
-        found, rows = unpacked_patterns(patterns, len(missing))
-        least, together = self._least, found.T.astype(np.int64) @ (rows[:, None] * found)
-        few = few_together(together, self.num_rows, least)
-        numbers = self._is_number
-        kept = ~(few[np.ix_(numbers, numbers)] | overlapping(found[:, numbers], rows, least))
-        total = _PairSums(*(one * kept for one in total))
-        tells = not (few.any() or are_small(rows, least).any())
+            seen += (~np.isnan(standard)).sum(axis=0)
+            level += np.nansum(standard, axis=0)
+            sums = _pair_sums(standard if summed.all() else standard[summed])
+            total = _PairSums(*(a + b for a, b in zip(total, sums, strict=True)))
+        apart = np.zeros(len(missing))
+        apart[self._is_number] = level**2 / np.maximum(seen, 1.0)
+        apart[~self._is_number] = self._states_apart(states, asked["shares"])
         return {
             "below": below,
-            "patterns": counts_of(patterns, sought) * tells,
+            "patterns": patterns,
             **total._asdict(),
             "pairs": total.pairs.astype(np.int64),
-            "apart": self._apart(total, states, asked["shares"]),
+            "apart": apart,
             "lacking_apart": np.abs(missing - self.num_rows * asked["lacking"]),
         }
 
-    def _apart(self, total: _PairSums, states: list[IntArray], shares: FloatArray) -> FloatArray:
-        """Return the rows times the party's distance from all rows, shape (d,).
-
-        It follows from the counts and sums that leave.
-        """
-        apart = np.zeros(len(self.setup.names))
-        seen, sums = np.diagonal(total.pairs), np.diagonal(total.sums)
-        apart[self._is_number] = sums**2 / np.maximum(seen, 1.0)
+    def _states_apart(self, states: list[IntArray], shares: FloatArray) -> list[float]:
+        """Return the rows of each category times the distance of what the party told of it."""
         ends = np.cumsum([len(one) for one in states])[:-1]
         parts = np.split(shares, ends) if states else []
-        apart[~self._is_number] = [
-            np.abs(own - own.sum() * share).sum() / 2
-            for own, share in zip(map(self._without_few, states), parts, strict=True)
+        told = map(self._told, states)
+        return [
+            float(np.abs(own - own.sum() * share).sum() / 2)
+            for own, share in zip(told, parts, strict=True)
         ]
-        return apart
 
 
 # What pandas infers of a column of numbers, also of such as float64 cannot hold.
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "complex")
 
 
-def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
-    """Return the columns with fewer values than that, or with texts that each are in fewer rows."""
+def _few_of(table: Table, least: int) -> _Few:
+    """Return the columns of few values or of few gaps, by the fewest rows."""
     seen = np.zeros(len(table.columns), dtype=np.int64)
     texts: list[Counter[str]] = [Counter() for _ in table.columns]
     for rows in pieces(table):
@@ -249,13 +290,18 @@ def _columns_of_few_rows(table: Table, least: int) -> tuple[str, ...]:
             if pd.api.types.infer_dtype(column) not in _NUMBERS:
                 counts = column.value_counts()
                 texts[place].update(dict(zip(map(str, counts.index), counts, strict=True)))
-    held = zip(table.columns, seen.tolist(), texts, strict=True)
-    # A column without any value tells nothing.
-    return tuple(
-        str(name)
-        for name, count, own in held
-        if count and (count < least or (own and max(own.values()) < least))
-    )
+    lacking = len(table) - seen
+    more = np.where(are_small(lacking, least), least - lacking, 0)
+    held = zip(map(str, table.columns), seen.tolist(), more.tolist(), texts, strict=True)
+    columns, gaps = [], {}
+    for name, count, further, own in held:
+        left = max(own.values(), default=count) - further
+        # A column without any value tells nothing.
+        if count and min(left, count - further) < least:
+            columns.append(name)
+        elif further:
+            gaps[name] = further
+    return _Few(tuple(columns), gaps)
 
 
 def _pair_sums(rows: FloatArray) -> _PairSums:

@@ -290,7 +290,9 @@ class FedGESClient(ColumnsClient):
             return {"counts": counts.whole(sets, cache.table.cardinalities)}
         few = counts.num_small(small.minimum)
         if small.withheld:
+            filled = counts.num_filled
             counts = counts.without_small(sets, cache.table.cardinalities, small.withheld)
+            few = filled - counts.num_filled
         return {**counts._asdict(), "small": np.array(few, dtype=np.int64)}
 
     @answers(FIT, POOLED_FIT)
@@ -341,7 +343,9 @@ class FedGESClient(ColumnsClient):
             return flattened(parts)._asdict()
         few = sum(int(are_small(part.counts, small.minimum).sum()) for part in parts)
         if small.withheld:
+            filled = sum(int(np.count_nonzero(part.counts)) for part in parts)
             parts = [without_small(part, small.withheld) for part in parts]
+            few = filled - sum(int(np.count_nonzero(part.counts)) for part in parts)
         return {**flattened(parts)._asdict(), "small": np.array(few, dtype=np.int64)}
 
     def _mixed_table(self) -> MixedTable:

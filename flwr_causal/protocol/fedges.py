@@ -243,7 +243,12 @@ _TABLES = (
     Disclosure("cells", "numbers of the filled cells of the large tables", ("filled",), "index"),
     Disclosure("values", "counts of these cells", ("filled",), "count"),
     Disclosure("lengths", "number of filled cells of each large table", ("*",), "index"),
-    Disclosure("small", "number of cells with fewer than minimum_count rows", (), "index"),
+    Disclosure(
+        "small",
+        "number of cells with fewer than minimum_count rows; where counts are withheld, of these",
+        (),
+        "index",
+    ),
 )
 _VOTES = Disclosure(
     "votes", "whether the party's own score agrees with each edge", ("edges",), "mark", "sum"
@@ -446,7 +451,11 @@ MOMENTS = Exchange(
     returns=(
         *_MOMENTS,
         Disclosure(
-            "small", "number of configurations with fewer than minimum_count rows", (), "index"
+            "small",
+            "number of configurations with fewer than minimum_count rows; where counts are "
+            "withheld, of these",
+            (),
+            "index",
         ),
     ),
     when="in each exchange",

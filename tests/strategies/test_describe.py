@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from flwr_causal.core.description.description import Description
 from flwr_causal.data.read import pieces as reading
@@ -158,14 +159,139 @@ def test_small_counts_do_not_leave_a_party(hospitals):
         simulate("describe", parties, small_counts="refuse")
 
 
-def test_sums_of_pairs_that_lack_few_rows_are_withheld():
+def test_sums_of_pairs_leave_out_rows_so_that_none_is_over_few_others():
     table = hospital(300).dropna()[["age", "crp"]].reset_index(drop=True)
     table.loc[:1, "crp"] = np.nan
     model, sent = sent_counts([table, table.iloc[::-1] + 1.0])
-    assert all(pairs[0, 1] == 0 for pairs in sent["pairs"])
-    assert model.correlations[0][1] is None
-    model, _ = sent_counts([table, table.iloc[::-1] + 1.0], small_counts="report")
-    assert model.correlations[0][1] is not None
+    # Of the rows that have the one and not the other there are five: three further values are told
+    # as missing.
+    for pairs, gaps in zip(sent["pairs"], sent["gaps"], strict=True):
+        assert pairs.tolist() == [[len(table), len(table) - 5], [len(table) - 5] * 2]
+        assert gaps[1, 1] == 5
+    everything, _ = sent_counts([table, table.iloc[::-1] + 1.0], small_counts="report")
+    assert model.correlations[0][1] == pytest.approx(everything.correlations[0][1], abs=0.05)
+    with pytest.raises(CausalError, match="minimum_count"):
+        simulate("describe", [table] * 2, small_counts="refuse")
+
+
+def tables_with_few(seed):
+    """Two parties: nested and scattered gaps, and states and gaps of few rows."""
+    rng = np.random.default_rng(seed)
+    parties = []
+    for _ in range(2):
+        n = int(rng.integers(40, 120))
+        table = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+        states = np.concatenate([np.repeat(["u", "v", "w"], rng.integers(1, 7, 3)), ["x"] * n])
+        table["s"] = rng.permutation(states[:n])
+        lacking = rng.random(n) < rng.choice([0.0, 0.05, 0.3])
+        for name in ("a", "b", "s"):
+            own = lacking.copy() if rng.random() < 0.7 else rng.random(n) < 0.1
+            own[rng.integers(0, n, rng.integers(0, 4))] = True
+            table.loc[own, name] = np.nan
+        parties.append(table)
+    return parties
+
+
+def interval(count, equations, values, least):
+    """Return the least and the largest whole number of each that fits what is known."""
+    found = []
+    for k in range(count):
+        ends = [
+            milp(
+                sign * np.eye(count)[k],
+                constraints=LinearConstraint(np.array(equations, dtype=float), values, values),
+                bounds=Bounds(least, np.inf),
+                integrality=np.ones(count),
+            )
+            for sign in (1, -1)
+        ]
+        assert all(one.success for one in ends)
+        found.append([round(one.x[k]) for one in ends])
+    return np.array(found)
+
+
+def test_gaps_that_are_those_of_another_column_and_one_more_are_not_told_apart():
+    parties = [hospital(300, k)[["age", "crp", "visits"]].fillna(1.0) for k in (3, 4)]
+    for table in parties:
+        table.loc[:19, "crp"], table.loc[:20, "visits"] = np.nan, np.nan
+    _, sent = sent_counts(parties)
+    for pairs, sums in zip(sent["pairs"], sent["sums"], strict=True):
+        assert pairs[0, 0] < len(parties[0])
+        assert pairs[0, 1] == pairs[0, 2]
+        assert sums[0, 1] == pytest.approx(sums[0, 2], abs=1e-9)
+    with pytest.raises(CausalError, match="patterns of gaps"):
+        simulate("describe", parties, small_counts="refuse")
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 30))]
+)
+def test_no_withheld_number_follows_from_all_that_leaves(seed):
+    parties = tables_with_few(seed)
+    asked, reports, replies = {}, [], [{}, {}]
+
+    class Kept(Relay):
+        def after(self, messages, answers):
+            for message in messages:
+                asked.update(records.arrays_of(message.content))
+            for place, one in enumerate(sorted(answers, key=lambda m: m.metadata.src_node_id)):
+                if "missing" in records.config_of(one.content):
+                    reports.append(records.config_of(one.content))
+                replies[place].update(records.arrays_of(one.content))
+            return answers
+
+    model = simulate("describe", parties, wrap_grid=Kept).model
+    assert model.numbers == ("a", "b")
+    reports = sorted(reports, key=lambda one: [len(t) for t in parties].index(one["rows"]))
+    replies.sort(
+        key=lambda own: [r["missing"] for r in reports].index(np.diag(own["gaps"]).tolist())
+    )
+    for table, report, own in zip(parties, reports, replies, strict=True):
+        n, missing = report["rows"], np.array(report["missing"])
+        assert not ((missing > 0) & (missing < 5)).any()
+        assert ((missing == table.isna().sum()) | (missing == 5)).all()
+        _check_states(report["states"], n - int(missing[2]), own, asked)
+        _check_patterns(n, missing, own, asked["sought"].astype(bool))
+        few = ~table.isna().to_numpy()
+        assert (own["pairs"] <= few[:, :2].T.astype(int) @ few[:, :2]).all()
+
+
+def _check_states(named, total, own, asked):
+    """What was derived is derived from what was told, and no state of few rows follows."""
+    told = own["states"].astype(int)
+    expected = np.abs(told - told.sum() * asked["shares"]).sum() / 2
+    assert own["apart"][2] == pytest.approx(expected)
+    if len(told) == len(named):  # each of them is of a row
+        equations = [np.ones(len(told)), *np.eye(len(told))[told > 0]]
+        ends = interval(len(told), equations, [total, *told[told > 0]], 1)
+        assert (ends[told == 0, 1] >= 5).all()
+        assert (ends[told == 0, 0] == 1).all()
+
+
+def _check_patterns(n, missing, own, sought):
+    """Of rows by pattern of gaps, those that are summed and those left out are unknown."""
+    patterns = np.array([[k >> j & 1 for j in range(3)] for k in range(8)], dtype=float)
+    nothing = np.zeros(8)
+    equations, values = [np.ones(16)], [n]
+    for j in range(3):
+        equations.append(np.tile(patterns[:, j], 2))
+        values.append(missing[j])
+        for i in range(j):
+            equations.append(np.concatenate([patterns[:, i] * patterns[:, j], nothing]))
+            values.append(own["gaps"][i, j])
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        both = (1 - patterns[:, i]) * (1 - patterns[:, j])
+        equations.append(np.concatenate([both, nothing]))
+        values.append(own["pairs"][i, j])
+    for pattern, rows in zip(sought, own["patterns"], strict=True):
+        equations.append(np.concatenate([(patterns == pattern).all(axis=1), nothing]))
+        values.append(rows)
+    # The rows of a pattern: all of them, as summed ones and those left out.
+    both = np.hstack([np.eye(8), np.eye(8), -np.eye(8)])
+    equations = np.hstack([np.array(equations, dtype=float), np.zeros((len(equations), 8))])
+    ends = interval(24, np.vstack([equations, both]), [*values, *nothing], 0)[16:]
+    few = ends[:, 0] == ends[:, 1]
+    assert not (few & (ends[:, 0] > 0) & (ends[:, 0] < 5)).any(), ends
 
 
 def test_a_column_that_a_party_lacks_is_a_gap(hospitals):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from flwr_causal.core.arrays import BoolArray, IntArray
 
 #: Columns that are missing in this share of the rows in which another one is belong to its gap.
@@ -50,38 +47,22 @@ def likely_patterns(both: IntArray) -> BoolArray:
     return np.array(list(different)[:MOST_PATTERNS], dtype=np.bool_).reshape(-1, d)
 
 
-def packed_patterns(missing: BoolArray) -> Counter[bytes]:
-    """Return how many rows have each pattern of gaps that occurs, by the pattern's bits.
-
-    Parameters
-    ----------
-    missing : ndarray of bool, shape (n, d)
-    """
-    some = missing.any(axis=1)
-    packed, times = np.unique(np.packbits(missing[some], axis=1), axis=0, return_counts=True)
-    found = Counter(dict(zip((one.tobytes() for one in packed), times.tolist(), strict=True)))
-    found[_bits(np.zeros(missing.shape[1], dtype=np.bool_))] += int((~some).sum())
-    return found
-
-
-def unpacked_patterns(patterns: Mapping[bytes, int], d: int) -> tuple[BoolArray, IntArray]:
-    """Return the patterns of :func:`packed_patterns` of d columns, (m, d), and their rows, (m,)."""
-    bits = np.frombuffer(b"".join(patterns), dtype=np.uint8).reshape(len(patterns), -1)
-    found = np.unpackbits(bits, axis=1, count=d) if d else np.zeros((len(patterns), 0))
-    return found.astype(np.bool_), np.array(list(patterns.values()), dtype=np.int64)
-
-
-def counts_of(patterns: Mapping[bytes, int], sought: BoolArray) -> IntArray:
+def pattern_counts(missing: BoolArray, patterns: BoolArray) -> IntArray:
     """Return how many rows have each of some patterns of gaps, shape (m,).
 
     Parameters
     ----------
-    patterns : mapping of bytes to int
-        Of :func:`packed_patterns`.
-    sought : ndarray of bool, shape (m, d)
+    missing : ndarray of bool, shape (n, d)
+    patterns : ndarray of bool, shape (m, d)
     """
-    return np.array([patterns.get(_bits(one), 0) for one in sought], dtype=np.int64)
-
-
-def _bits(pattern: BoolArray) -> bytes:
-    return np.packbits(pattern).tobytes()
+    counts = np.zeros(len(patterns), dtype=np.int64)
+    place = {np.packbits(one).tobytes(): k for k, one in enumerate(patterns)}
+    some = missing.any(axis=1)
+    packed, times = np.unique(np.packbits(missing[some], axis=1), axis=0, return_counts=True)
+    for pattern, rows in zip(packed, times.tolist(), strict=True):
+        if (own := place.get(pattern.tobytes())) is not None:
+            counts[own] = rows
+    none = place.get(np.packbits(np.zeros(missing.shape[1], dtype=np.bool_)).tobytes())
+    if none is not None:
+        counts[none] = int((~some).sum())
+    return counts

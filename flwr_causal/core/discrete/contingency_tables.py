@@ -70,6 +70,11 @@ class ContingencyCounts(NamedTuple):
         """Return how many cells count some rows, but fewer than the minimum."""
         return sum(int(are_small(one, minimum).sum()) for one in (self.dense, self.values))
 
+    @property
+    def num_filled(self) -> int:
+        """How many cells count some rows."""
+        return sum(int(np.count_nonzero(one)) for one in (self.dense, self.values))
+
     def without_small(self, sets: Sets, cardinalities: IntArray, minimum: int) -> ContingencyCounts:
         """Return the tables without the counts that :func:`small_counts.withheld` withholds.
 

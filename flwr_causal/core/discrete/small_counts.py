@@ -2,7 +2,7 @@
 
 A count of few rows discloses values of single rows. Without it the other counts of a table still
 add up to fewer rows than the table has, and the difference is a count of its own: further counts
-are withheld until it is not small either.
+are withheld until each of them might be of the minimum of rows, whatever the others are.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ def are_small(counts: NDArray[Any], minimum: int) -> BoolArray:
 
 
 def withheld(counts: NDArray[Any], minimum: int, tables: IntArray | None = None) -> BoolArray:
-    """Return the mask of withheld counts: no table lacks fewer rows than the minimum.
+    """Return the mask of withheld counts.
 
-    They are the small ones of each table; where these are of fewer rows together than the minimum,
-    also the smallest others until they are not, or nothing is left.
+    They are the small ones of each table, and the smallest others until the rows of all of them,
+    less one for each, are ``minimum - 1`` or more, or nothing is left: where the total is known,
+    and also that each withheld count is above 0, each might then be ``minimum`` or more.
 
     Parameters
     ----------
@@ -50,12 +51,13 @@ def withheld(counts: NDArray[Any], minimum: int, tables: IntArray | None = None)
     concerned = np.bincount(tables, weights=small) > 0
     order = np.lexsort((values, tables))
     ordered, owners = values[order], tables[order]
-    # The rows of the smaller cells of the same table.
-    before = np.cumsum(ordered) - ordered
+    # What the smaller cells of the same table leave open, if each of them has a row.
+    room = np.maximum(ordered - 1, 0)
+    before = np.cumsum(room) - room
     first = np.searchsorted(owners, owners, side="left")
     before = before - before[first] if len(before) else before
     result = np.zeros(len(values), dtype=np.bool_)
-    result[order] = (ordered > 0) & concerned[owners] & (before < minimum)
+    result[order] = (ordered > 0) & concerned[owners] & (before < minimum - 1)
     return result | small
 
 

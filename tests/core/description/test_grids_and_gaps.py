@@ -6,11 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flwr_causal.core.description.differences import NumberSums, of_numbers, of_states
-from flwr_causal.core.description.gaps import (
-    counts_of,
-    likely_patterns,
-    packed_patterns,
-)
+from flwr_causal.core.description.gaps import likely_patterns, pattern_counts
 from flwr_causal.core.description.grids import (
     NUM_PLACES,
     StepGrid,
@@ -114,7 +110,7 @@ def test_patterns_of_blocks_of_pairs_and_of_single_columns_are_found_and_counted
     assert len(np.unique(patterns, axis=0)) == len(patterns)
     counts = {
         tuple(np.flatnonzero(one)): count
-        for one, count in zip(patterns, counts_of(packed_patterns(missing), patterns), strict=True)
+        for one, count in zip(patterns, pattern_counts(missing, patterns), strict=True)
         if count
     }
     assert counts == {(): 425, (1, 2, 3): 40, (5,): 30, (5, 7): 5}

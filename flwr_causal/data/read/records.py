@@ -105,13 +105,15 @@ class _Grammar(NamedTuple):
 @lru_cache
 def _grammar(separator: str) -> _Grammar:
     mark, other = re.escape(separator), f"[^{re.escape(separator)}]"
-    text = r'[^"]*+(?:""[^"]*+)*+'
-    field = f'(?:"{text}"|(?!"){other}*+)'
+    # Each text has one way to match, so that nothing is tried twice. Python 3.11.2 and before match
+    # possessive quantifiers wrongly.
+    text = r'[^"]*(?:""[^"]*)*'
+    field = f'(?:"{text}"|(?!"){other}*)'
     return _Grammar(
         separator,
-        complete=re.compile(f"{field}(?:{mark}{field})*+"),
-        open=re.compile(f'(?:{field}{mark})*+"{text}'),
-        field=re.compile(f'(?:^|{mark})(?:"({text})"|({other}*+))'),
+        complete=re.compile(f"{field}(?:{mark}{field})*"),
+        open=re.compile(f'(?:{field}{mark})*"{text}'),
+        field=re.compile(f'(?:^|{mark})(?:"({text})"|({other}*))'),
     )
 
 

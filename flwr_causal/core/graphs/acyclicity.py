@@ -178,8 +178,8 @@ def ancestors(adjacency: ArrayLike) -> BoolArray:
     may have cycles; ``closure[i, i]`` is True if i lies on a cycle.
     """
     closure = (np.asarray(adjacency) != 0).astype(np.float32)
-    longest = 1  # of the paths that are found
-    while longest < len(closure):
+    longest, found = 1, -1  # of the paths that are found, and how many pairs they join
+    while longest < len(closure) and found != (found := int((closure > 0).sum())):
         closure = np.minimum(closure + closure @ closure, 1.0)
         longest *= 2
     return np.asarray(closure > 0)

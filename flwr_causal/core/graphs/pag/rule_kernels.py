@@ -1,4 +1,7 @@
-"""Compiled rules R1 to R4 of Zhang (2008), which find arrowheads; see :mod:`.rules`."""
+"""Compiled rules R1 to R4 of Zhang (2008), which find arrowheads, and his theorem 2.
+
+See :mod:`~flwr_causal.core.graphs.pag.rules`, which calls them.
+"""
 
 from __future__ import annotations
 
@@ -181,3 +184,56 @@ def close_arrowheads(
         changed |= _double_triangle(marks)
         if not changed:
             changed = _discriminating_paths(marks, separators, waiting, seen)
+
+
+@compiled_inside
+def _is_sink(marks: IntArray, node: Integer, left: BoolArray) -> bool:
+    """Whether the neighbours of a node by edges o-o, among those that are left, are all joined."""
+    for i in range(len(marks)):
+        if not left[i] or i == node or marks[node, i] != CIRCLE or marks[i, node] != CIRCLE:
+            continue
+        for j in range(i):
+            near = left[j] and j != node and marks[node, j] == CIRCLE and marks[j, node] == CIRCLE
+            if near and (marks[i, j] != CIRCLE or marks[j, i] != CIRCLE):
+                return False
+    return True
+
+
+@compiled_in_place
+def direct_circles(marks: IntArray, found: IntArray, left: BoolArray) -> bool:
+    """Write the MAG of a PAG with the fewest arrowheads; return whether it has no circle left.
+
+    The edges o-o become a DAG without a v-structure (Dor & Tarsi), which exists in a PAG: one after
+    the other, the variable with the largest index of those whose neighbours are all adjacent
+    becomes the effect of its neighbours.
+
+    Parameters
+    ----------
+    marks
+        ``(d, d)`` those of the PAG.
+    found
+        ``(d, d)`` overwritten by those of the MAG.
+    left
+        ``(d,)`` room for the variables that are no effects yet.
+    """
+    d = len(marks)
+    for i in range(d):
+        left[i] = True
+        for j in range(d):
+            tail = marks[i, j] == CIRCLE and marks[j, i] == ARROW
+            found[i, j] = TAIL if tail else marks[i, j]
+    for _ in range(d):
+        sink = d - 1
+        while sink >= 0 and not (left[sink] and _is_sink(marks, sink, left)):
+            sink -= 1
+        if sink < 0:
+            return False
+        left[sink] = False
+        for i in range(d):
+            if left[i] and marks[sink, i] == CIRCLE and marks[i, sink] == CIRCLE:
+                found[i, sink], found[sink, i] = ARROW, TAIL
+    for i in range(d):
+        for j in range(d):
+            if found[i, j] == CIRCLE or (found[i, j] == TAIL and found[j, i] == TAIL):
+                return False
+    return True

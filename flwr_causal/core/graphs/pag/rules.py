@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from flwr_causal.core.graphs.acyclicity import ancestors
-from flwr_causal.core.graphs.equivalence import consistent_extension
 from flwr_causal.core.graphs.knowledge import EdgeMasks, Knowledge
 from flwr_causal.core.graphs.pag.marks import (
     ARROW,
@@ -159,16 +158,11 @@ def member(marks: IntArray) -> IntArray | None:
     ndarray of int, shape (d, d), or None
         Without circles. None if the marks are not those of a PAG.
     """
-    circles = marks == CIRCLE
-    found = np.where(circles & (marks.T == ARROW), TAIL, marks)
-    places = np.flatnonzero((circles & circles.T).any(axis=0))
-    inner = np.ix_(places, places)
-    extension = consistent_extension((circles & circles.T)[inner])
-    if extension is None:
-        return None
-    found[inner] = np.where(extension, ARROW, np.where(extension.T, TAIL, found[inner]))
-    whole = not ((found == CIRCLE) | ((found == TAIL) & (found.T == TAIL))).any()
-    return found if whole and is_ancestral(found) else None
+    from flwr_causal.core.graphs.pag.rule_kernels import direct_circles
+
+    marks = np.array(marks, dtype=np.int64, order="C")
+    found, left = np.empty_like(marks), np.empty(len(marks), dtype=np.bool_)
+    return found if direct_circles(marks, found, left) and is_ancestral(found) else None
 
 
 def describes_one_class(marks: IntArray) -> bool:

@@ -24,7 +24,6 @@ from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, checked_config, value_of
-from flwr_causal.app.description import described
 from flwr_causal.app.dry_run import COULD_BEGIN, on_nodes
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
@@ -44,6 +43,7 @@ from flwr_causal.party.policy import ColumnRules
 from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.changes import changes
+from flwr_causal.reports.described import described
 from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload

@@ -28,6 +28,8 @@ from flwr_causal.doubts.tables import (
 )
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.reports.described import described
+from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
 from flwr_causal.runtime.options import CausalOptions
@@ -376,6 +378,15 @@ class CausalStrategy(FedAvg, Algorithm):
         """Return what the user should know about the finished run; subclasses add to it."""
         return [*tier_warning(self.graph(state)), *super().warnings(state)]
 
+    def as_run(self, outcome: Outcome[Progress]) -> Run:
+        """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
+        return Run.of(outcome, about=described(self))
+
+    def write(self, outcome: Outcome[Progress], *, resumable: bool) -> None:
+        """Write the results of a run into its ``output_dir``."""
+        assert self.options.output_dir
+        outcome.run.save(self.options.output_dir, influence=False, resumable=resumable)
+
     def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Return what the user should know of the metrics, of test rows and of a query."""
         return []
@@ -501,10 +512,9 @@ class CausalStrategy(FedAvg, Algorithm):
     ) -> Result:
         """Run the whole method as Flower's ``Strategy.start`` does.
 
-        With the option ``output_dir`` the directory holds ``run.json`` (status, traffic, failures,
-        warnings), ``history.jsonl`` and ``exchanges/``, from which the run can be resumed. Graph
-        and model are in the result only, to be saved from there; ``simulate`` and ``flwr run``
-        write their files too, also for a run of ``start`` that they resume.
+        With the option ``output_dir`` the directory holds in the end what ``Run.save`` writes, for
+        ``Run.load``, and ``exchanges/``, from which the run can be resumed. ``result.outcome.run``
+        is the run in memory, with ``save`` and ``report``.
 
         Parameters
         ----------

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from flwr_causal.strategies import CausalStrategy
+from typing import Any
 
 # A section of a docstring in numpy style begins with its title, underlined.
 _SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
 
 
-def described(strategy: CausalStrategy) -> dict[str, Any]:
+def described(strategy: Any) -> dict[str, Any]:
     """Return a method's purpose, the data that it reads, and what leaves a party.
+
+    Parameters
+    ----------
+    strategy : CausalStrategy
 
     Returns
     -------

@@ -6,8 +6,7 @@ import inspect
 import re
 from typing import Any
 
-# A section of a docstring in numpy style begins with its title, underlined.
-_SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
+from flwr_causal.core.documented import SECTION
 
 
 def described(strategy: Any) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def described(strategy: Any) -> dict[str, Any]:
         if the method does not say; ``exchanges``, a list with ``name``, ``meaning``, ``when`` and,
         under ``leaves``, what leaves a party.
     """
-    text, *sections = _SECTION.split(inspect.getdoc(strategy) or "")
+    text, *sections = SECTION.split(inspect.getdoc(strategy) or "")
     papers = dict(zip(sections[::2], sections[1::2], strict=True)).get("References", "")
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text)
     return {

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
+from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
@@ -187,8 +188,7 @@ class CausalStrategy(FedAvg, Algorithm):
         super().__init_subclass__(**further)
         bases = [one for one in cls.__bases__ if issubclass(one, CausalStrategy)]
         check_options_type(cls, [one.options_type for one in bases])
-        # What help() and editors show.
-        cls.__signature__ = inspect.signature(cls.options_type)  # type: ignore[attr-defined]
+        _document(cls)
 
     def settled(self, options: Any) -> Any:
         """Return the options with what they leave to the method filled in; subclasses extend it."""
@@ -573,3 +573,13 @@ class CausalStrategy(FedAvg, Algorithm):
         )
         result.arrays = weights_of(result.outcome.graph)
         return result
+
+
+def _document(strategy: Any) -> None:
+    """Give a class of strategies the signature and the parameters that help() and editors show."""
+    strategy.__signature__ = inspect.signature(strategy.options_type)
+    doc = inspect.getdoc(strategy) or ""
+    strategy.__doc__ = with_parameters(doc, strategy.options_type, CausalOptions)
+
+
+_document(CausalStrategy)

@@ -7,6 +7,7 @@ import re
 import textwrap
 from dataclasses import fields
 from functools import cache
+from typing import Any
 
 # A section of a docstring in numpy style begins with its title, underlined.
 SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
@@ -55,10 +56,14 @@ def with_parameters(doc: str, owner: type, first: type) -> str:
         inspect.signature(owner).parameters.values(), key=lambda one: one.name in shared
     )
     entries = [
-        f"{one.name} : {one.annotation}, default {one.default!r}\n"
+        f"{one.name} : {_shown(one.annotation)}, default {one.default!r}\n"
         + textwrap.indent(textwrap.fill(meaning(owner, one.name), _WIDTH - 4), "    ")
         for one in listed
     ]
     titled = {"Parameters": "\n".join(entries), **others}
     parts = [f"{title}\n{'-' * len(title)}\n{part.strip()}" for title, part in titled.items()]
     return "\n\n".join([text.strip(), *parts]) + "\n"
+
+
+def _shown(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

@@ -29,6 +29,7 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.party.options import METHODS_GROUP
+from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.doubts import (
     describe_doubts,
     disagreement_of,
@@ -178,6 +179,8 @@ class Run(SingleThreaded, RunRecord):
             lines.append(privacy_line(self.privacy))
         if self.model is not None:
             lines.append(f"Model: {type(self.model).__name__}")
+        if (asked := asked_of(self)) is not None:
+            lines += answer(self, *asked)[:MOST_PRINTED]
         lines += describe_doubts(self)
         numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
         if numbers:
@@ -335,10 +338,13 @@ class Run(SingleThreaded, RunRecord):
         content["files"] = sorted(file.name for file in target.iterdir())
         (target / RUN_FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
 
-    def report(self, path: str | Path) -> Path:
+    def report(
+        self, path: str | Path, *, treatment: str | None = None, outcome: str | None = None
+    ) -> Path:
         """Write one HTML page of the run, which needs no network and no other file.
 
-        The page has the graph, the warnings, the edges, the parties, the exchanges and the
+        The page has the effect that is asked for, with its interval, what was adjusted for and what
+        would make it wrong; the graph, the warnings, the edges, the parties, the exchanges and the
         configuration. Nothing is computed for it but densities of a circuit and effects of a linear
         model. The influence of the parties is shown if it is known already.
 
@@ -346,6 +352,9 @@ class Run(SingleThreaded, RunRecord):
         ----------
         path : str or Path
             The file to write, such as ``"report.html"``; directories are created if needed.
+        treatment, outcome : str, optional
+            Two variables, whose effect comes first on the page. Default: the columns with these
+            roles in the run's dictionary.
 
         Returns
         -------
@@ -356,9 +365,16 @@ class Run(SingleThreaded, RunRecord):
         ------
         ConfigError
             If the file cannot be written, is there and no such page, or the package lacks the
-            page's files: an app bundle of Flower does not contain them.
+            page's files: an app bundle of Flower does not contain them; if treatment or outcome is
+            no variable of the run, or is given alone.
         """
-        return write_page(payload_of(self), path)
+        return write_page(payload_of(self, asked_of(self, treatment, outcome)), path)
+
+    def page(
+        self, path: str | Path = PAGE, *, treatment: str | None = None, outcome: str | None = None
+    ) -> Path:
+        """Write the page of :meth:`report`, by default to ``report.html`` in this directory."""
+        return self.report(path, treatment=treatment, outcome=outcome)
 
     @classmethod
     def load(cls, directory: str | Path, models: Collection[type | str] = ()) -> Run:

@@ -29,6 +29,7 @@ from flwr_causal.doubts.tables import (
 )
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.reports.asked import OUTCOME, TREATMENT
 from flwr_causal.reports.described import described
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
@@ -380,7 +381,11 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def as_run(self, outcome: Outcome[Progress]) -> Run:
         """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
-        return Run.of(outcome, about=described(self))
+        run = Run.of(outcome, about=described(self))
+        if self.entries is not None:
+            roles = {role: self.entries.of_role(role) for role in (TREATMENT, OUTCOME)}
+            run.config |= {role: name for role, name in roles.items() if name}
+        return run
 
     def write(self, outcome: Outcome[Progress], *, resumable: bool) -> None:
         """Write the results of a run into its ``output_dir``."""

@@ -188,16 +188,16 @@
   const verdict = document.getElementById("verdict");
   if (data.verdict) verdict.append(html("a", { href: "#trust" }, data.verdict));
   const links = document.getElementById("sections");
-  const show = ({ id, title, blocks: parts }) => {
+  const addSection = ({ id, title, blocks: parts }) => {
     links.append(html("li", {}, html("a", { href: `#${id}` }, title)));
     main.append(html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), ...parts.map((block) => blocks[block.kind](block))));
   };
-  (data.first || []).forEach(show);
+  data.first.forEach(addSection);
   if (data.graph) {
     const section = html("section", { id: "graph", "aria-label": "Graph" });
     main.append(section);
     drawGraph(section, data.graph);
   }
-  data.sections.forEach(show);
+  data.sections.forEach(addSection);
   document.documentElement.dataset.ready = "yes";
 })();

@@ -24,7 +24,6 @@ from typer.core import TyperGroup
 
 from flwr_causal.app import methods as registry
 from flwr_causal.app.config import DataConfig, checked_config, value_of
-from flwr_causal.app.description import described
 from flwr_causal.app.dry_run import COULD_BEGIN, on_nodes
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
@@ -43,7 +42,9 @@ from flwr_causal.party.dictionary import reading_at
 from flwr_causal.party.policy import ColumnRules
 from flwr_causal.party.record import PartyRecord, epsilon_spent, totals
 from flwr_causal.protocol.schema import own_version
+from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.changes import changes
+from flwr_causal.reports.described import described
 from flwr_causal.reports.doubts import describe_doubts
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.page.comparison import comparison_payload
@@ -130,6 +131,11 @@ Maps = Annotated[
         help="A table's own names and codes, with -o dictionary=FILE.",
     ),
 ]
+Treatment = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="With --outcome: their effect comes first on the page."),
+]
+Outcome = Annotated[str | None, typer.Option(metavar="COLUMN", help="See --treatment.")]
 Given = Annotated[
     list[str],
     typer.Option("-o", "--option", metavar="KEY=VALUE", help="See `options METHOD`."),
@@ -514,6 +520,8 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="For results and page; replaces a run.")
     ] = None,
     own_map: Maps = [],  # noqa: B006 - typer copies it
+    treatment: Treatment = None,
+    outcome: Outcome = None,
     progress: Annotated[bool | None, typer.Option(help="Default: in a terminal.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -534,7 +542,10 @@ def run(
     except KeyboardInterrupt:
         typer.echo(_interrupted(output_dir), err=True)
         raise typer.Exit(INTERRUPTED) from None
-    page = found.report(output_dir.absolute() / PAGE) if output_dir is not None else None
+    asked = asked_of(found, treatment, outcome)
+    page = None
+    if output_dir is not None:
+        page = found.report(output_dir.absolute() / PAGE, treatment=treatment, outcome=outcome)
     if as_json:
         edges = [] if found.graph is None else found.graph.marked_edges()
         names = ("cause", "mark", "effect", "weight")
@@ -542,6 +553,8 @@ def run(
         _print_json({**found.summary(influence=False), "edges": listed})
     else:
         typer.echo(str(found))
+        if asked is not None and asked != asked_of(found):  # else it has told
+            typer.echo("\n".join(answer(found, *asked)))
         if page is not None:
             typer.echo(f"Results in {given['output_dir']}, to look at: {page}")
         else:
@@ -683,13 +696,17 @@ def report(
     output: Annotated[
         Path | None, typer.Option(help=f"The file to write. Default: {PAGE} in the directory.")
     ] = None,
+    treatment: Treatment = None,
+    outcome: Outcome = None,
 ) -> None:
     """Make one HTML page of a saved run.
 
     It shows the graph, how far to trust it, parties and traffic. It holds all it needs: it works
     without a network, and can be sent as one file.
     """
-    typer.echo(str(Run.load(directory).report(output or directory / PAGE)))
+    found = Run.load(directory)
+    page = found.report(output or directory / PAGE, treatment=treatment, outcome=outcome)
+    typer.echo(str(page))
 
 
 @app.command()

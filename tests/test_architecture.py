@@ -18,8 +18,8 @@ MOST_FILES = 25
 # From the ground up. A room imports itself and what stands below its own line.
 FLOORS = (
     "errors lazy",
-    "core core.arguments core.arrays core.compiled core.files core.limits core.saved core.threads "
-    "core.words",
+    "core core.arguments core.arrays core.compiled core.documented core.files core.limits "
+    "core.saved core.threads core.words",
     "contract core.devices core.folds core.received core.ties",
     "core.options",
     "core.description core.graphs core.privacy",
@@ -33,8 +33,8 @@ FLOORS = (
     "doubts solvers compat interoperability",
     "protocol",
     "runtime party",
-    "clients strategies",
     "reports",
+    "clients strategies",
     "app",
     "server_app client_app simulations",
     "testing",

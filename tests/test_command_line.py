@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import flwr_causal
 from flwr_causal import CausalGraph, command_line
 from flwr_causal.app import methods
-from flwr_causal.app.description import described
 from flwr_causal.command_line import app
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.party.record import PartyRecord
+from flwr_causal.reports.described import described
 from flwr_causal.reports.edges import compared
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import simulate

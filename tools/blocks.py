@@ -2,6 +2,8 @@
 
 The blocks of a page run in order, in one module and in one directory. Tests run all pages so, and
 the manual shows what the blocks of its tutorials print and draw.
+
+    python tools/blocks.py PAGE DIRECTORY   # runs those of a page in this environment
 """
 
 import ast
@@ -109,3 +111,8 @@ def _pictures() -> tuple[str, ...]:
         pictures.append(drawn.getvalue()[drawn.getvalue().index("<svg") :])
     plt.close("all")
     return tuple(pictures)
+
+
+if __name__ == "__main__":
+    for block, output in run(Path(sys.argv[1]).read_text("utf-8"), sys.argv[1], Path(sys.argv[2])):
+        print(block.text, output.text, sep="\n")

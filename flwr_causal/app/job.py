@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.supercore import log
 
-from flwr_causal.app.description import described
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.errors import CausalError, ConfigError
 from flwr_causal.protocol.schema import own_version
-from flwr_causal.reports.doubts import disagreement_of
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import (
     check_options,
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
     from flwr.serverapp import Grid
 
-    from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
-    from flwr_causal.core.interventions.targets import TargetRecord
     from flwr_causal.strategies import CausalStrategy
 
 
@@ -84,22 +80,27 @@ def execute(
     CausalError
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
-    settings = {**(config or {}), **plain_options(method)}
+
+    def finished(outcome: Outcome[Any]) -> Run:
+        run: Run = outcome.run
+        run.config = {**(config or {}), **run.config}
+        return run
+
     directory = method.options.output_dir
     if directory and method.options.resume and results_saved(directory):
         return _completed(directory, method, grid, settle)
     try:
-        outcome = run_strategy(method, grid, settle=settle, on_round=on_round)
+        outcome = run_strategy(method, grid, settle=settle, on_round=on_round, write_results=False)
     except CausalError as error:
         if isinstance(error.outcome, Outcome):
-            error.outcome = _finished_run(error.outcome, method, settings)
+            error.outcome = finished(error.outcome)
         raise
     except MemoryError as error:
         raise ConfigError(
             f"The server's memory does not suffice ({error}): lower the options that say how many "
             "rounds or units there are, or use fewer columns."
         ) from error
-    return _finished_run(outcome, method, settings)
+    return finished(outcome)
 
 
 def _completed(directory: str, method: CausalStrategy, grid: Grid, settle: float) -> Run:
@@ -129,26 +130,3 @@ def _completed(directory: str, method: CausalStrategy, grid: Grid, settle: float
     check_tables(directory, run.tables, digests_of(federation))
     log(INFO, "%s, of the same tables", said)
     return run
-
-
-def _targets(found: Heterogeneity | None) -> list[TargetRecord] | None:
-    return None if found is None or found.targets is None else list(found.targets)
-
-
-def _finished_run(outcome: Outcome[Any], method: CausalStrategy, settings: dict[str, Any]) -> Run:
-    parties = outcome.parties
-    return Run(
-        **outcome.summary(),
-        graph=outcome.graph,
-        history=outcome.history,
-        scores=outcome.scores,
-        config={**settings, "simulated": all(party.partition_id >= 0 for party in parties)},
-        model=outcome.model,
-        local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
-        heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,
-        targets=_targets(outcome.heterogeneity),
-        disagreement=disagreement_of(outcome.model),
-        columns={} if outcome.agreement is None else outcome.agreement.summary(),
-        about=described(method),
-        influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it
-    )

@@ -9,7 +9,6 @@ the keys of this method.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import sys
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get
 
 from flwr_causal.app import methods
 from flwr_causal.app.config import DataConfig, JobConfig, kebab, key_of
+from flwr_causal.core.documented import meaning
 from flwr_causal.core.options import option_types
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.party.options import BOOL, NUMBER, TEXT
@@ -238,27 +238,6 @@ def with_contracts(text: str) -> str:
 def _agreement() -> str:
     lines = [f"| `{one.name}` | {meaning(Setup, one.name)} |" for one in fields(Setup)]
     return "\n".join(["| Sent once to each party | Meaning |", "|---|---|", *lines]) + "\n"
-
-
-def meaning(owner: type, name: str) -> str:
-    """Return a field's description in the docstring of a dataclass or its bases, in Markdown."""
-    for base in owner.__mro__:
-        text = _documented(base).get(name, "")
-        if text and not text.startswith("See "):
-            return text
-    return ""
-
-
-def _documented(owner: type) -> dict[str, str]:
-    """Return the parameters of a numpy-style docstring with their descriptions."""
-    doc = inspect.cleandoc(owner.__doc__ or "")
-    found = re.search(r"^Parameters\n-+\n(.*?)(?:^\w+\n-+\n|\Z)", doc, re.M | re.S)
-    entries: dict[str, str] = {}
-    for head, body in re.findall(r"^(\S.*)\n((?:(?: .*)?\n?)*)", found[1] if found else "", re.M):
-        text = " ".join(body.split())
-        text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text).replace("``", "`")
-        entries |= {name.strip(): text for name in head.partition(" : ")[0].split(",")}
-    return entries
 
 
 def _section(title: str, options: Sequence[Option], *, who: bool = False) -> str:

@@ -5,7 +5,8 @@ with :func:`deadline`; it raises once the time is up. This package has no clock 
 
 A loop that goes on as long as something improves runs over :func:`steps`, which ends it with a
 warning where rounding would let it go on for ever. Who calls the solver may take the warnings with
-:func:`noting`.
+:func:`noting`. A long loop over things that are known beforehand runs over :func:`each`. Of both
+the check of the deadline can say by :func:`in_progress` how far they are.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from __future__ import annotations
 import warnings
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from numpy.typing import NDArray
+
+ThingT = TypeVar("ThingT")
 
 #: The largest absolute value that is computed with: a sum of a million of its squares stays below
 #: the values that solvers report for an objective that overflows (1e100). Sums of squares of
@@ -47,6 +50,36 @@ def _no_deadline() -> None:
 _check: ContextVar[Callable[[], None]] = ContextVar("_check", default=_no_deadline)
 
 
+class Work(NamedTuple):
+    """How far a loop is.
+
+    Parameters
+    ----------
+    name : str
+        What it does.
+    step : int
+        The number of its present step, from 1.
+    of : int or None
+        How many there are; None of a loop that ends by itself.
+    """
+
+    name: str
+    step: int
+    of: int | None
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.step} of {self.of}" if self.of else f"{self.name}, {self.step}"
+
+
+# The loops that are under way in the block of a deadline, from the outer to the inner one.
+_works: ContextVar[list[Work] | None] = ContextVar("_works", default=None)
+
+
+def in_progress() -> str:
+    """Return the loops that are under way, with their steps, from the outer to the inner one."""
+    return ": ".join(map(str, _works.get() or ()))
+
+
 @contextmanager
 def deadline(check: Callable[[], None]) -> Iterator[None]:
     """Let all solvers that the block calls call ``check`` once an iteration.
@@ -56,11 +89,12 @@ def deadline(check: Callable[[], None]) -> Iterator[None]:
     check : callable
         Raises what is to end the work, when its time is up.
     """
-    token = _check.set(check)
+    token, works = _check.set(check), _works.set([])
     try:
         yield
     finally:
         _check.reset(token)
+        _works.reset(works)
 
 
 def check_deadline() -> None:
@@ -114,14 +148,37 @@ def steps(work: str, most: int) -> Iterator[int]:
     int
         The number of the step, from 0.
     """
-    for step in range(most):
-        check_deadline()
-        yield step
+    yield from _counted(work, range(most), None)
     _note.get()(
         f"{work} was ended after {most:,} steps, its limit, though its last step still changed "
         "something: the result may not be the best one. Leave out columns that nearly follow from "
         "others, such as sums, copies, or shares of a whole."
     )
+
+
+def each(work: str, things: Collection[ThingT]) -> Iterator[ThingT]:
+    """Yield things one after the other; the deadline is checked before each.
+
+    Parameters
+    ----------
+    work : str
+        What the loop does, for those who wait.
+    things : collection
+    """
+    return _counted(work, things, len(things))
+
+
+def _counted(work: str, things: Iterable[ThingT], of: int | None) -> Iterator[ThingT]:
+    works = _works.get()
+    works = [] if works is None else works
+    depth = len(works)
+    try:
+        for step, thing in enumerate(things, start=1):
+            works[depth:] = [Work(work, step, of)]
+            check_deadline()
+            yield thing
+    finally:  # also where the loop is left early
+        del works[depth:]
 
 
 def require_computable(what: str, values: NDArray[np.float64] | float) -> None:

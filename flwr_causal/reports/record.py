@@ -138,7 +138,7 @@ class RunRecord:
         ``deviation`` (the standard deviation) over all rows.
     about : dict
         What the docstring and the contract of the method say, see
-        :func:`flwr_causal.app.description.described`; empty in runs saved before it was kept.
+        :func:`flwr_causal.reports.described.described`; empty in runs saved before it was kept.
     versions : dict of str to str
         Versions of the packages that matter, of the process that made the run.
     """

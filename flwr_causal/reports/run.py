@@ -29,7 +29,14 @@ from flwr_causal.data.read.bif import write_bif
 from flwr_causal.data.spreadsheet import read_csv, write_csv
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.party.options import METHODS_GROUP
-from flwr_causal.reports.doubts import describe_doubts, doubts_of, fit_check, fitted_model
+from flwr_causal.reports.asked import answer, asked_of
+from flwr_causal.reports.doubts import (
+    describe_doubts,
+    disagreement_of,
+    doubts_of,
+    fit_check,
+    fitted_model,
+)
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.graph_files import write_all
 from flwr_causal.reports.page.payload import payload_of
@@ -58,6 +65,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.doubt import DoubtfulEdge
     from flwr_causal.core.graphs.fit_check import FitCheck
+    from flwr_causal.runtime.outcome import Outcome
 
 # print(run) lists so many edges without a lag, and as many with one.
 MOST_PRINTED = 5
@@ -171,6 +179,8 @@ class Run(SingleThreaded, RunRecord):
             lines.append(privacy_line(self.privacy))
         if self.model is not None:
             lines.append(f"Model: {type(self.model).__name__}")
+        if (asked := asked_of(self)) is not None:
+            lines += answer(self, *asked)[:MOST_PRINTED]
         lines += describe_doubts(self)
         numbers = {k: v for k, v in self.metrics.items() if isinstance(v, int | float)}
         if numbers:
@@ -199,7 +209,37 @@ class Run(SingleThreaded, RunRecord):
         values = {name: getattr(self, name) for name in _SUMMARY}
         return {**values, "influence": self.influence if influence else known_influence(self)}
 
-    def save(self, directory: str | Path, *, influence: bool = True) -> Path:
+    @classmethod
+    def of(cls, outcome: Outcome[Any], **further: Any) -> Run:
+        """Return the run of an outcome of the loop.
+
+        Parameters
+        ----------
+        outcome : Outcome
+        **further
+            Fields of the run that the outcome does not have, such as ``about``.
+        """
+        found, parties = outcome.heterogeneity, outcome.parties
+        simulated = all(party.partition_id >= 0 for party in parties)
+        return cls(
+            **outcome.summary(),
+            graph=outcome.graph,
+            history=outcome.history,
+            scores=outcome.scores,
+            config={**outcome.config, "simulated": simulated},
+            model=outcome.model,
+            local_graphs=found.graphs if found else {},
+            heterogeneity=found.edges if found else None,
+            targets=list(found.targets) if found and found.targets is not None else None,
+            disagreement=disagreement_of(outcome.model),
+            columns={} if outcome.agreement is None else outcome.agreement.summary(),
+            influence=vars(outcome)["_influence"],  # not computed yet, if nothing has read it
+            **further,
+        )
+
+    def save(
+        self, directory: str | Path, *, influence: bool = True, resumable: bool = False
+    ) -> Path:
         """Write the run into a directory, which is created if needed; an earlier run is replaced.
 
         Only their owner can read them. The files are ``run.json`` (status, metrics, configuration,
@@ -217,6 +257,9 @@ class Run(SingleThreaded, RunRecord):
         influence : bool, default True
             Whether to compute the influence of the parties if it has not been computed yet, which
             takes about as long as the run for each of them.
+        resumable : bool, default False
+            Whether a completed run leaves what it can be resumed from: the parties' reports and
+            the combined replies.
 
         Returns
         -------
@@ -246,7 +289,7 @@ class Run(SingleThreaded, RunRecord):
             ) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        if self.status == "completed":
+        if self.status == "completed" and not resumable:
             # Needed to resume a run, not to load one.
             remove(target, [EXCHANGES])
         return target
@@ -295,10 +338,13 @@ class Run(SingleThreaded, RunRecord):
         content["files"] = sorted(file.name for file in target.iterdir())
         (target / RUN_FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
 
-    def report(self, path: str | Path) -> Path:
+    def report(
+        self, path: str | Path, *, treatment: str | None = None, outcome: str | None = None
+    ) -> Path:
         """Write one HTML page of the run, which needs no network and no other file.
 
-        The page has the graph, the warnings, the edges, the parties, the exchanges and the
+        The page has the effect that is asked for, with its interval, what was adjusted for and what
+        would make it wrong; the graph, the warnings, the edges, the parties, the exchanges and the
         configuration. Nothing is computed for it but densities of a circuit and effects of a linear
         model. The influence of the parties is shown if it is known already.
 
@@ -306,6 +352,9 @@ class Run(SingleThreaded, RunRecord):
         ----------
         path : str or Path
             The file to write, such as ``"report.html"``; directories are created if needed.
+        treatment, outcome : str, optional
+            Two variables, whose effect comes first on the page. Default: the columns with these
+            roles in the run's dictionary.
 
         Returns
         -------
@@ -316,9 +365,16 @@ class Run(SingleThreaded, RunRecord):
         ------
         ConfigError
             If the file cannot be written, is there and no such page, or the package lacks the
-            page's files: an app bundle of Flower does not contain them.
+            page's files: an app bundle of Flower does not contain them; if treatment or outcome is
+            no variable of the run, or is given alone.
         """
-        return write_page(payload_of(self), path)
+        return write_page(payload_of(self, asked_of(self, treatment, outcome)), path)
+
+    def page(
+        self, path: str | Path = PAGE, *, treatment: str | None = None, outcome: str | None = None
+    ) -> Path:
+        """Write the page of :meth:`report`, by default to ``report.html`` in this directory."""
+        return self.report(path, treatment=treatment, outcome=outcome)
 
     @classmethod
     def load(cls, directory: str | Path, models: Collection[type | str] = ()) -> Run:

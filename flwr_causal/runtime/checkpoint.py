@@ -78,6 +78,8 @@ FREE_OPTIONS = frozenset(
 )
 #: By this name a run's configuration has the digest of the arrays that it started from.
 INITIAL = "initial_arrays"
+#: And by this one the name of the privacy wrapper around the method.
+WRAPPER = "wrapper"
 _TOKEN = f"{PREFIX}exchange"
 _PARTIES = "parties"
 # With secure aggregation, the reports on all rows and on each group's.
@@ -548,8 +550,8 @@ def check_options(directory: str | Path, config: Mapping[str, Any]) -> None:
         return
     old = _read_json(Path(directory) / RUN_FILE).get("config", {})
     new = json.loads(json.dumps(dict(config)))
-    for name in dict.fromkeys([*new, INITIAL]):
-        known = name == INITIAL or (name not in FREE_OPTIONS and name in old)
+    for name in dict.fromkeys([*new, INITIAL, WRAPPER]):
+        known = name in (INITIAL, WRAPPER) or (name not in FREE_OPTIONS and name in old)
         if known and old.get(name) != new.get(name):
             raise CheckpointError(
                 f"The run in '{directory}' had {name}={old.get(name)!r}, not {new.get(name)!r}: "

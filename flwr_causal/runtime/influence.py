@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 import numpy as np
 from flwr.supercore import log
 
+from flwr_causal.core.limits import each
 from flwr_causal.core.threads import single_threaded
 from flwr_causal.core.ties import as_ranked
 from flwr_causal.errors import CausalError
@@ -159,8 +160,9 @@ class LeaveOneOut(Generic[StateT]):
         found: Influence = {}
         try:
             with server_work(self.method, "Leaving out single parties"):
-                for index in np.argsort(-as_ranked(self._distances), kind="stable")[:most]:
-                    found[parties[index]] = self._without(parties[index], int(index))
+                order = np.argsort(-as_ranked(self._distances), kind="stable")[:most].tolist()
+                for index in each("parties that are left out", order):
+                    found[parties[index]] = self._without(parties[index], index)
         except CausalError as error:
             log(WARNING, "The influence is known for %d of the parties: %s", len(found), error)
         return {party: found[party] for party in parties if party in found}

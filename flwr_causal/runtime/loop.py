@@ -22,6 +22,7 @@ from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime.checkpoint import (
     INITIAL,
+    WRAPPER,
     Checkpoint,
     KeptExchange,
     digest_of,
@@ -47,6 +48,7 @@ from flwr_causal.secure.server import SecureSum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from flwr.serverapp import Grid
     from flwr.serverapp.strategy import Strategy
@@ -88,6 +90,7 @@ def run(
     settle: float = 0.0,
     on_round: OnRound | None = None,
     initial_arrays: Mapping[str, NDArray[Any]] | None = None,
+    write_results: bool = True,
 ) -> Outcome[StateT]:
     """Run a method over the nodes of a grid, from the schema exchange to the graph.
 
@@ -111,6 +114,9 @@ def run(
         What a method that sends the parties weights starts from, in the units of the weights that
         it returns: ``weights`` (d, d), row causes column, and with lags ``lagged`` (p, d, d).
         Default: the method's own start, such as 0.
+    write_results : bool, default True
+        With the option ``output_dir``: whether to write the results there in the end. A caller that
+        adds metrics to ``outcome.run`` saves it itself.
 
     Returns
     -------
@@ -136,7 +142,9 @@ def run(
     method.initial = checked_initial(method, initial_arrays or {})
     if (method.options.replicates or method.options.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
-    session = Session(method, strategy or method, grid, outcome, config or {})
+    wrapper = "" if strategy is None else type(strategy).__name__
+    session = Session(method, strategy or method, grid, outcome, config or {}, wrapper)
+    session.write_results = write_results
     with noting(session.note):
         try:
             if strategy is not None:
@@ -178,6 +186,10 @@ class Session(Generic[StateT]):
         Grows with the run.
     config : dict
         Further plain values for the clients.
+    wrapper : str
+        The name of the privacy wrapper around the method; empty without one.
+    write_results : bool
+        Whether the results are written to the directory in the end.
     checkpoint : Checkpoint, optional
         Where the run is kept on disk.
     let_go : callable
@@ -199,6 +211,8 @@ class Session(Generic[StateT]):
     grid: Grid
     outcome: Outcome[StateT]
     config: dict[str, records.Value]
+    wrapper: str = ""
+    write_results: bool = True
     checkpoint: Checkpoint | None = None
     let_go: Callable[[], None] = lambda: None
     resuming: bool = False
@@ -206,6 +220,9 @@ class Session(Generic[StateT]):
     remembered_bytes: int = 0
     by_party: dict[str, Arrays] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.outcome.as_run = self.method.as_run
 
     @property
     def state(self) -> StateT:
@@ -228,16 +245,20 @@ class Session(Generic[StateT]):
     def begin(self, settle: float, state: StateT | None) -> None:
         """Run the schema exchange, and take the steps of the run that is resumed."""
         method, outcome, checkpoint = self.method, self.outcome, None
+        outcome.config = plain_options(method) | ({WRAPPER: self.wrapper} if self.wrapper else {})
         if method.options.output_dir:
-            if state is not None or self.strategy is not method:
+            if state is not None:
                 raise ConfigError(
-                    "A run with 'output_dir' starts from its method's own state and without a "
-                    "privacy wrapper: a wrapper must not add its noise twice. Leave "
-                    "'output_dir' out, and save the outcome."
+                    "A run with 'output_dir' starts from its method's own state: leave "
+                    "'output_dir' out, and save the outcome's run."
                 )
-            options = plain_options(method)
+            if self.wrapper and method.options.resume:
+                raise ConfigError(
+                    f"{self.wrapper} must not add its noise twice, so that its run cannot be "
+                    "resumed: leave the option 'resume' out. 'output_dir' alone writes the results."
+                )
             checkpoint = Checkpoint(
-                method.options.output_dir, options, resume=method.options.resume
+                method.options.output_dir, outcome.config, resume=method.options.resume
             )
             self.let_go = checkpoint.close
             self.resuming = checkpoint.interrupted
@@ -265,7 +286,7 @@ class Session(Generic[StateT]):
         else:
             federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
         outcome.schema_bytes += size
-        if checkpoint is not None:
+        if checkpoint is not None and not self.wrapper:
             federation.setup = checkpoint.agree(
                 federation, self.config, outcome.history, outcome.failures
             )
@@ -349,7 +370,7 @@ class Session(Generic[StateT]):
         elif self.checkpoint is not None:
             influence, asked = known_influence(self.outcome), digest_of_request(request)
             step = KeptExchange(record, lost, failures, replies, influence, asked)
-            self._keep(step if exchange.kept else None)
+            self._keep(step if exchange.kept and not self.wrapper else None)
         return record
 
     def request(self) -> Request:
@@ -770,6 +791,17 @@ class Session(Generic[StateT]):
         except Exception as further:
             outcome.warnings.append(f"The last state gives no complete results: {further}")
 
+    def _write(self, directory: Path) -> None:
+        """Write the results; where they cannot be written, what was computed stands."""
+        try:
+            self.method.write(self.outcome, resumable=not self.wrapper)
+        except Exception as error:
+            warning = (
+                f"The results cannot be written to '{directory}': {error} They are in the outcome."
+            )
+            log(WARNING, warning)
+            self.outcome.warnings.append(warning)
+
     def end(self) -> None:
         """Bring the directory up to date, and make the method as good as new."""
         method = self.method
@@ -778,6 +810,9 @@ class Session(Generic[StateT]):
             self.outcome.note_failures(method.federation)
         self._keep()
         self.let_go()
+        ended = self.outcome.status in ("completed", "failed")
+        if self.checkpoint is not None and self.write_results and ended:
+            self._write(self.checkpoint.directory)
         method.state = method.federation = method.grid = method.asked = None
         method.initial = {}
         method.release, method.clipping_norm, method.clipping_mod = None, 0.0, ""

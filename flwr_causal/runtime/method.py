@@ -382,6 +382,20 @@ class Method(Generic[StateT]):
         """Return the guarantee of differential privacy in plain values; empty if there is none."""
         return {}
 
+    def as_run(self, outcome: Any) -> Any:
+        """Return an outcome as the run that users save and read."""
+        return outcome
+
+    def write(self, outcome: Any, *, resumable: bool) -> None:
+        """Write the results of a run into its ``output_dir``.
+
+        Parameters
+        ----------
+        outcome : Outcome
+        resumable : bool
+            Whether what the run can be resumed from stays there.
+        """
+
     def warnings(self, state: StateT) -> list[str]:
         """Return what the user should know about the finished run."""
         return []

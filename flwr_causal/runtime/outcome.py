@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from flwr.serverapp.strategy import Result
 
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime.influence import Deferred
 from flwr_causal.runtime.method import StateT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from flwr.app import ArrayRecord
     from numpy.typing import NDArray
@@ -52,12 +55,17 @@ class Outcome(Generic[StateT]):
     schema_bytes : int
         Bytes of the schema exchange, both ways, of the agreement that is sent with a party's first
         message, and of the earlier requests that parties are sent when a run is resumed.
+    config : dict
+        The method's id and its options, as plain values; of a run with one of Flower's wrappers
+        around the method also ``wrapper``, its name.
     status : {"running", "completed", "failed", "stopped"}
         "failed" after an error, "stopped" where the process was interrupted.
     influence : dict of str to Change
         The change of the graph when one party's reply is left out, by party; computed when it is
         first read. See :class:`flwr_causal.runtime.influence.Change`. Empty where it is not known:
         in runs of more than one exchange, or under a privacy wrapper.
+    as_run : callable
+        Returns the run of an outcome, see :attr:`run`.
     """
 
     history: list[Record] = field(default_factory=list)
@@ -80,8 +88,23 @@ class Outcome(Generic[StateT]):
     warnings: list[str] = field(default_factory=list)
     privacy: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
     status: Literal["running", "completed", "failed", "stopped"] = "running"
+    as_run: Callable[[Outcome[StateT]], Any] | None = field(default=None, repr=False)
     influence: Deferred = Deferred()  # noqa: RUF009 - a descriptor, as dataclasses know them
+
+    @property
+    def run(self) -> Any:
+        """The run that ``simulate`` returns: to be printed, saved, loaded and shown as a page.
+
+        Raises
+        ------
+        FederationError
+            If no run has begun.
+        """
+        if self.as_run is None:
+            raise FederationError("This outcome is of no run: take that of a strategy's start.")
+        return self.as_run(self)
 
     @property
     def rounds(self) -> int:

@@ -18,7 +18,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.supercore import log
 
 from flwr_causal.core.threads import single_threaded
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.errors import FederationError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime import loop
@@ -60,12 +60,7 @@ class Stepwise:
         self, method: Method[Any], config: ConfigRecord, grid: Grid, initial_arrays: ArrayRecord
     ) -> None:
         self.method, self.outcome = method, Outcome[Any]()
-        if method.options.output_dir:
-            raise ConfigError(
-                "A run with 'output_dir' cannot go on with a wrapper, which must not add its noise "
-                "twice: leave 'output_dir' out, and save the outcome."
-            )
-        self.session = Session(method, method, grid, self.outcome, {})
+        self.session = Session(method, method, grid, self.outcome, {}, WRAPPER)
         #: What is asked at present, of whom, and what came back.
         self.asked: Request
         self.number = 0

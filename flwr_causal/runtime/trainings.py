@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from flwr_causal.core.interventions.targets import with_shares
+from flwr_causal.core.limits import each
 from flwr_causal.errors import CausalError, DeadlineError
 from flwr_causal.protocol.bundle import MAIN, BundlePart, Training, bundle_of, head_of
 from flwr_causal.runtime.influence import change_between
@@ -177,9 +178,10 @@ class Trainings(Generic[StateT]):
     def _requests(self, state: TrainingsState[StateT]) -> dict[Training, Request]:
         """Return by training the requests of those that have not finished."""
         if self._latest[0] is not state:
+            running = self._running(state)
             requests = {
-                training: _among(training, self.inner.request(own), state.rows)
-                for training, own in self._running(state).items()
+                training: _among(training, self.inner.request(running[training]), state.rows)
+                for training in each("what trainings ask", running)
             }
             self._latest = (state, requests)
         return self._latest[1]
@@ -199,7 +201,8 @@ class Trainings(Generic[StateT]):
         """Return the states after an exchange; the main training is the first to be closed."""
         states, failed = dict(state.states), dict(state.failed)
         requests, info = self._requests(state), dict[str, Any]()
-        for training, request in requests.items():
+        for training in each("trainings after their replies", requests):
+            request = requests[training]
             part = BundlePart(training, request.exchange)
             own = part.replies(replies, [party for party in state.rows if request.asks(party)])
             if training == MAIN:
@@ -223,10 +226,10 @@ class Trainings(Generic[StateT]):
         graph = self.inner.graph(state.main)
         found = [
             replicate
-            for training, own in state.states.items()
+            for training in each("graphs of trainings", state.states)
             if training.replicate
             and training not in state.failed
-            and (replicate := self.inner.graph(own)) is not None
+            and (replicate := self.inner.graph(state.states[training])) is not None
         ]
         return graph if graph is None or not found else graph.with_confidence(found)
 

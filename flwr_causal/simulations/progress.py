@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from flwr_causal.runtime.server_work import watching
 from flwr_causal.simulations.relay import Relay
 
 if TYPE_CHECKING:
@@ -119,6 +120,6 @@ def progress_bar(shown: bool | None, total: int | None) -> Iterator[Bar | None]:
     )
     with Progress(*columns, console=console) as progress:
         bar = Bar(progress, total)
-        with _compilations(bar.say):
+        with _compilations(bar.say), watching(bar.say):
             yield bar
         bar.end()

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
+from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require
 from flwr_causal.data.check.agreement import Agreement, agree
 from flwr_causal.data.check.policy import Policy
@@ -28,6 +29,9 @@ from flwr_causal.doubts.tables import (
 )
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
+from flwr_causal.reports.asked import OUTCOME, TREATMENT
+from flwr_causal.reports.described import described
+from flwr_causal.reports.run import Run
 from flwr_causal.runtime import loop
 from flwr_causal.runtime.algorithm import Algorithm, Progress
 from flwr_causal.runtime.options import CausalOptions
@@ -185,8 +189,7 @@ class CausalStrategy(FedAvg, Algorithm):
         super().__init_subclass__(**further)
         bases = [one for one in cls.__bases__ if issubclass(one, CausalStrategy)]
         check_options_type(cls, [one.options_type for one in bases])
-        # What help() and editors show.
-        cls.__signature__ = inspect.signature(cls.options_type)  # type: ignore[attr-defined]
+        _document(cls)
 
     def settled(self, options: Any) -> Any:
         """Return the options with what they leave to the method filled in; subclasses extend it."""
@@ -376,6 +379,19 @@ class CausalStrategy(FedAvg, Algorithm):
         """Return what the user should know about the finished run; subclasses add to it."""
         return [*tier_warning(self.graph(state)), *super().warnings(state)]
 
+    def as_run(self, outcome: Outcome[Progress]) -> Run:
+        """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
+        run = Run.of(outcome, about=described(self))
+        if self.entries is not None:
+            roles = {role: self.entries.of_role(role) for role in (TREATMENT, OUTCOME)}
+            run.config |= {role: name for role, name in roles.items() if name}
+        return run
+
+    def write(self, outcome: Outcome[Progress], *, resumable: bool) -> None:
+        """Write the results of a run into its ``output_dir``."""
+        assert self.options.output_dir
+        outcome.run.save(self.options.output_dir, influence=False, resumable=resumable)
+
     def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Return what the user should know of the metrics, of test rows and of a query."""
         return []
@@ -501,10 +517,9 @@ class CausalStrategy(FedAvg, Algorithm):
     ) -> Result:
         """Run the whole method as Flower's ``Strategy.start`` does.
 
-        With the option ``output_dir`` the directory holds ``run.json`` (status, traffic, failures,
-        warnings), ``history.jsonl`` and ``exchanges/``, from which the run can be resumed. Graph
-        and model are in the result only, to be saved from there; ``simulate`` and ``flwr run``
-        write their files too, also for a run of ``start`` that they resume.
+        With the option ``output_dir`` the directory holds in the end what ``Run.save`` writes, for
+        ``Run.load``, and ``exchanges/``, from which the run can be resumed. ``result.outcome.run``
+        is the run in memory, with ``save`` and ``report``.
 
         Parameters
         ----------
@@ -563,3 +578,13 @@ class CausalStrategy(FedAvg, Algorithm):
         )
         result.arrays = weights_of(result.outcome.graph)
         return result
+
+
+def _document(strategy: Any) -> None:
+    """Give a class of strategies the signature and the parameters that help() and editors show."""
+    strategy.__signature__ = inspect.signature(strategy.options_type)
+    doc = inspect.getdoc(strategy) or ""
+    strategy.__doc__ = with_parameters(doc, strategy.options_type, CausalOptions)
+
+
+_document(CausalStrategy)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Progress, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.strategies.options import takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +113,11 @@ class Describe(CausalStrategy):
 
     options_type = DescribeOptions
     options: DescribeOptions
+
+    if TYPE_CHECKING:
+
+        @takes(DescribeOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.ANY

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Step, Training
     from flwr_causal.strategies.fedcausal_evidence import Searched
     from flwr_causal.strategies.fedcausal_paper import FittedModel, Standing
+    from flwr_causal.strategies.options import takes
 
 
 #: lambda_1 by model, which the paper does not give: for the group lasso in units of the party's
@@ -204,6 +205,11 @@ class FedCausal(PaperVariant, LinearStrategy):
 
     options_type = FedCausalOptions
     options: FedCausalOptions
+
+    if TYPE_CHECKING:
+
+        @takes(FedCausalOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.NONLINEAR

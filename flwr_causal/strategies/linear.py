@@ -29,7 +29,7 @@ from flwr_causal.runtime.combining import LEAST_FOR_MEDIAN
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.base import Baselines, CausalStrategy
 from flwr_causal.strategies.dictionary import check_private
-from flwr_causal.strategies.options import refuse_unfitting, require_fitting
+from flwr_causal.strategies.options import refuse_unfitting, require_fitting, takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,6 +168,11 @@ class LinearStrategy(CausalStrategy):
 
     options_type = LinearOptions
     options: LinearOptions
+
+    if TYPE_CHECKING:
+
+        @takes(LinearOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     def validate(self) -> None:
         """Check that the options fit each other, interventions and differential privacy."""

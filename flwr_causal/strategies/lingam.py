@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Progress, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
+    from flwr_causal.strategies.options import takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,11 @@ class Lingam(LinearStrategy):
 
     options_type = LingamOptions
     options: LingamOptions
+
+    if TYPE_CHECKING:
+
+        @takes(LingamOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
 

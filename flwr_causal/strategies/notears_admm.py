@@ -33,7 +33,7 @@ from flwr_causal.strategies.linear import (
     PerceptronOptions,
 )
 from flwr_causal.strategies.local_graphs import local_graphs, require_several, sums_by_party
-from flwr_causal.strategies.options import require_fitting
+from flwr_causal.strategies.options import require_fitting, takes
 from flwr_causal.strategies.privacy import NOT_PRIVATE, PrivateOptions
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions
 
@@ -525,6 +525,11 @@ class NotearsADMM(LinearADMM):
 
     options_type = NotearsADMMOptions
     options: NotearsADMMOptions
+
+    if TYPE_CHECKING:
+
+        @takes(NotearsADMMOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 

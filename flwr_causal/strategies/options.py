@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.options import modes_of, option_types, require
@@ -12,7 +12,7 @@ from flwr_causal.data.interventions import USERS
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 #: Options of one method that users may expect of others, with the settings that have them.
 ELSEWHERE = {
@@ -24,6 +24,8 @@ ELSEWHERE = {
         "13 (docs/differential_privacy.md)",
     ),
 }
+
+_Taken = ParamSpec("_Taken")
 
 #: By option, whether its value fits a setting, and what it must be, in words.
 Needs: TypeAlias = "Mapping[str, tuple[bool, str]]"
@@ -56,6 +58,22 @@ def check_options_type(strategy: Any, bases: Sequence[type]) -> None:
         f"{strategy.__name__}.options_type is {shown(kind)}; it must be a class of options made by "
         f"@dataclass(frozen=True, kw_only=True), a subclass of {names}."
     )
+
+
+def takes(
+    kind: Callable[_Taken, Any],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, _Taken], None]]:
+    """Declare for type checkers and editors that a strategy's constructor takes these options.
+
+    Below ``if TYPE_CHECKING`` in the class: at run time the constructor is that of the base, which
+    takes the options of ``options_type``.
+
+    Parameters
+    ----------
+    kind : type
+        The strategy's ``options_type``.
+    """
+    return lambda init: init
 
 
 def check_names(strategy: Any, given: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Result, Training
     from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
+    from flwr_causal.strategies.options import takes
 
 
 #: The settings of Chen, Ma & Yue (2024).
@@ -143,6 +144,11 @@ class TwoDBN(LinearADMM):
 
     options_type = TwoDBNOptions
     options: TwoDBNOptions
+
+    if TYPE_CHECKING:
+
+        @takes(TwoDBNOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = TWO_DBN
     tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED

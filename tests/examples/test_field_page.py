@@ -9,10 +9,10 @@ import pytest
 from entry_point_packages import FIELD, declare_field, forget
 from typer.testing import CliRunner
 
-from flwr_causal.app.description import described
 from flwr_causal.app.methods import METHODS, OWN_METHODS, find
 from flwr_causal.command_line import app
 from flwr_causal.protocol import tables
+from flwr_causal.reports.described import described
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "field_methods.md").read_text(encoding="utf-8")

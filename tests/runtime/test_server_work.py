@@ -6,7 +6,8 @@ from category_federations import make_tables
 from federations import make_federation, spy
 from flwr.app import Array, ArrayRecord
 
-from flwr_causal.core.limits import check_deadline
+from flwr_causal.core import limits
+from flwr_causal.core.limits import check_deadline, each, in_progress, steps
 from flwr_causal.errors import CausalError, DeadlineError, FederationError
 from flwr_causal.runtime import server_work
 from flwr_causal.simulations import simulate
@@ -247,3 +248,67 @@ def test_replies_that_are_a_million_times_too_large_do_not_keep_the_server_busy(
     else:
         ended = finite(found)
     assert ended
+
+
+def told_by(caplog):
+    return [one.getMessage() for one in caplog.records if ", for " in one.getMessage()]
+
+
+def test_long_work_says_what_is_done_of_how_much_and_since_when(clock, caplog):
+    caplog.set_level("INFO", logger="flwr")
+    with server_work.server_work(Moments(), "Exchange 7 ('sums')"):
+        for number in each("replicates", range(30)):
+            for step in steps("The search", 1000):
+                clock.now += 1.0
+                if step == 99 or number == 12:
+                    break
+    seconds = [int(one.split(", for ")[1].split(" s")[0]) for one in told_by(caplog)]
+    # The time between two lines doubles up to ten minutes.
+    assert seconds == [15, 30, 60, 120, 240, 480, 960, 1560, 2160, 2760]
+    assert told_by(caplog)[0] == (
+        "Exchange 7 ('sums'), for 15 s: replicates, 1 of 30: The search, 16"
+    )
+    # Of the loop that was left early nothing is said later.
+    assert "replicates, 29 of 30: The search" in told_by(caplog)[-1]
+    assert in_progress() == ""
+
+
+def test_loops_one_after_the_other_are_told_apart():
+    told = []
+    with limits.deadline(lambda: told.append(in_progress())):
+        for _ in each("first", range(3)):
+            break
+        for _ in each("second", [1]):
+            for _ in each("inner", "a"):
+                pass
+            check_deadline()
+    second = "second, 1 of 1"
+    assert told == ["first, 1 of 3", second, f"{second}: inner, 1 of 1", second]
+
+
+def test_short_work_says_nothing(clock, caplog):
+    caplog.set_level("INFO", logger="flwr")
+    with server_work.server_work(Moments(), "Exchange 1"):
+        for _ in each("replicates", range(14)):
+            clock.now += 1.0
+    assert not told_by(caplog)
+
+
+def test_a_watcher_is_told_more_often(clock, caplog):
+    told = []
+    with (
+        server_work.watching(told.append),
+        server_work.server_work(Moments(), "Exchange 1"),
+    ):
+        for _ in each("replicates", range(20)):
+            clock.now += 0.1
+    assert 2 <= len(told) <= 4
+    assert told[0] == "the server computes, for 0 s: replicates, 6 of 20"
+
+
+def test_replicates_are_counted(monkeypatch):
+    monkeypatch.setattr(server_work, "SECONDS_TO_WATCHER", 0.0)
+    told = []
+    with server_work.watching(told.append):
+        run(Moments(replicates=3), spy(TABLES))
+    assert any("trainings after their replies, 4 of 4" in one for one in told)

@@ -72,16 +72,9 @@ def test_start_inside_a_users_own_app():
     assert kept[2].outcome.graph.equals(fresh.graph)
 
 
-def test_what_start_leaves_in_the_output_directory(tmp_path):
+def test_a_run_of_start_can_be_resumed_by_simulate(tmp_path):
     options = {"max_rounds": 8, "output_dir": str(tmp_path)}
     started = admm(**options).start(grid=spy(TABLES)).outcome
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "exchanges",
-        "history.jsonl",
-        "run.json",
-    ]
-    loaded = Run.load(tmp_path)
-    assert (loaded.status, loaded.history, loaded.graph) == ("completed", started.history, None)
     again = simulate(admm(**options), TABLES, resume=True)
     assert again.graph.equals(started.graph)
     assert again.history == started.history
@@ -369,7 +362,7 @@ class FedAvgAround(Strategy):
         (lambda path: Moments(), "of Moments sends none"),
         (lambda path: admm(replicates=3), "'replicates' of NotearsADMM is 3"),
         (lambda path: admm(secure_aggregation=True), "secure_aggregation hides"),
-        (lambda path: admm(output_dir=path), "'output_dir' cannot go on with a wrapper"),
+        (lambda path: admm(output_dir=path, resume=True), "its run cannot be resumed"),
     ],
 )
 def test_what_a_wrappers_start_cannot_do_is_refused(method, why, tmp_path):
@@ -378,6 +371,76 @@ def test_what_a_wrappers_start_cannot_do_is_refused(method, why, tmp_path):
         wrapped(made).start(grid, ArrayRecord())
     assert not grid.training_messages
     assert (made.clipping_norm, made.state, made.federation) == (0.0, None, None)
+
+
+def of_start(place):
+    return admm(output_dir=place, refit=False).start(grid=spy(TABLES)).outcome
+
+
+def of_run(place):
+    return run(admm(output_dir=place, refit=False), spy(TABLES))
+
+
+def of_run_around(place):
+    method = admm(output_dir=place, refit=False)
+    return run(method, spy(TABLES), strategy=wrapped(method))
+
+
+def of_wrapper(place):
+    method = admm(output_dir=place, refit=False)
+    wrapped(method).start(spy(TABLES), ArrayRecord(), num_rounds=20)
+    return method.outcome
+
+
+@pytest.mark.parametrize("entry", [of_start, of_run, of_run_around, of_wrapper])
+def test_every_entry_writes_what_simulate_writes(entry, tmp_path):
+    outcome = entry(str(tmp_path / "own"))
+    simulate(admm(output_dir=str(tmp_path / "simulated"), refit=False), TABLES)
+    loaded, simulated = Run.load(tmp_path / "own"), Run.load(tmp_path / "simulated")
+    assert loaded.status == outcome.run.status == "completed"
+    assert loaded.graph.equals(outcome.graph)
+    assert loaded.graph.equals(outcome.run.graph)
+    np.testing.assert_array_equal(loaded.scores, outcome.scores)
+    assert loaded.about == simulated.about
+    assert loaded.config.keys() - {"wrapper"} == simulated.config.keys()
+    files = {place: {one.name for one in place.iterdir()} for place in tmp_path.iterdir()}
+    # What the run can be resumed from goes once the caller saves the run.
+    kept = {"exchanges"} if entry in (of_start, of_run) else set()
+    assert files[tmp_path / "own"] == files[tmp_path / "simulated"] | kept
+    outcome.run.save(tmp_path / "own")
+    assert not (tmp_path / "own" / "exchanges").exists()
+    assert outcome.run.report(tmp_path / "page.html").is_file()
+
+
+def test_what_failed_is_written_by_start(tmp_path):
+    def evaluate(number, arrays):
+        if number == 3:
+            raise RuntimeError("the disk of the plots is full")
+
+    place = tmp_path / "own"
+    with pytest.raises(RuntimeError):
+        admm(output_dir=str(place)).start(grid=spy(TABLES), evaluate_fn=evaluate)
+    loaded = Run.load(place)
+    assert (loaded.status, loaded.rounds) == ("failed", 3)
+    assert "plots is full" in loaded.error
+    assert loaded.graph is not None
+
+
+def test_a_run_with_a_wrapper_is_not_resumed_without_it(tmp_path):
+    place = str(tmp_path / "own")
+    of_run_around(place)
+    with pytest.raises(ConfigError, match="had wrapper='DifferentialPrivacy"):
+        simulate(admm(output_dir=place, refit=False, resume=True), TABLES)
+
+
+def test_results_that_cannot_be_written_leave_the_outcome(tmp_path, monkeypatch):
+    def full(self, *given, **options):
+        raise ConfigError("No space left on device.")
+
+    monkeypatch.setattr(Run, "save", full)
+    outcome = of_start(str(tmp_path / "own"))
+    assert outcome.status == "completed"
+    assert "cannot be written" in outcome.warnings[-1]
 
 
 def test_client_side_clipping_of_moments_is_refused_before_the_first_exchange():

@@ -46,7 +46,7 @@ from flwr_causal.core.blocks.missing import (
 )
 from flwr_causal.core.blocks.search import BlockProblem, edge_costs
 from flwr_causal.core.graphs.acyclicity import topological_order
-from flwr_causal.core.limits import steps
+from flwr_causal.core.limits import each, steps
 from flwr_causal.core.linear.moments import Moments, columns_of
 from flwr_causal.core.ties import as_ranked, is_lower, whole
 
@@ -309,12 +309,13 @@ def structured(
         first, *others = found.values()
         return reduce(lambda now, one: one if is_lower(one[0], now[0], n) else now, others, first)
 
-    for share in SHARES:
+    for share in each("Graphs of rows with missing cells", SHARES):
         climbed(searched(start.second, max(whole(share * n), 1)), start)
     unseen = (seen.counts[np.ix_(firsts, firsts)] == 0) & (masks.allowed | masks.allowed.T)
     for _ in range(MOST_PASSES):
         before, (dag, estimate) = best()
-        for begun, without in _restarts(dag, estimate, unseen, widths):
+        restarts = _restarts(dag, estimate, unseen, widths)
+        for begun, without in each("Searches from other starts", restarts):
             if len(found) * sum(widths) ** 3 >= MOST_WORK:
                 break
             climbed(searched(begun.second, n, without), begun)
@@ -383,7 +384,7 @@ def _fit(
 ) -> tuple[MomentEstimate, MomentEstimate]:
     """Return the likelihood's maximum under a graph, and the moments expected there."""
     estimate = fitted(dag, start, widths)
-    for _ in range(MOST_FITTED):
+    for _ in each("The fit of moments under a graph", range(MOST_FITTED)):
         expected = step_of_sets(sets, estimate)
         before, estimate = estimate, fitted(dag, expected, widths)
         if change(before, estimate) < OWN_TOLERANCE:

@@ -58,7 +58,7 @@ from flwr_causal.core.graphs.pag.marks import (
     marks_of_dag,
 )
 from flwr_causal.core.graphs.pag.rules import Ancestry, member, oriented
-from flwr_causal.core.limits import MOST_STEPS, check_deadline, steps
+from flwr_causal.core.limits import MOST_STEPS, each, steps
 from flwr_causal.core.linear.solution import edge_masks
 from flwr_causal.core.ties import is_lower
 
@@ -172,7 +172,8 @@ class AncestralSearch:
         """Return the graph of best score that is found, and those found on drawn moments."""
         mag = self.run()
         score = self.score(mag)
-        drawn = [AncestralSearch(source, self.knowledge).run() for source in self.source.draws()]
+        draws = each("Ancestral graphs of drawn moments", self.source.draws())
+        drawn = [AncestralSearch(source, self.knowledge).run() for source in draws]
         for start in drawn:
             found = self._with_other_edges(start)
             if self._is_lower(self.score(found), score):
@@ -232,8 +233,8 @@ class AncestralSearch:
         self, mag: IntArray, score: float, enough: float = -np.inf
     ) -> tuple[IntArray, float]:
         """Take edges away by one proposal after the other until the score is below ``enough``."""
-        for _, i, j, given in self._proposals(mag != NONE)[:MOST_TRIED]:
-            check_deadline()
+        proposals = self._proposals(mag != NONE)[:MOST_TRIED]
+        for _, i, j, given in each("Edges that may be left out", proposals):
             found = self._without_edge(mag, i, j, given) if mag[i, j] != NONE else None
             if found is not None and self._fits(found):
                 new = self.score(found)

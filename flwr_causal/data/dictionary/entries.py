@@ -61,6 +61,8 @@ ROLES: Mapping[str, frozenset[str]] = {
     "series": frozenset({"id", "text", "count", "category"}),
     "time": frozenset({"time", "date", "number", "count"}),
     "target": VARIABLES,
+    "treatment": VARIABLES,
+    "outcome": VARIABLES,
     "intervention": frozenset({"text", "category"}),
 }
 #: The option of a method that names the column with a role.
@@ -74,7 +76,7 @@ ROLE_OPTIONS: Mapping[str, str] = {
 #: The name of a run's dictionary, by its digest, among the values of its configuration.
 DIGEST = "dictionary_digest"
 # The roles of columns that are no variables.
-_OTHER = frozenset(ROLES) - {"target"}
+_OTHER = frozenset(ROLES) - {"target", "treatment", "outcome"}
 
 
 @dataclass(frozen=True)

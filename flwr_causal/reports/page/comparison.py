@@ -70,6 +70,7 @@ def comparison_payload(
         "edges that all of them have; lower the share of the runs to see those that only some "
         "have. Weights are means over the runs that have the edge.",
         "graph": _united(graphs[0].names, plain) | {"unsigned": any(r.unsigned for r in runs)},
+        "first": [],
         "sections": [
             {"id": name, "title": title, "blocks": blocks}
             for name, title, blocks in sections

@@ -188,14 +188,16 @@
   const verdict = document.getElementById("verdict");
   if (data.verdict) verdict.append(html("a", { href: "#trust" }, data.verdict));
   const links = document.getElementById("sections");
+  const addSection = ({ id, title, blocks: parts }) => {
+    links.append(html("li", {}, html("a", { href: `#${id}` }, title)));
+    main.append(html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), ...parts.map((block) => blocks[block.kind](block))));
+  };
+  data.first.forEach(addSection);
   if (data.graph) {
     const section = html("section", { id: "graph", "aria-label": "Graph" });
     main.append(section);
     drawGraph(section, data.graph);
   }
-  for (const { id, title, blocks: parts } of data.sections) {
-    links.append(html("li", {}, html("a", { href: `#${id}` }, title)));
-    main.append(html("section", { id, "aria-labelledby": `${id}-title` }, html("h2", { id: `${id}-title` }, title), ...parts.map((block) => blocks[block.kind](block))));
-  }
+  data.sections.forEach(addSection);
   document.documentElement.dataset.ready = "yes";
 })();

@@ -1,7 +1,7 @@
 """What the page of a run says, as plain values in the order of the page.
 
-A page has a headline, perhaps a graph, and sections. A section is a list of blocks, each a dict
-with the key ``kind``:
+A page has a headline, perhaps sections that come first, perhaps a graph, and sections. A section
+is a list of blocks, each a dict with the key ``kind``:
 
 - ``text``: ``text``; ``list``: ``items``, and a ``title``; ``facts``: ``rows`` of label and value;
 - ``table``: ``columns``, ``rows``, ``caption``;
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.description.description import Description
 from flwr_causal.core.graphs.knowledge import Knowledge, in_words
+from flwr_causal.reports.asked import asked_blocks
 from flwr_causal.reports.page.circuit import circuit_blocks
 from flwr_causal.reports.page.description import description_blocks
 from flwr_causal.reports.page.disagreement import disagreement_blocks, left_out_blocks
@@ -43,8 +44,15 @@ if TYPE_CHECKING:
 Block = dict[str, Any]
 
 
-def payload_of(run: RunRecord) -> dict[str, Any]:
-    """Return the content of the page of a run."""
+def payload_of(run: RunRecord, asked: tuple[str, str] | None = None) -> dict[str, Any]:
+    """Return the content of the page of a run.
+
+    Parameters
+    ----------
+    run : RunRecord
+    asked : tuple of str, optional
+        A treatment and an outcome: their effect stands above the graph.
+    """
     knowledge = run.config.get("knowledge")
     graph = None if run.graph is None else graph_payload(run.graph, run.truth, knowledge)
     if graph is not None:
@@ -71,9 +79,15 @@ def payload_of(run: RunRecord) -> dict[str, Any]:
         "question": question(run),
         "verdict": verdict(run, graph),
         "status": run.status,
+        "first": [] if asked is None else [_asked_section(run, *asked)],
         "graph": graph,
         "sections": [section for section in sections if section["blocks"]],
     }
+
+
+def _asked_section(run: RunRecord, treatment: str, outcome: str) -> dict[str, Any]:
+    title = f"The effect of {treatment} on {outcome}"
+    return _section("asked", title, asked_blocks(run, treatment, outcome))
 
 
 def all_party_blocks(run: RunRecord, influence: Influence) -> list[Block]:

@@ -78,7 +78,7 @@ from flwr_causal.strategies.fedges.searches_on_sums import (
     search_on_moments,
     search_on_scores,
 )
-from flwr_causal.strategies.options import require_fitting
+from flwr_causal.strategies.options import require_fitting, takes
 from flwr_causal.strategies.variant import USUAL, OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -157,6 +157,11 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     options_type = FedGESOptions
     options: FedGESOptions
+
+    if TYPE_CHECKING:
+
+        @takes(FedGESOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.CATEGORIES

@@ -99,7 +99,7 @@ from flwr_causal.strategies.fedpc.plan import (
     why_counts,
     with_intervals,
 )
-from flwr_causal.strategies.options import check_modes
+from flwr_causal.strategies.options import check_modes, takes
 from flwr_causal.strategies.variant import OfPaper, PaperVariant
 
 if TYPE_CHECKING:
@@ -179,6 +179,11 @@ class FedPC(PaperVariant):
 
     options_type = FedPCOptions
     options: FedPCOptions
+
+    if TYPE_CHECKING:
+
+        @takes(FedPCOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
     data = DataKind.TABLE

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from flwr_causal.runtime.algorithm import Progress, Step, Training
     from flwr_causal.strategies.base import Baselines, RunAlone
     from flwr_causal.strategies.columns import Holders
+    from flwr_causal.strategies.options import takes
 
 
 class Moments(JoiningStrategy, LinearStrategy):
@@ -121,6 +122,11 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     options_type = MomentsOptions
     options: MomentsOptions
+
+    if TYPE_CHECKING:
+
+        @takes(MomentsOptions)
+        def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = CONTRACT
     #: The number of lags that a replicate takes over; None where it is not chosen.

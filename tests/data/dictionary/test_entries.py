@@ -144,4 +144,4 @@ def test_a_kind_is_used_if_it_is_a_variable_or_has_a_role(kind):
         if kind in kinds:
             other = read(column(f"kind = '{kind}'\nrole = '{role}'\n{states}") + more).find("x")
             assert other.use
-            assert other.is_variable is (role == "target")
+            assert other.is_variable is (role in ("target", "treatment", "outcome"))

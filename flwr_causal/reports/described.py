@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from flwr_causal.strategies import CausalStrategy
-
-# A section of a docstring in numpy style begins with its title, underlined.
-_SECTION = re.compile(r"\n([A-Z]\w+)\n-{3,}\n")
+from flwr_causal.core.documented import SECTION
 
 
-def described(strategy: CausalStrategy) -> dict[str, Any]:
+def described(strategy: Any) -> dict[str, Any]:
     """Return a method's purpose, the data that it reads, and what leaves a party.
+
+    Parameters
+    ----------
+    strategy : CausalStrategy
 
     Returns
     -------
@@ -24,7 +24,7 @@ def described(strategy: CausalStrategy) -> dict[str, Any]:
         if the method does not say; ``exchanges``, a list with ``name``, ``meaning``, ``when`` and,
         under ``leaves``, what leaves a party.
     """
-    text, *sections = _SECTION.split(inspect.getdoc(strategy) or "")
+    text, *sections = SECTION.split(inspect.getdoc(strategy) or "")
     papers = dict(zip(sections[::2], sections[1::2], strict=True)).get("References", "")
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text)
     return {

@@ -17,6 +17,7 @@ from flwr_causal.protocol.schema import own_version
 from flwr_causal.reports.doubts import disagreement_of
 from flwr_causal.reports.run import Run
 from flwr_causal.runtime.checkpoint import (
+    ASSUMED,
     check_options,
     check_tables,
     digests_of,
@@ -142,7 +143,11 @@ def _finished_run(outcome: Outcome[Any], method: CausalStrategy, settings: dict[
         graph=outcome.graph,
         history=outcome.history,
         scores=outcome.scores,
-        config={**settings, "simulated": all(party.partition_id >= 0 for party in parties)},
+        config={
+            **settings,
+            **({ASSUMED: dict(method.decided)} if method.decided else {}),
+            "simulated": all(party.partition_id >= 0 for party in parties),
+        },
         model=outcome.model,
         local_graphs=outcome.heterogeneity.graphs if outcome.heterogeneity else {},
         heterogeneity=outcome.heterogeneity.edges if outcome.heterogeneity else None,

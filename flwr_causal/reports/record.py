@@ -198,7 +198,11 @@ class RunRecord:
         if self.graph is not None and self.graph.kind == "pag" and self.model is None:
             return True
         linear = self.config.get("model", "linear") == "linear"
-        return not linear or self.config.get("text_columns") == "keep"
+        return not linear or self.chosen("text_columns") == "keep"
+
+    def chosen(self, option: str) -> Any:
+        """Return an option, or what was assumed of it where it was left open; None without it."""
+        return self.config.get("assumed", {}).get(option, self.config.get(option))
 
     @property
     def total_rows(self) -> int:

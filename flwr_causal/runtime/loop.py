@@ -260,6 +260,7 @@ class Session(Generic[StateT]):
         method, outcome = self.method, self.outcome
         checkpoint = checkpoint or self.checkpoint
         if checkpoint is not None and checkpoint.interrupted:
+            method.decide(*checkpoint.decisions)
             known = checkpoint.parties, checkpoint.reports, checkpoint.total
             federation, agreement, size = reconnected(method, self.grid, *known, settle=settle)
         else:
@@ -267,7 +268,11 @@ class Session(Generic[StateT]):
         outcome.schema_bytes += size
         if checkpoint is not None:
             federation.setup = checkpoint.agree(
-                federation, self.config, outcome.history, outcome.failures
+                federation,
+                self.config,
+                (method.decided, method.assumed),
+                outcome.history,
+                outcome.failures,
             )
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.groups = {name: list(group) for name, group in agreement.groups.items()}

@@ -155,6 +155,10 @@ class Method(Generic[StateT]):
     asked: Request | None = None
     #: The arrays that a run starts from, by the names of `initial_names`; empty: the method's own.
     initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    #: What was assumed of options that the run leaves open, by the parties' reports: by option the
+    #: value, and a line each.
+    decided: Mapping[str, Any] = MappingProxyType({})
+    assumed: tuple[str, ...] = ()
     #: The run that the ``start`` of a strategy around the method goes through.
     stepwise: Any = None
 
@@ -162,6 +166,18 @@ class Method(Generic[StateT]):
         super().__init_subclass__(**options)
         if "contract" in vars(cls):
             cls.method = cls.contract.method
+
+    def decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
+        """Let the options be those that were given, with other values of some that are left open.
+
+        Parameters
+        ----------
+        decided : mapping
+            By option its value; empty: the options as they were given.
+        assumed : tuple of str
+            A line for each decision.
+        """
+        self.decided, self.assumed = dict(decided), assumed
 
     @property
     @abstractmethod
@@ -238,7 +254,7 @@ class Method(Generic[StateT]):
     @property
     def run(self) -> Mapping[str, Any]:
         """The run by its options, as the conditions of exchanges see it."""
-        return self.options.by_name() | {COLUMNS_DIFFER: self.columns_differ}
+        return self.options.asked() | {COLUMNS_DIFFER: self.columns_differ}
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.options import require
-from flwr_causal.data.check.agreement import Agreement, agree
+from flwr_causal.data.check.agreement import Agreement, agree, leave_out
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
@@ -25,6 +25,7 @@ from flwr_causal.doubts.tables import (
     doubts,
     doubts_of_groups,
     doubts_of_total,
+    naming_columns,
 )
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
@@ -136,7 +137,8 @@ class CausalStrategy(FedAvg, Algorithm):
                 "options, by name. A client class goes to simulate(client=...) or client_app(...)."
             )
         check_names(type(self), options)
-        self._given = options
+        self._given = self._stated = options
+        self.decided, self.assumed = {}, ()
         self._settle(options)
         super().__init__(
             fraction_train=self.options.fraction_train,
@@ -198,6 +200,19 @@ class CausalStrategy(FedAvg, Algorithm):
         del vars(other)["_names"]
         CausalStrategy.__init__(other, **{**self._given, **changes})
         return other
+
+    def decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
+        """Let the options be those that were given, with other values of some that are left open.
+
+        The strategy is then as if these values had been given with the others. The next run begins
+        with the options as they were given.
+        """
+        stated = self._stated
+        if decided != self.decided:
+            del vars(self)["_names"]
+            CausalStrategy.__init__(self, **{**stated, **decided})
+            self._stated = stated
+        super().decide(decided, assumed)
 
     def validate(self) -> None:
         """Check that the options fit each other; subclasses extend it.
@@ -273,7 +288,7 @@ class CausalStrategy(FedAvg, Algorithm):
     def policy(self) -> Policy:
         """How problems of the data are handled."""
         known = {one.name for one in fields(Policy)}
-        own = {name: value for name, value in self.options.by_name().items() if name in known}
+        own = {name: value for name, value in self.options.asked().items() if name in known}
         own["dictionary"] = "" if self.entries is None else self.entries.text
         return self.contract.completed(self.options, Policy(**own))
 
@@ -300,7 +315,11 @@ class CausalStrategy(FedAvg, Algorithm):
         DataError
             Naming each party, column and remedy.
         """
-        agreement = agree(reports, self.policy, self._accepts)
+        # A private release is drawn once, with the first question.
+        left_open = frozenset() if self.private else self.options.left_open
+        agreement = agree(reports, self.policy, self._accepts, left_open)
+        if "exclude" in left_open:
+            leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
         found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
 

@@ -16,7 +16,7 @@ from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.texts import are_whole_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import ColumnReport, TableReport
@@ -38,6 +38,8 @@ WORDS = {
 STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
 #: How many parties a message names.
 NAMED_PARTIES = 3
+#: How many columns a line of what is assumed names.
+NAMED_COLUMNS = 10
 #: Intervals that a remedy proposes.
 SUGGESTED_BINS = 5
 NO_VALUE = "no value at all, every one is missing"
@@ -45,6 +47,25 @@ NO_OPTION: Settings = MappingProxyType({})
 NOT_CONSTANT: Settings = {"constant_columns": ("drop",)}
 NO_COPIES: Settings = {"duplicate_columns": ("drop",)}
 UNSHARED: Settings = {"unshared_columns": ("keep", "drop")}
+INFINITE = "infinite value"
+NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
+#: What a setting assumes, by option and value.
+ASSUMED: Mapping[tuple[str, str], str] = {
+    ("text_columns", "keep"): "text is taken as categories",
+    ("text_columns", "drop"): (
+        "columns of text are left out, since the method has no categories with these options"
+    ),
+    ("missing_values", "em"): (
+        "rows with gaps are used by expectation-maximisation, as if whether a value is missing did "
+        "not depend on it"
+    ),
+    ("missing_values", "keep"): "rows with gaps are used as they are",
+    ("missing_values", "drop"): (
+        "rows with gaps are left out, since the method cannot use them with these options"
+    ),
+    ("unshared_columns", "keep"): "columns that a party lacks are taken as missing there",
+    ("unshared_columns", "drop"): "columns that a party lacks are left out",
+}
 
 
 class TableProblem(NamedTuple):
@@ -168,6 +189,46 @@ def settings_for(
         if settings and accepts(settings):
             return settings
     return {}
+
+
+def assumed(
+    problems: Sequence[TableProblem], settings: Mapping[str, str | int], left_open: Collection[str]
+) -> tuple[str, ...]:
+    """Return a line for each setting, if settings that the options leave open solve all problems.
+
+    An infinite value is an error of the table, of which nothing is assumed.
+
+    Parameters
+    ----------
+    problems : sequence of TableProblem
+    settings : mapping of str to str or int
+        As of :func:`settings_for`.
+    left_open : collection of str
+        The options that are decided by the reports.
+    """
+    solved = all(one.settings and one.text != INFINITE for one in problems)
+    if not (settings and solved and settings.keys() <= {*left_open}):
+        return ()
+    out = {one.name for one in problems if "exclude" in one.settings}
+    lines = []
+    for option, value in settings.items():
+        about = [one for one in problems if option in one.settings]
+        names = [one.name for one in about if option == "exclude" or one.name not in out]
+        columns = some(dict.fromkeys(map(repr, names)), NAMED_COLUMNS)
+        if option == "exclude":
+            lines.append(
+                f"Assumed that {columns} are no variables, which hold dates, names or numbers of "
+                "rows, or more different texts than a category may have: they are left out. "
+                "identifiers='fail' refuses them."
+            )
+            continue
+        amount = sum(one.amount or 0 for one in about if one.name not in out)
+        cells = f", {amount} cells" if amount else ""
+        lines.append(
+            f"Assumed {option}={value!r}: {ASSUMED[option, str(value)]} ({columns}{cells}). "
+            f"{option}='fail' refuses such tables."
+        )
+    return tuple(lines)
 
 
 def _columns(names: Sequence[str]) -> str:
@@ -443,7 +504,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                 found.add(party, name, problem, "make it the same everywhere")
 
 
-def _excluded(name: str) -> Settings:
+def excluded(name: str) -> Settings:
     """Return the option that leaves a column out, if text can name it."""
     return {"exclude": (name,)} if split_names(name) == [name] else NO_OPTION
 
@@ -453,14 +514,14 @@ def _as_category(name: str, filled: Holders, policy: Policy) -> Settings:
     columns = filled.values()
     kinds = {column.kind for column in columns}
     if kinds != {"category"} or any(column.texts > policy.max_states for column in columns):
-        return _excluded(name)
+        return excluded(name)
     kept: Settings = {"text_columns": ("keep", "drop")}
     return {**kept, **NOT_CONSTANT} if all(column.texts == 1 for column in columns) else kept
 
 
 def _as_fewer_states(name: str, numeric: bool) -> Settings:
     """Return the options for a column of too many states."""
-    return {"discretize": (SUGGESTED_BINS,)} if numeric else _excluded(name)
+    return {"discretize": (SUGGESTED_BINS,)} if numeric else excluded(name)
 
 
 def _are_codes(filled: Holders) -> bool:
@@ -610,7 +671,7 @@ def _check_empty(name: str, policy: Policy, found: Findings) -> None:
         # Its parties lack columns of which they may tell nothing.
         found.dropped[name] = "no value at any party, or too few to be told"
     else:
-        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
+        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name))
 
 
 def check_repetition(
@@ -621,7 +682,7 @@ def check_repetition(
     if states >= rows > 2:
         problem = f"{states} states for {rows} rows in all, so that no value occurs twice"
         remedy = _repetition_remedy(numeric, states, policy)
-        found.add(None, name, problem, remedy, settings=NO_OPTION if numeric else _excluded(name))
+        found.add(None, name, problem, remedy, settings=NO_OPTION if numeric else excluded(name))
 
 
 def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
@@ -635,7 +696,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     for party in odd if not (booleans or numbers) else ():
         problem = f"holds {WORDS['other']}, so that it has no states"
         strays = _strays(filled[party])
-        settings = NO_OPTION if strays else _excluded(name)
+        settings = NO_OPTION if strays else excluded(name)
         remedy = strays or "make it text or numbers, or remove it"
         found.add(party, name, problem, remedy, settings=settings)
     if booleans and numbers:
@@ -699,7 +760,7 @@ def _check_constant(
         if reports[party].has_rows and not reports[party].is_empty(column)
     ]
     if not filled and policy.keeps_missing and policy.constant_columns == "fail":
-        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
+        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name))
     if not filled and policy.keeps_missing and policy.constant_columns == "drop":
         found.dropped[name] = "no value at any party"
     constant = [party for party in filled if holders[party].distinct_one]

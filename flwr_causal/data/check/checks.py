@@ -46,7 +46,10 @@ NO_VALUE = "no value at all, every one is missing"
 NO_OPTION: Settings = MappingProxyType({})
 NOT_CONSTANT: Settings = {"constant_columns": ("drop",)}
 NO_COPIES: Settings = {"duplicate_columns": ("drop",)}
-UNSHARED: Settings = {"unshared_columns": ("keep", "drop")}
+UNSHARED_COLUMNS = "unshared_columns"
+UNSHARED: Settings = {UNSHARED_COLUMNS: ("keep", "drop")}
+#: Where columns that some parties lack are kept, how methods take them as missing.
+GAPS_OF_KEPT: Mapping[str, str | int] = {"missing_values": "em"}
 INFINITE = "infinite value"
 NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
 #: What a setting assumes, by option and value.
@@ -186,8 +189,13 @@ def settings_for(
         possible["exclude"] = (",".join([*split_names(policy.exclude), *map(str, excluded)]),)
     for values in product(*possible.values()):
         settings = dict(zip(possible, values, strict=True))
-        if settings and accepts(settings):
-            return settings
+        tried = [settings]
+        if settings.get(UNSHARED_COLUMNS) == "keep" and policy.missing_values == "fail":
+            # Where all cells are there, columns that parties lack are the only gaps.
+            tried.append({**GAPS_OF_KEPT, **settings})
+        for one in tried:
+            if one and accepts(one):
+                return one
     return {}
 
 
@@ -213,6 +221,7 @@ def assumed(
     lines = []
     for option, value in settings.items():
         about = [one for one in problems if option in one.settings]
+        about = about or [one for one in problems if UNSHARED_COLUMNS in one.settings]
         names = [one.name for one in about if option == "exclude" or one.name not in out]
         columns = some(dict.fromkeys(map(repr, names)), NAMED_COLUMNS)
         if option == "exclude":

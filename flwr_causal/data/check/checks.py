@@ -226,9 +226,9 @@ def assumed(
         columns = some(dict.fromkeys(map(repr, names)), NAMED_COLUMNS)
         if option == "exclude":
             lines.append(
-                f"Assumed that {columns} are no variables, which hold dates, names or numbers of "
-                "rows, or more different texts than a category may have: they are left out. "
-                "identifiers='fail' refuses them."
+                f"Assumed that these columns are no variables: {columns}. They hold dates, names "
+                "or numbers of rows, or more different texts than a category may have, and are left "
+                "out. identifiers='fail' refuses them."
             )
             continue
         amount = sum(one.amount or 0 for one in about if one.name not in out)

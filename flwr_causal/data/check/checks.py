@@ -227,8 +227,8 @@ def assumed(
         if option == "exclude":
             lines.append(
                 f"Assumed that these columns are no variables: {columns}. They hold dates, names "
-                "or numbers of rows, or more different texts than a category may have, and are left "
-                "out. identifiers='fail' refuses them."
+                "or numbers of rows, or more different texts than a category may have, and are "
+                "left out. identifiers='fail' refuses them."
             )
             continue
         amount = sum(one.amount or 0 for one in about if one.name not in out)

@@ -58,6 +58,10 @@ class TableChangedError(DataError):
     """A party's table is not the one that it has reported on in the schema exchange."""
 
 
+class IncompleteError(DataError):
+    """A party's table has missing values, and no other problem that the party finds itself."""
+
+
 class ForgottenError(FederationError):
     """A party has no agreement with the others: its node was restarted, and has lost its state."""
 

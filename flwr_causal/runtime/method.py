@@ -19,7 +19,7 @@ from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.arguments import FLAG, Form, check_fields, instance
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import door, records
 
 if TYPE_CHECKING:
@@ -178,6 +178,10 @@ class Method(Generic[StateT]):
             A line for each decision.
         """
         self.decided, self.assumed = dict(decided), assumed
+
+    def mended(self, incomplete: Iterable[str]) -> DataError:
+        """Return the error of parties that find missing values themselves, with what is assumed."""
+        return DataError("; ".join(incomplete))
 
     @property
     @abstractmethod

@@ -189,7 +189,7 @@ def _reported(
     answers.sort(key=_order)
     answers, late = _with_unique_names(method, answers)
     check_versions(answers)
-    check_errors(answers)
+    check_errors(answers, method)
     reports = {party.name: values["report"] for party, values in answers}
     _check_parts(reports)
     return [party for party, _ in answers], reports, late
@@ -703,10 +703,20 @@ def _check_parts(reports: Mapping[str, TableReport]) -> None:
             )
 
 
-def check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
-    """Check that all parties can use their tables; a DataError names those that cannot."""
-    errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
-    if errors:
-        raise DataError(
-            "Some parties cannot take part; training was not started.\n" + "\n".join(errors)
-        )
+def check_errors(
+    answers: Sequence[tuple[Party, dict[str, Any]]], method: Method[Any] | None = None
+) -> None:
+    """Check that all parties can use their tables; a DataError names those that cannot.
+
+    If they lack values alone, the error has what the method assumes of them.
+    """
+    errors = {party.name: values for party, values in answers if "error" in values}
+    if not errors:
+        return
+    text = "\n".join(f"{name}: {values['error']}" for name, values in errors.items())
+    error = DataError(f"Some parties cannot take part; training was not started.\n{text}")
+    if method is not None and all(values.get("incomplete") == 1 for values in errors.values()):
+        mended = method.mended(errors)
+        if mended.assumed:
+            error.settings, error.assumed = mended.settings, mended.assumed
+    raise error

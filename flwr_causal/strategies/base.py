@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.options import require
-from flwr_causal.data.check.agreement import Agreement, agree, leave_out
+from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
+    from flwr_causal.errors import DataError
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.outcome import Outcome
 
@@ -315,13 +316,20 @@ class CausalStrategy(FedAvg, Algorithm):
         DataError
             Naming each party, column and remedy.
         """
-        # A private release is drawn once, with the first question.
-        left_open = frozenset() if self.private else self.options.left_open
-        agreement = agree(reports, self.policy, self._accepts, left_open)
-        if "exclude" in left_open:
+        agreement = agree(reports, self.policy, self._accepts, self._left_open)
+        if "exclude" in self._left_open:
             leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
         found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    def mended(self, incomplete: Iterable[str]) -> DataError:
+        """Return the error of parties that find missing values themselves, with what is assumed."""
+        return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
+
+    @property
+    def _left_open(self) -> frozenset[str]:
+        """The options that the reports decide; a private release is drawn with the first ones."""
+        return frozenset() if self.private else self.options.left_open
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""

@@ -305,9 +305,25 @@ def test_replicates_and_trainings_without_a_party_follow_what_was_decided():
     np.testing.assert_array_equal(run.graph.confidence, by_hand.graph.confidence)
 
 
-def test_secure_sums_take_text_and_ids_and_refuse_gaps_with_the_remedy():
-    options = {"secure_aggregation": True}
-    run = simulate("moments", tables(wards, patients), **options)
-    assert assumed_of(run) == {"text_columns": "keep", "exclude": "patient"}
-    with pytest.raises(DataError, match="missing_values"):
-        simulate("moments", tables(gaps), **options)
+def test_parties_that_find_gaps_themselves_say_so():
+    """With secure sums, and of series, the server is not told of single gaps."""
+    secure = {"secure_aggregation": True}
+    run = simulate("moments", tables(wards, gaps, patients, lab), **secure)
+    given = {"text_columns": "keep", "exclude": "patient", "missing_values": "em"}
+    assert assumed_of(run) == {**given, "unshared_columns": "keep"}
+    assert_same(
+        run, simulate("moments", tables(wards, gaps, patients, lab), **assumed_of(run), **secure)
+    )
+    assert any("missing_values='em'" in one and "'party 0'" in one for one in lines_of(run))
+    run = simulate("moments", tables(gaps), order=1)
+    assert_same(run, simulate("moments", tables(gaps), order=1, missing_values="em"))
+    assert lines_of(run)
+    run = simulate("2dbn", tables(gaps), **QUICK["2dbn"])
+    assert_same(run, simulate("2dbn", tables(gaps), missing_values="drop", **QUICK["2dbn"]))
+    parties = tables(gaps)
+    parties[1].loc[3, "dose"] = np.inf
+    for options in (secure, {"order": 1}):
+        with pytest.raises(DataError, match="infinite"):
+            simulate("moments", parties, **options)
+        with pytest.raises(DataError, match="missing"):
+            simulate("moments", tables(gaps), strict=True, **options)

@@ -14,9 +14,12 @@ import numpy as np
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.core.discrete.discrete import labels_of
 from flwr_causal.data.check.checks import (
+    GAPS,
+    MISSING,
     NAMES_ROWS,
     NOT_CONSTANT,
     Findings,
+    TableProblem,
     assumed,
     check_repetition,
     examine,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from flwr_causal.contract.report import States
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
-    from flwr_causal.data.check.checks import Accepts, TableProblem
+    from flwr_causal.data.check.checks import Accepts
     from flwr_causal.data.check.report import ColumnReport, Kind, TableReport
 
 T = TypeVar("T")
@@ -406,6 +409,14 @@ def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _:
     error = _refusal(problems, policy, accepts, ("exclude",))
     if error.assumed:
         raise error
+
+
+def of_gaps(
+    parties: Iterable[str], policy: Policy, accepts: Accepts, left_open: Collection[str]
+) -> DataError:
+    """Return the error of parties that find missing values themselves, as :func:`agree` has it."""
+    problems = [TableProblem(party, None, MISSING, "", settings=GAPS) for party in parties]
+    return _refusal(problems, policy, accepts, left_open)
 
 
 def start_cuts(

@@ -14,6 +14,7 @@ from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.texts import are_whole_codes
+from flwr_causal.errors import DataError, IncompleteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,7 +51,8 @@ UNSHARED_COLUMNS = "unshared_columns"
 UNSHARED: Settings = {UNSHARED_COLUMNS: ("keep", "drop")}
 #: Where columns that some parties lack are kept, how methods take them as missing.
 GAPS_OF_KEPT: Mapping[str, str | int] = {"missing_values": "em"}
-INFINITE = "infinite value"
+INFINITE, MISSING = "infinite value", "missing value"
+GAPS: Settings = {"missing_values": ("em", "keep", "drop")}
 NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
 #: What a setting assumes, by option and value.
 ASSUMED: Mapping[tuple[str, str], str] = {
@@ -193,9 +195,9 @@ def settings_for(
         if settings.get(UNSHARED_COLUMNS) == "keep" and policy.missing_values == "fail":
             # Where all cells are there, columns that parties lack are the only gaps.
             tried.append({**GAPS_OF_KEPT, **settings})
-        for one in tried:
-            if one and accepts(one):
-                return one
+        for choice in tried:
+            if choice and accepts(choice):
+                return choice
     return {}
 
 
@@ -222,7 +224,9 @@ def assumed(
     for option, value in settings.items():
         about = [one for one in problems if option in one.settings]
         about = about or [one for one in problems if UNSHARED_COLUMNS in one.settings]
-        names = [one.name for one in about if option == "exclude" or one.name not in out]
+        names = [
+            one.name or one.party for one in about if option == "exclude" or one.name not in out
+        ]
         columns = some(dict.fromkeys(map(repr, names)), NAMED_COLUMNS)
         if option == "exclude":
             lines.append(
@@ -231,7 +235,7 @@ def assumed(
                 "left out. identifiers='fail' refuses them."
             )
             continue
-        amount = sum(one.amount or 0 for one in about if one.name not in out)
+        amount = sum(one.amount or 0 for one in about)
         cells = f", {amount} cells" if amount else ""
         lines.append(
             f"Assumed {option}={value!r}: {ASSUMED[option, str(value)]} ({columns}{cells}). "
@@ -299,8 +303,8 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     return found
 
 
-def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
-    """Return a table's problems with rows and values that the party itself must find.
+def check_own(party: str, report: TableReport, policy: Policy) -> None:
+    """Check rows and values of a table, whose problems the party itself must find.
 
     With secure aggregation its report has no numbers by which the server could find them.
 
@@ -316,7 +320,10 @@ def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
             _check_values(column.name, {party: column}, {party: report}, policy, found)
-    return in_words(found.problems)
+    if found.problems:
+        only_gaps = all(one.text == MISSING for one in found.problems)
+        kind = IncompleteError if only_gaps else DataError
+        raise kind("; ".join(in_words(found.problems)))
 
 
 def have_states(reports: Mapping[str, TableReport]) -> bool:
@@ -576,7 +583,7 @@ def _check_values(
                 settings: Settings = {"missing_values": ("drop",)}
                 if word == "missing":
                     remedy += "; moments and fedges use them, with 'em'"
-                    settings = {"missing_values": ("em", "keep", "drop")}
+                    settings = GAPS
                 found.add(party, name, f"{word} value", remedy, count, settings)
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"

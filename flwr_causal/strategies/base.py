@@ -208,11 +208,9 @@ class CausalStrategy(FedAvg, Algorithm):
         The strategy is then as if these values had been given with the others. The next run begins
         with the options as they were given.
         """
-        stated = self._stated
         if decided != self.decided:
-            del vars(self)["_names"]
-            CausalStrategy.__init__(self, **{**stated, **decided})
-            self._stated = stated
+            self._given = {**self._stated, **decided}
+            self._settle(self._given)
         super().decide(decided, assumed)
 
     def validate(self) -> None:

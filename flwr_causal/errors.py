@@ -24,10 +24,14 @@ class CausalError(Exception):
     settings : mapping of str to object
         Where the parties' tables cannot be used, options under which the method takes them, as far
         as options can mend them. Empty otherwise.
+    assumed : tuple of str
+        A line for each of these settings, where they mend all and the run's options leave the
+        choice to the method; the run then goes on with them. Empty otherwise.
     """
 
     outcome: object | None = None
     settings: Mapping[str, object] = MappingProxyType({})
+    assumed: tuple[str, ...] = ()
 
 
 class DataError(CausalError):
@@ -52,6 +56,10 @@ class DeadlineError(FederationError):
 
 class TableChangedError(DataError):
     """A party's table is not the one that it has reported on in the schema exchange."""
+
+
+class IncompleteError(DataError):
+    """A party's table has missing values, and no other problem that the party finds itself."""
 
 
 class ForgottenError(FederationError):

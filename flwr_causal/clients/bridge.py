@@ -27,7 +27,13 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
 from flwr_causal.data.interventions import USERS
 from flwr_causal.data.resampling import Draw
-from flwr_causal.errors import CausalError, ConfigError, FederationError, ForgottenError
+from flwr_causal.errors import (
+    CausalError,
+    ConfigError,
+    FederationError,
+    ForgottenError,
+    IncompleteError,
+)
 from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
@@ -198,7 +204,8 @@ def client_app(
             return through(mods, message, context, answer)
         except Exception as error:
             noted = error if own is None else own.noted(error, **about)
-            report = _reported(context, name, {"error": _in_words(noted, context)})
+            only_gaps = {"incomplete": 1} if isinstance(noted, IncompleteError) else {}
+            report = _reported(context, name, {"error": _in_words(noted, context), **only_gaps})
             content = probed(message, RecordDict({records.CONFIG: report}))
             return Message(content, reply_to=message)
 

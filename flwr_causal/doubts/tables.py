@@ -53,6 +53,8 @@ NUMBERED_ROWS = 30
 IDENTIFIER = re.compile(
     r"(?i:(?:^|[\W_])(?:ids?|uu?id|guid|row_?(?:id|nr|num|number|index))$)|[a-z](?:Id|ID)$"
 )
+#: Dates such as 2024-01-31, also with a time of day, or in the order of a country: 31.12.1960.
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}\S*)?$|\d{1,2}([./-])\d{1,2}\2\d{2,4}$")
 NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:e[+-]?\d+)?")
 #: Texts that stand for a missing value, as `_plain` writes them.
 LIKE_MISSING = frozenset(
@@ -523,8 +525,35 @@ def _same_sums(one: TableReport, other: TableReport) -> bool:
     )
 
 
-def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
-    """Warn of columns that number the rows, or are identifiers by their names."""
+def naming_columns(
+    reports: Mapping[str, TableReport], agreement: Agreement, policy: Policy
+) -> list[str]:
+    """Return the agreed columns that seem to number or to name the rows, or that hold dates.
+
+    Parameters
+    ----------
+    reports : mapping of str to TableReport
+        By the parties' names.
+    agreement : Agreement
+        Of these reports.
+    policy : Policy
+        That of the agreement.
+    """
+    columns = columns_of(reports)
+    unsure = {name: columns[name] for name in agreement.names if name not in policy.certain_names}
+    dates = [name for name, holders in unsure.items() if _are_dates(holders)]
+    return [*_naming_rows(reports, unsure), *dates]
+
+
+def _are_dates(holders: Holders) -> bool:
+    """Whether all states of a column are texts of dates."""
+    states = [state for one in holders.values() for state in one.states]
+    texts = all(one.kind == "category" for one in holders.values())
+    return bool(states) and texts and all(map(DATE.match, states))
+
+
+def _naming_rows(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
+    """Return the columns that number the rows, or are identifiers by their names."""
     found = []
     for name, holders in held.items():
         enough = {p: one for p, one in holders.items() if reports[p].rows >= NUMBERED_ROWS}
@@ -535,6 +564,12 @@ def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]
         )
         if numbered or (many and IDENTIFIER.search(name)):
             found.append(name)
+    return found
+
+
+def _row_numbers(reports: Mapping[str, TableReport], held: Mapping[str, Holders]) -> list[str]:
+    """Warn of columns that number the rows, or are identifiers by their names."""
+    found = _naming_rows(reports, held)
     if not found:
         return []
     return [

@@ -22,69 +22,70 @@ _TEXT = """
     aggregation=mean|median center=global|series|phase changed_tables=fail|restart columns=TEXT
     constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep
     early_stop=BOOL exclude=TEXT expected_parties=TEXT fraction_train=NUMBER gaps=fail|split
-    groups=NUMBER|auto intervention_column=TEXT interventions=TEXT knowledge=TEXT
-    lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL local_graphs=BOOL
-    max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
-    missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT
-    perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT precision=float64|float32
-    proximity=NUMBER|auto quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL
-    round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER
-    select_order=BOOL series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    groups=NUMBER|auto identifiers=auto|fail intervention_column=TEXT interventions=TEXT
+    knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL
+    local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
+    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em order=NUMBER
+    output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
+    precision=float64|float32 proximity=NUMBER|auto quorum=NUMBER refit=BOOL replicates=NUMBER
+    resume=BOOL round_timeout=NUMBER row_id=TEXT search=BOOL secure_aggregation=BOOL
+    seed=NUMBER select_order=BOOL series_column=TEXT server_timeout=NUMBER signing_key=TEXT
     small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
-    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
+    strict=BOOL text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
     unshared_columns=fail|drop|keep variant=default|paper|personalised
 describe:
     bins=NUMBER categories=TEXT changed_tables=fail|restart columns=TEXT
     constant_columns=fail|drop|keep dictionary=TEXT duplicate_columns=fail|drop|keep
     exclude=TEXT expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto
-    leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em numbers=TEXT
-    output_dir=TEXT precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL
-    round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
-    signing_key=TEXT small_counts=auto|report|suppress|refuse text_columns=fail|drop|keep
-    unshared_columns=fail|drop|keep
+    identifiers=auto|fail leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    numbers=TEXT output_dir=TEXT precision=float64|float32 quorum=NUMBER replicates=NUMBER
+    resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER
+    server_timeout=NUMBER signing_key=TEXT small_counts=auto|report|suppress|refuse strict=BOOL
+    text_columns=fail|drop|keep unshared_columns=fail|drop|keep
 fedcausal:
     acyclic_server=BOOL aggregation=mean|median arithmetic=float64|float32 candidates=NUMBER
     center=party|global changed_tables=fail|restart columns=TEXT
     constant_columns=fail|drop|keep device=TEXT dictionary=TEXT
     duplicate_columns=fail|drop|keep evidence_rows=NUMBER exclude=TEXT expected_parties=TEXT
-    fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER inner_steps=NUMBER
-    intervention_column=TEXT interventions=TEXT knowledge=TEXT leave_one_out=BOOL
-    local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER identifiers=auto|fail
+    inner_steps=NUMBER intervention_column=TEXT interventions=TEXT knowledge=TEXT
+    leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     model=group|linear|mlp noise=own|equal output_dir=TEXT precision=float64|float32
     proximity=NUMBER|auto quorum=NUMBER refine=evidence|none replicates=NUMBER resume=BOOL
     round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
     signing_key=TEXT small_counts=report|suppress|refuse sparsity=NUMBER|auto standardize=BOOL
-    text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep
+    strict=BOOL text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep
     variant=default|paper
 fedges:
     categories=TEXT changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep
     dictionary=TEXT discretize=NUMBER duplicate_columns=fail|drop|keep
     equivalent_sample_size=NUMBER exclude=TEXT expected_parties=TEXT fraction_train=NUMBER
-    fusion=TEXT|NUMBER groups=NUMBER|auto hidden_causes=BOOL keep=best|last knowledge=TEXT
-    leave_one_out=BOOL max_edges=NUMBER max_fused_edges=NUMBER max_parents=NUMBER
-    max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
-    minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
+    fusion=TEXT|NUMBER groups=NUMBER|auto hidden_causes=BOOL identifiers=auto|fail
+    keep=best|last knowledge=TEXT leave_one_out=BOOL max_edges=NUMBER max_fused_edges=NUMBER
+    max_parents=NUMBER max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER
+    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
     mode=auto|scores|exact|fusion numbers=TEXT output_dir=TEXT parameters=BOOL patience=NUMBER
     precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
     row_id=TEXT score=auto|bdeu|bic|qnml|conditional-gaussian secure_aggregation=BOOL
     seed=NUMBER server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
-    start=driven|fuse|overwrite text_columns=fail|drop|keep turn=BOOL
+    start=driven|fuse|overwrite strict=BOOL text_columns=fail|drop|keep turn=BOOL
     unshared_columns=fail|drop|keep variant=default|paper
 fedpc:
     batches=NUMBER bins=NUMBER blocks=BOOL categories=TEXT changed_tables=fail|restart
     class_root=BOOL clusters=NUMBER columns=TEXT components=NUMBER
     constant_columns=fail|drop|keep correlation=NUMBER decision=most-probable|macro-f1
     depth=NUMBER dictionary=TEXT duplicate_columns=fail|drop|keep epochs=NUMBER exclude=TEXT
-    expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto head=BOOL|auto image=TEXT
+    expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto head=BOOL|auto
+    identifiers=auto|fail image=TEXT
     learner=auto|class-conditional|trees|spn|einsum|decision-tree leave_one_out=BOOL
     max_rounds=NUMBER max_states=NUMBER min_available_nodes=NUMBER min_parties=NUMBER
     minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em numbers=TEXT
     output_dir=TEXT precision=float64|float32 products=NUMBER queries=federated|central
     quorum=NUMBER replicas=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
     row_id=TEXT secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse split_rows=NUMBER sums=NUMBER target=TEXT
+    small_counts=report|suppress|refuse split_rows=NUMBER strict=BOOL sums=NUMBER target=TEXT
     text_columns=fail|drop|keep trained=TEXT training=auto|sums|triples|one-pass
     unshared_columns=fail|drop|keep variant=default|paper
     weights=auto|counts|classes|aligned|em
@@ -92,13 +93,14 @@ lingam:
     aggregation=mean|median center=global|party|series|phase changed_tables=fail|restart
     columns=TEXT constant_columns=fail|drop|keep dictionary=TEXT
     duplicate_columns=fail|drop|keep exclude=TEXT expected_parties=TEXT fraction_train=NUMBER
-    gaps=fail|split groups=NUMBER|auto knowledge=TEXT lagged_sparsity=NUMBER
-    lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
-    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
-    order=NUMBER output_dir=TEXT perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT
-    precision=float64|float32 quorum=NUMBER replicates=NUMBER resume=BOOL round_timeout=NUMBER
-    row_id=TEXT secure_aggregation=BOOL seed=NUMBER series_column=TEXT server_timeout=NUMBER
-    signing_key=TEXT small_counts=report|suppress|refuse standardize=BOOL
+    gaps=fail|split groups=NUMBER|auto identifiers=auto|fail knowledge=TEXT
+    lagged_sparsity=NUMBER lagged_threshold=NUMBER leave_one_out=BOOL max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep|em order=NUMBER output_dir=TEXT perturbed_from=NUMBER
+    perturbed_to=NUMBER phase_column=TEXT precision=float64|float32 quorum=NUMBER
+    replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT secure_aggregation=BOOL
+    seed=NUMBER series_column=TEXT server_timeout=NUMBER signing_key=TEXT
+    small_counts=report|suppress|refuse standardize=BOOL strict=BOOL
     text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT
     unshared_columns=fail|drop|keep
 moments:
@@ -106,35 +108,35 @@ moments:
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
     dictionary=TEXT duplicate_columns=fail|drop|keep epsilon=NUMBER exclude=TEXT
     expected_parties=TEXT fraction_train=NUMBER gaps=fail|split groups=NUMBER|auto
-    hidden_causes=BOOL instantaneous=BOOL|auto intervention_column=TEXT interventions=TEXT
-    knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER least_effect=NUMBER
-    leave_one_out=BOOL local_graphs=BOOL max_parents=NUMBER max_rounds=NUMBER
-    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
-    missing_values=fail|drop|keep|em model=linear|additive|curved numbers=TEXT order=NUMBER
-    output_dir=TEXT parameters=moments|likelihood perturbed_from=NUMBER perturbed_to=NUMBER
-    phase_column=TEXT polish=BOOL precision=float64|float32 quorum=NUMBER
-    ranking=weights|partial-correlation+weights refit=BOOL regression=lasso|ridge|held-out
-    replicates=NUMBER resume=BOOL ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT
-    scales=TEXT score=bic|equal-variance secure_aggregation=BOOL seed=NUMBER select_order=BOOL
-    series_column=TEXT server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse solver=auto|order|class|dagma|notears|ges
-    sparsity=NUMBER|auto|bic|held-out stability=NUMBER standardize=BOOL
-    text_columns=fail|drop|keep threshold=NUMBER time_column=TEXT unknown_targets=BOOL
-    unshared_columns=fail|drop|keep
+    hidden_causes=BOOL identifiers=auto|fail instantaneous=BOOL|auto intervention_column=TEXT
+    interventions=TEXT knowledge=TEXT lagged_sparsity=NUMBER lagged_threshold=NUMBER
+    least_effect=NUMBER leave_one_out=BOOL local_graphs=BOOL max_parents=NUMBER
+    max_rounds=NUMBER min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER
+    missing_texts=TEXT missing_values=fail|drop|keep|em model=linear|additive|curved
+    numbers=TEXT order=NUMBER output_dir=TEXT parameters=moments|likelihood
+    perturbed_from=NUMBER perturbed_to=NUMBER phase_column=TEXT polish=BOOL
+    precision=float64|float32 quorum=NUMBER ranking=weights|partial-correlation+weights
+    refit=BOOL regression=lasso|ridge|held-out replicates=NUMBER resume=BOOL
+    ridge=NUMBER|held-out round_timeout=NUMBER row_id=TEXT scales=TEXT score=bic|equal-variance
+    secure_aggregation=BOOL seed=NUMBER select_order=BOOL series_column=TEXT
+    server_timeout=NUMBER signing_key=TEXT small_counts=report|suppress|refuse
+    solver=auto|order|class|dagma|notears|ges sparsity=NUMBER|auto|bic|held-out
+    stability=NUMBER standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
+    time_column=TEXT unknown_targets=BOOL unshared_columns=fail|drop|keep
 notears-admm:
     aggregation=mean|median arithmetic=float64|float32 center=global|party
     changed_tables=fail|restart columns=TEXT constant_columns=fail|drop|keep delta=NUMBER
     device=TEXT dictionary=TEXT duplicate_columns=fail|drop|keep early_stop=BOOL epsilon=NUMBER
     exclude=TEXT expected_parties=TEXT fraction_train=NUMBER groups=NUMBER|auto hidden=NUMBER
-    inner_steps=NUMBER intervention_column=TEXT interventions=TEXT knowledge=TEXT
-    leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER min_available_nodes=NUMBER
-    min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT missing_values=fail|drop|keep|em
-    model=linear|mlp output_dir=TEXT precision=float64|float32 quorum=NUMBER refit=BOOL
-    replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT scales=TEXT search=BOOL
-    secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER signing_key=TEXT
-    small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out standardize=BOOL
-    text_columns=fail|drop|keep threshold=NUMBER unshared_columns=fail|drop|keep
-    variant=default|paper
+    identifiers=auto|fail inner_steps=NUMBER intervention_column=TEXT interventions=TEXT
+    knowledge=TEXT leave_one_out=BOOL local_graphs=BOOL max_rounds=NUMBER
+    min_available_nodes=NUMBER min_parties=NUMBER minimum_count=NUMBER missing_texts=TEXT
+    missing_values=fail|drop|keep|em model=linear|mlp output_dir=TEXT precision=float64|float32
+    quorum=NUMBER refit=BOOL replicates=NUMBER resume=BOOL round_timeout=NUMBER row_id=TEXT
+    scales=TEXT search=BOOL secure_aggregation=BOOL seed=NUMBER server_timeout=NUMBER
+    signing_key=TEXT small_counts=report|suppress|refuse sparsity=NUMBER|auto|bic|held-out
+    standardize=BOOL strict=BOOL text_columns=fail|drop|keep threshold=NUMBER
+    unshared_columns=fail|drop|keep variant=default|paper
 """
 # </options>
 

@@ -50,7 +50,7 @@ def changes(runs: Sequence[RunRecord], graphs: Sequence[CausalGraph]) -> list[Ru
         If the graphs have different variables.
     """
     others = _PLACES.union(_DICTIONARY)
-    config = [{k: v for k, v in run.config.items() if k not in others} for run in runs]
+    config = [{k: v for k, v in run.decided_config.items() if k not in others} for run in runs]
     digests = [run.config.get(DIGEST) or _ABSENT for run in runs]
     rows = [run.parties for run in runs]
     found = [

@@ -67,7 +67,8 @@ class RunRecord:
     scores : ndarray of shape (d, d) or None
         Strength of every edge before the threshold, for ranking.
     config : dict
-        Method and options.
+        Method and options as they were given; under "assumed" the values of those that were left
+        open.
     model : object or None
         The fitted model: a linear system (with lags for time series), a Bayesian network or a
         circuit. It is saved with the run if its class has ``save(path)`` and a class method
@@ -198,7 +199,14 @@ class RunRecord:
         if self.graph is not None and self.graph.kind == "pag" and self.model is None:
             return True
         linear = self.config.get("model", "linear") == "linear"
-        return not linear or self.config.get("text_columns") == "keep"
+        return not linear or self.decided_config.get("text_columns") == "keep"
+
+    @property
+    def decided_config(self) -> dict[str, Any]:
+        """Method and options, with what was assumed of those that were left open."""
+        given = {name: value for name, value in self.config.items() if name != "assumed"}
+        assumed: dict[str, Any] = self.config.get("assumed", {})
+        return given | assumed
 
     @property
     def total_rows(self) -> int:

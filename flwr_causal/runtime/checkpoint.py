@@ -80,7 +80,10 @@ FREE_OPTIONS = frozenset(
 INITIAL = "initial_arrays"
 #: And by this one the name of the privacy wrapper around the method.
 WRAPPER = "wrapper"
+#: By this name it has the options that were left open, with what was assumed of each.
+ASSUMED = "assumed"
 _TOKEN = f"{PREFIX}exchange"
+_DECIDED = "decided"
 _PARTIES = "parties"
 # With secure aggregation, the reports on all rows and on each group's.
 _TOTAL = "total"
@@ -224,6 +227,8 @@ class Checkpoint:
         Theirs, by name.
     total : Totals or None
         With secure aggregation, the reports on their rows together.
+    decisions : tuple of (dict, tuple of str)
+        What was assumed of options that the run leaves open, and a line each.
     history : list of dict
         The records of its exchanges before its last agreement.
     failures : list of Failure
@@ -249,6 +254,7 @@ class Checkpoint:
         self.parties: list[Party] = []
         self.reports: dict[str, TableReport] = {}
         self.total: Totals | None = None
+        self.decisions: tuple[dict[str, Any], tuple[str, ...]] = {}, ()
         self.history: list[dict[str, Any]] = []
         self.failures: list[Failure] = []
         with _writable(self.directory):
@@ -285,6 +291,8 @@ class Checkpoint:
             ):
                 raise TypeError(wrong)
             self.failures = [Failure(**failure) for failure in content.pop(_FAILURES)]
+            decided, lines = content.pop(_DECIDED, ({}, ()))
+            self.decisions = dict(decided), tuple(map(str, lines))
             total = content.pop(_TOTAL, None)
             if total is not None:
                 whole, groups = total
@@ -307,6 +315,7 @@ class Checkpoint:
         self,
         federation: Federation,
         sent: Mapping[str, Any],
+        decisions: tuple[Mapping[str, Any], tuple[str, ...]] = ({}, ()),
         history: Sequence[Any] = (),
         failures: Sequence[Failure] = (),
     ) -> Setup:
@@ -320,6 +329,8 @@ class Checkpoint:
             The parties, and what they agreed on.
         sent : mapping
             Further plain values that are sent with each message.
+        decisions : tuple of (mapping, tuple of str)
+            What was assumed of options that the run leaves open, and a line each.
         history : sequence of dict
             The records of exchanges before this agreement.
         failures : sequence of Failure
@@ -347,6 +358,7 @@ class Checkpoint:
             return replace(setup, exchange=self._token)
         total = federation.total
         content = {
+            _DECIDED: decisions,
             _TOTAL: None if total is None else _plain(total),
             _TOKEN: setup.exchange,
             _HISTORY: list(history),

@@ -21,6 +21,7 @@ from flwr_causal.protocol import records
 from flwr_causal.protocol.replay import REPLAY, packed
 from flwr_causal.protocol.replies import Replies
 from flwr_causal.runtime.checkpoint import (
+    ASSUMED,
     INITIAL,
     WRAPPER,
     Checkpoint,
@@ -281,14 +282,21 @@ class Session(Generic[StateT]):
         method, outcome = self.method, self.outcome
         checkpoint = checkpoint or self.checkpoint
         if checkpoint is not None and checkpoint.interrupted:
+            method.decide(*checkpoint.decisions)
             known = checkpoint.parties, checkpoint.reports, checkpoint.total
             federation, agreement, size = reconnected(method, self.grid, *known, settle=settle)
         else:
             federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
         outcome.schema_bytes += size
+        if method.decided:
+            outcome.config = {**outcome.config, ASSUMED: dict(method.decided)}
         if checkpoint is not None and not self.wrapper:
             federation.setup = checkpoint.agree(
-                federation, self.config, outcome.history, outcome.failures
+                federation,
+                self.config,
+                (method.decided, method.assumed),
+                outcome.history,
+                outcome.failures,
             )
         outcome.agreement, outcome.parties = agreement, federation.parties
         outcome.groups = {name: list(group) for name, group in agreement.groups.items()}

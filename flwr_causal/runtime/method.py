@@ -19,7 +19,7 @@ from flwr_causal.contract.when import COLUMNS_DIFFER
 from flwr_causal.core.arguments import FLAG, Form, check_fields, instance
 from flwr_causal.core.options import check_types
 from flwr_causal.data.check.agreement import with_total
-from flwr_causal.errors import ConfigError
+from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol import door, records
 
 if TYPE_CHECKING:
@@ -155,6 +155,10 @@ class Method(Generic[StateT]):
     asked: Request | None = None
     #: The arrays that a run starts from, by the names of `initial_names`; empty: the method's own.
     initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    #: What was assumed of options that the run leaves open, by the parties' reports: by option the
+    #: value, and a line each.
+    decided: Mapping[str, Any] = MappingProxyType({})
+    assumed: tuple[str, ...] = ()
     #: The run that the ``start`` of a strategy around the method goes through.
     stepwise: Any = None
 
@@ -162,6 +166,22 @@ class Method(Generic[StateT]):
         super().__init_subclass__(**options)
         if "contract" in vars(cls):
             cls.method = cls.contract.method
+
+    def decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
+        """Let the options be those that were given, with other values of some that are left open.
+
+        Parameters
+        ----------
+        decided : mapping
+            By option its value; empty: the options as they were given.
+        assumed : tuple of str
+            A line for each decision.
+        """
+        self.decided, self.assumed = dict(decided), assumed
+
+    def mended(self, incomplete: Iterable[str]) -> DataError:
+        """Return the error of parties that find missing values themselves, with what is assumed."""
+        return DataError("; ".join(incomplete))
 
     @property
     @abstractmethod
@@ -238,7 +258,7 @@ class Method(Generic[StateT]):
     @property
     def run(self) -> Mapping[str, Any]:
         """The run by its options, as the conditions of exchanges see it."""
-        return self.options.by_name() | {COLUMNS_DIFFER: self.columns_differ}
+        return self.options.asked() | {COLUMNS_DIFFER: self.columns_differ}
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from flwr_causal.core.options import MOST, Mode, bounded, check_bounds, check_types, only
-from flwr_causal.data.check.policy import FailDrop  # noqa: TC001 (options are checked by type)
+from flwr_causal.data.check.policy import AutoDrop, FailDrop  # noqa: TC001 (checked by type)
 from flwr_causal.data.roles import ROW_ID
 from flwr_causal.protocol.bundle import MOST_REPLICATES
 from flwr_causal.secure.keys import LEAST_PARTIES
@@ -25,6 +25,8 @@ OF_FEW_ROWS = Mode(
     "methods and options that send counts of rows, or join different columns by ids",
     lambda method: sends_counts(method) or method.joins_columns,
 )
+#: Of these options "auto" is decided by the parties' reports; they are asked as by "fail" before.
+OPEN = ("text_columns", "missing_values", "unshared_columns")
 OF_GRAPHS = Mode("methods that return a graph", lambda method: False)
 
 
@@ -117,8 +119,14 @@ class CausalOptions:
         no variable. Empty: the column ``row_id``, if there is one. Parties with ids may hold
         different columns with "moments", "fedpc" and "fedges" in mode "exact"; with others that
         is an error.
-    missing_values : {"fail", "drop"}, default "fail"
+    strict : bool, default False
+        Whether nothing is assumed about tables: "auto" of ``missing_values``, ``text_columns``,
+        ``unshared_columns`` and ``identifiers`` is then "fail".
+    missing_values : {"auto", "fail", "drop"}, default "auto"
         What to do about missing or infinite values: fail with an error, or leave their rows out.
+        "auto" is the best that the method has with the other options: expectation-maximisation
+        ("em"), else rows with gaps as they are ("keep"), else "drop". A warning of the run says
+        what was assumed. Infinite values are an error.
     missing_texts : str, default ""
         Texts that are missing values, separated by commas, such as "NA,?,-999": in every column,
         beside empty fields. In columns of numbers NA, NaN, null, None and the like always are; in
@@ -136,10 +144,16 @@ class CausalOptions:
         docs/how_to/dictionary.md. Columns that it does not list are not read.
     constant_columns : {"fail", "drop"}, default "fail"
         What to do about columns with one value in the rows of all parties.
-    text_columns : {"fail", "drop"}, default "fail"
-        What to do about columns that hold no numbers.
-    unshared_columns : {"fail", "drop"}, default "fail"
-        What to do about columns that only some parties have.
+    text_columns : {"auto", "fail", "drop"}, default "auto"
+        What to do about columns that hold no numbers. "auto" takes text as categories ("keep")
+        where the method has them, else leaves it out; a warning says which.
+    unshared_columns : {"auto", "fail", "drop"}, default "auto"
+        What to do about columns that only some parties have. "auto" keeps them where the method can
+        ("keep"), else leaves them out; a warning says which.
+    identifiers : {"auto", "fail"}, default "auto"
+        What to do about columns of dates, of more different texts than there may be states, and
+        those that number or name the rows. "auto" leaves them out, as ``exclude`` does, with a
+        warning; "fail" refuses text and dates, and warns of numbers.
     duplicate_columns : {"fail", "drop"}, default "fail"
         What to do about columns that equal another one in every row.
 
@@ -170,14 +184,16 @@ class CausalOptions:
     output_dir: str | None = None
     resume: bool = False
     row_id: str = ""
-    missing_values: FailDrop = "fail"
+    strict: bool = False
+    missing_values: AutoDrop = "auto"
     missing_texts: str = ""
     exclude: str = ""
     columns: str = ""
     dictionary: str | None = None
     constant_columns: FailDrop = "fail"
-    text_columns: FailDrop = "fail"
-    unshared_columns: FailDrop = "fail"
+    text_columns: AutoDrop = "auto"
+    unshared_columns: AutoDrop = "auto"
+    identifiers: Literal["auto", "fail"] = "auto"
     duplicate_columns: FailDrop = "fail"
 
     def __post_init__(self) -> None:
@@ -192,3 +208,15 @@ class CausalOptions:
     def by_name(self) -> dict[str, Any]:
         """Return the options by name."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def asked(self) -> dict[str, Any]:
+        """Return the options by name as the parties are asked by them: what is open is "fail"."""
+        return self.by_name() | {name: "fail" for name in OPEN if getattr(self, name) == "auto"}
+
+    @property
+    def left_open(self) -> frozenset[str]:
+        """The options that are decided by the parties' reports."""
+        if self.strict:
+            return frozenset()
+        open_ones = {name for name in OPEN if getattr(self, name) == "auto"}
+        return frozenset(open_ones | ({"exclude"} if self.identifiers == "auto" else set()))

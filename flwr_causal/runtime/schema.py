@@ -59,10 +59,15 @@ def exchange_schema(
 ) -> tuple[Federation, Agreement, int]:
     """Ask every connected node for its schema and let the method agree on the columns.
 
+    Options that the run leaves open ("auto") are asked as "fail". Where the reports then need a
+    decision, the method takes it, and the nodes are asked again, as in a run whose options state
+    what was decided.
+
     Parameters
     ----------
     method : Method
-        Its policy is sent with the question; its ``agree`` checks the reports.
+        Its policy is sent with the question; its ``agree`` checks the reports. Afterwards its
+        ``decided`` has what was assumed.
     grid : Grid
     settle : float, default 0.0
         Seconds for which the number of connected nodes must stay the same before they are asked:
@@ -84,8 +89,35 @@ def exchange_schema(
     FederationError
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
+    method.decide({}, ())
+    sizes: list[int] = []
+    while True:
+        try:
+            federation, agreement = _exchanged(method, grid, settle, sizes)
+            break
+        except DataError as error:
+            decided = {**method.decided, **error.settings}
+            if not error.assumed or decided == method.decided:
+                raise
+            method.decide(decided, (*method.assumed, *error.assumed))
+            settle = 0.0
+    log(
+        INFO,
+        "%d parties agree on %d columns, %d rows in all",
+        len(federation.parties),
+        len(agreement.names),
+        agreement.n,
+    )
+    return federation, agreement, sum(sizes)
+
+
+def _exchanged(
+    method: Method[Any], grid: Grid, settle: float, sizes: list[int]
+) -> tuple[Federation, Agreement]:
+    """Run the schema exchange with options that are decided; its bytes are added to ``sizes``."""
     first = {"names-only": 1} if _needs_names(method) else {}
     answers, failed, size = _present(method, grid, settle, **first)
+    sizes.append(size)
     _check_answered(failed)
     dropped: dict[str, str] = {}
     if first:
@@ -103,15 +135,15 @@ def exchange_schema(
         answers, failed, more = ask_schema(
             method, grid, nodes, method.options.round_timeout, columns=names
         )
+        sizes.append(more)
         _check_answered(failed)
-        size += more
         parties, reports, late = _reported(method, answers)
         unused = _unused(method, reports)
     parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
     if method.options.secure_aggregation and not method.withholds_totals:
         total, collected = ask_totals(method, grid, federation)
-        size += collected.bytes_sent + collected.bytes_received + collected.setup_bytes
+        sizes.append(collected.bytes_sent + collected.bytes_received + collected.setup_bytes)
         replied = {reply.party.name for reply in collected.replies}
         missing, failures = collected.without, federation.failures
         of_missing = {one.name for name in missing for one in federation.groups[name]}
@@ -128,21 +160,16 @@ def exchange_schema(
             f"The run began without {name}, of which there are no totals: {reason}."
             for name, reason in missing.items()
         )
-    for warning in (not_used := not_used_in_words(dropped)):
+    lines = "\n".join(method.assumed)
+    untold = {name: why for name, why in dropped.items() if repr(name) not in lines}
+    for warning in (not_used := not_used_in_words(untold)):
         log(WARNING, warning)
     agreement = replace(
         agreement,
         dropped={**dropped, **agreement.dropped},
         warnings=(*late, *not_used, *agreement.warnings),
     )
-    log(
-        INFO,
-        "%d parties agree on %d columns, %d rows in all",
-        len(federation.parties),
-        len(agreement.names),
-        agreement.n,
-    )
-    return federation, agreement, size
+    return federation, agreement
 
 
 def _check_answered(failed: Mapping[int, str]) -> None:
@@ -162,7 +189,7 @@ def _reported(
     answers.sort(key=_order)
     answers, late = _with_unique_names(method, answers)
     check_versions(answers)
-    check_errors(answers)
+    check_errors(answers, method)
     reports = {party.name: values["report"] for party, values in answers}
     _check_parts(reports)
     return [party for party, _ in answers], reports, late
@@ -339,6 +366,7 @@ def agreed(
     if method.options.secure_aggregation:
         check_parties(method, parties)
     agreement = method.agree(own)
+    agreement = replace(agreement, warnings=(*method.assumed, *agreement.warnings))
     if total is not None:
         groups = grouped(parties)
         agreement = method.complete(
@@ -457,7 +485,7 @@ def _terms(method: Method[Any]) -> dict[str, Any]:
     """Return the terms of the run, which the parties' policies judge, and their signature."""
     # A path of the server says nothing to a party, and the digest everything.
     dictionary = {"dictionary": dictionary_digest(method.policy.dictionary) or None}
-    terms = RunTerms.of(method.method, method.options.by_name() | dictionary).to_text()
+    terms = RunTerms.of(method.method, method.options.asked() | dictionary).to_text()
     return {"terms": terms, "signature": signed(terms, own_run(), method.options.signing_key)}
 
 
@@ -675,10 +703,20 @@ def _check_parts(reports: Mapping[str, TableReport]) -> None:
             )
 
 
-def check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
-    """Check that all parties can use their tables; a DataError names those that cannot."""
-    errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
-    if errors:
-        raise DataError(
-            "Some parties cannot take part; training was not started.\n" + "\n".join(errors)
-        )
+def check_errors(
+    answers: Sequence[tuple[Party, dict[str, Any]]], method: Method[Any] | None = None
+) -> None:
+    """Check that all parties can use their tables; a DataError names those that cannot.
+
+    If they lack values alone, the error has what the method assumes of them.
+    """
+    errors = {party.name: values for party, values in answers if "error" in values}
+    if not errors:
+        return
+    text = "\n".join(f"{name}: {values['error']}" for name, values in errors.items())
+    error = DataError(f"Some parties cannot take part; training was not started.\n{text}")
+    if method is not None and all(values.get("incomplete") == 1 for values in errors.values()):
+        mended = method.mended(errors)
+        if mended.assumed:
+            error.settings, error.assumed = mended.settings, mended.assumed
+    raise error

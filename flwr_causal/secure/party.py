@@ -181,12 +181,10 @@ def withheld(report: TableReport, policy: Policy, party: str) -> TableReport:
         If the table has problems that the server can no longer find.
     """
     # Imported here: other runs, and the later messages of this one, need neither.
-    from flwr_causal.data.check.checks import own_problems
+    from flwr_causal.data.check.checks import check_own
     from flwr_causal.doubts.tables import own_doubts
 
-    problems = own_problems(party, report, policy)
-    if problems:
-        raise DataError("; ".join(problems))
+    check_own(party, report, policy)
     for doubt in own_doubts(party, report):
         log(WARNING, "%s", doubt)
     return report.without_numbers()

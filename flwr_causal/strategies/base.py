@@ -16,7 +16,7 @@ from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require
-from flwr_causal.data.check.agreement import Agreement, agree
+from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
@@ -26,6 +26,7 @@ from flwr_causal.doubts.tables import (
     doubts,
     doubts_of_groups,
     doubts_of_total,
+    naming_columns,
 )
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.protocol import records
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.reading import Reading
+    from flwr_causal.errors import DataError
     from flwr_causal.runtime.federation import Federation
     from flwr_causal.runtime.outcome import Outcome
 
@@ -140,7 +142,8 @@ class CausalStrategy(FedAvg, Algorithm):
                 "options, by name. A client class goes to simulate(client=...) or client_app(...)."
             )
         check_names(type(self), options)
-        self._given = options
+        self._given = self._stated = options
+        self.decided, self.assumed = {}, ()
         self._settle(options)
         super().__init__(
             fraction_train=self.options.fraction_train,
@@ -201,6 +204,17 @@ class CausalStrategy(FedAvg, Algorithm):
         del vars(other)["_names"]
         CausalStrategy.__init__(other, **{**self._given, **changes})
         return other
+
+    def decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
+        """Let the options be those that were given, with other values of some that are left open.
+
+        The strategy is then as if these values had been given with the others. The next run begins
+        with the options as they were given.
+        """
+        if decided != self.decided:
+            self._given = {**self._stated, **decided}
+            self._settle(self._given)
+        super().decide(decided, assumed)
 
     def validate(self) -> None:
         """Check that the options fit each other; subclasses extend it.
@@ -276,7 +290,7 @@ class CausalStrategy(FedAvg, Algorithm):
     def policy(self) -> Policy:
         """How problems of the data are handled."""
         known = {one.name for one in fields(Policy)}
-        own = {name: value for name, value in self.options.by_name().items() if name in known}
+        own = {name: value for name, value in self.options.asked().items() if name in known}
         own["dictionary"] = "" if self.entries is None else self.entries.text
         return self.contract.completed(self.options, Policy(**own))
 
@@ -303,9 +317,20 @@ class CausalStrategy(FedAvg, Algorithm):
         DataError
             Naming each party, column and remedy.
         """
-        agreement = agree(reports, self.policy, self._accepts)
+        agreement = agree(reports, self.policy, self._accepts, self._left_open)
+        if "exclude" in self._left_open:
+            leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
         found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    def mended(self, incomplete: Iterable[str]) -> DataError:
+        """Return the error of parties that find missing values themselves, with what is assumed."""
+        return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
+
+    @property
+    def _left_open(self) -> frozenset[str]:
+        """The options that the reports decide; a private release is drawn with the first ones."""
+        return frozenset() if self.private else self.options.left_open
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""

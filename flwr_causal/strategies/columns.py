@@ -374,7 +374,7 @@ class JoiningStrategy(CausalStrategy):
         columns = [set(report.names) for report in reports.values()]
         self.columns_differ = (
             self.joins_columns
-            and self.options.unshared_columns == "fail"
+            and self.options.unshared_columns in ("auto", "fail")
             and any(own != columns[0] for own in columns)
             and all(report.has_ids for report in reports.values())
         )
@@ -387,6 +387,13 @@ class JoiningStrategy(CausalStrategy):
             )
         self._columns = columns
         return super().agree(reports)
+
+    def _accepts(self, changes: Mapping[str, Any]) -> bool:
+        """Return whether the method has these options; if columns differ, where they do."""
+        if not super()._accepts(changes) or not self.columns_differ:
+            return super()._accepts(changes)
+        needs = self.with_options(**changes).with_different_columns
+        return all(fits for fits, _ in needs.values())
 
     def holders_of(
         self, agreement: Agreement, names: tuple[str, ...], presence: BoolArray

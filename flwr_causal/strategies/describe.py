@@ -17,6 +17,7 @@ from flwr_causal.core.description.differences import (
 from flwr_causal.core.description.gaps import likely_patterns
 from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, place_edges, quantile
 from flwr_causal.core.options import Mode, bounded
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.protocol.describe import (
     CONTRACT,
@@ -59,14 +60,14 @@ class DescribeOptions(CausalOptions):
         What parties do with counts of fewer rows than ``minimum_count``. "auto" is "suppress", or
         "report" with ``secure_aggregation``. With "suppress" counts of rows up to an edge are
         rounded down to multiples of ``minimum_count`` at each party.
-    missing_values : {"keep", "fail", "drop"}, default "keep"
+    missing_values : {"keep", "fail", "drop", "auto"}, default "keep"
         What to do about missing values: "keep" counts them, and uses all cells that are there.
         Infinite values are an error, or their rows are left out with "drop".
     constant_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns with one value in the rows of all parties.
-    text_columns : {"keep", "drop", "fail"}, default "keep"
+    text_columns : {"keep", "drop", "fail", "auto"}, default "keep"
         What to do about columns that hold no numbers: "keep" takes them as categories.
-    unshared_columns : {"keep", "drop", "fail"}, default "keep"
+    unshared_columns : {"keep", "drop", "fail", "auto"}, default "keep"
         What to do about columns that only some parties have: "keep" counts their cells as missing
         at the others.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
@@ -81,10 +82,10 @@ class DescribeOptions(CausalOptions):
     max_rounds: int = bounded(2, least=2)
     bins: int = bounded(256, least=FEWEST_BINS, most=MOST_BINS)
     small_counts: Literal["auto", "report", "suppress", "refuse"] = "auto"  # type: ignore[assignment]
-    missing_values: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    missing_values: AutoDropKeep = "keep"  # type: ignore[assignment]
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
-    text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
-    unshared_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
+    unshared_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""

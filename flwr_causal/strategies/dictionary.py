@@ -114,7 +114,7 @@ def check_private(dictionary: Dictionary, text_columns: str) -> None:
                 f"The dictionary lists fewer than two states of the column {one.name!r}. With "
                 "epsilon parties name no values: list all states, or set use = false."
             )
-        if text_columns == "fail" and not one.is_scale:
+        if text_columns in ("auto", "fail") and not one.is_scale:
             raise ConfigError(
                 f"The column {one.name!r} is a category of {len(one.states)} states, which have no "
                 "order: set use = false for it in the dictionary, or with 'moments' "

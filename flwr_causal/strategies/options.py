@@ -116,7 +116,8 @@ def check_modes(method: Any) -> None:
     defaults = {option.name: option.default for option in fields(options)}
     for name, modes in modes_of(type(options)).items():
         value = getattr(options, name)
-        if value == defaults[name]:
+        # What is open is "fail" where nothing is decided.
+        if value == defaults[name] or (value, defaults[name]) == ("fail", "auto"):
             continue
         for mode in modes:
             if not mode.holds(method):

@@ -126,7 +126,7 @@ def test_withheld_columns_are_not_even_named(tables, tmp_path):
     grid = grid_of(tables, '[columns]\nnever = ["SECRET"]', at=tmp_path)
     assert run(Moments(unshared_columns="drop"), grid).graph.names == ("x0", "x1", "x2")
     with pytest.raises(DataError, match="north"):
-        run(Moments(), grid_of(tables, '[columns]\nallowed = ["x*"]', at=tmp_path))
+        run(Moments(strict=True), grid_of(tables, '[columns]\nallowed = ["x*"]', at=tmp_path))
 
 
 def lying(monkeypatch, change):
@@ -179,12 +179,55 @@ def test_the_agreement_is_judged_again(tables, tmp_path, monkeypatch):
     assert "by its rule 'least-parties'" in outcome.failures[0].reason
 
 
-def test_only_the_coordinators_signature_opens_a_run(tables, tmp_path, monkeypatch):
+def coordinator(tmp_path):
+    """A file with a key, and a policy that asks for its signature."""
     key = Ed25519PrivateKey.generate()
     file = tmp_path / "coordinator"
     file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
     line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    policy = f'askers = ["{line}"]'
+    return file, f'askers = ["{line}"]'
+
+
+@pytest.fixture(scope="module")
+def with_wards(tables, tmp_path_factory):
+    """The tables with a column of text, and missing cells."""
+    directory = tmp_path_factory.mktemp("wards")
+    for k, name in enumerate(NAMES):
+        frame = pd.read_csv(tables / f"{name}.csv")
+        frame = frame.assign(ward=np.where(frame["x0"] > 0, "inner", "eyes"))
+        frame.loc[k, "x1"] = np.nan
+        frame.to_csv(directory / f"{name}.csv", index=False)
+    return directory
+
+
+@pytest.mark.parametrize("option", ["text-columns", "missing-values"])
+def test_a_policy_judges_what_is_decided_of_options_that_are_left_open(
+    tables, with_wards, tmp_path, option
+):
+    policy = f'[options]\n{option} = "fail"'
+    assert f"by its rule 'options.{option}'" in refusal(with_wards, tmp_path, policy)
+    # Nothing is to be decided here.
+    assert run(Moments(), grid_of(tables, policy, at=tmp_path)).graph
+
+
+def test_what_is_decided_is_stated_under_the_signature(with_wards, tmp_path, monkeypatch):
+    file, policy = coordinator(tmp_path)
+    method = Moments(signing_key=str(file))
+    outcome = run(method, grid_of(with_wards, policy, at=tmp_path))
+    assert "ward" in outcome.graph.names
+    assert method.decided == {"text_columns": "keep", "missing_values": "em"}
+    stated = RunTerms.from_text(schema._terms(method)["terms"]).options
+    assert (stated["text_columns"], stated["unshared_columns"]) == ("keep", "fail")
+    # A server that asks for what it does not state.
+    lying(
+        monkeypatch,
+        lambda terms: replace(terms, options={**terms.options, "text_columns": "fail"}),
+    )
+    assert "by its rule 'askers'" in refusal(with_wards, tmp_path, policy, method)
+
+
+def test_only_the_coordinators_signature_opens_a_run(tables, tmp_path, monkeypatch):
+    file, policy = coordinator(tmp_path)
     assert run(Moments(signing_key=str(file)), grid_of(tables, policy, at=tmp_path)).graph
     assert "by its rule 'askers'" in refusal(tables, tmp_path, policy)
     # The signature of another run.

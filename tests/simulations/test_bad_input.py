@@ -113,7 +113,7 @@ DATA = {
 def test_bad_data(case, method, grids):
     parties, words = DATA[case]
     with pytest.raises(DataError) as caught:
-        simulate(method, parties)
+        simulate(method, parties, strict=True)
     for word in words:
         assert word in str(caught.value)
     assert all(not grid.training_messages for grid in grids)
@@ -123,7 +123,7 @@ def test_bad_data(case, method, grids):
 def test_bad_data_of_a_method_on_categories(case, grids):
     parties, words = DATA[case]
     with pytest.raises(DataError) as caught:
-        simulate("fedges", parties, discretize=3)
+        simulate("fedges", parties, discretize=3, strict=True)
     for word in words:
         assert word in str(caught.value)
     assert all(not grid.training_messages for grid in grids)
@@ -221,7 +221,7 @@ def test_bad_options(case, grids):
     assert all(not grid.training_messages for grid in grids)
 
 
-@pytest.mark.parametrize("options", [{"standardize": True}, {"missing_values": "drop"}])
+@pytest.mark.parametrize("options", [{"strict": True}, {"missing_values": "drop"}])
 def test_all_rows_may_be_missing(options):
     parties = with_second(lambda table: table.assign(x1=np.nan))
     with pytest.raises(DataError, match=r"party 1.*x1"):
@@ -236,6 +236,6 @@ def test_nodes_that_cannot_come_are_not_waited_for_long():
 def test_errors_are_not_chained_to_strangers():
     """The user sees the error itself, not Flower's wrapping."""
     with pytest.raises(DataError) as caught:
-        simulate("moments", DATA["nan"][0])
+        simulate("moments", DATA["nan"][0], strict=True)
     assert type(caught.value) is DataError
     assert caught.value.__cause__ is None

@@ -128,7 +128,7 @@ DATA = {
 def test_bad_data(case, mode, grids):
     parties, options, words = DATA[case]
     with pytest.raises(DataError) as caught:
-        simulate("fedges", parties, mode=mode, **options)
+        simulate("fedges", parties, mode=mode, strict=True, **options)
     for word in words:
         assert word in str(caught.value)
     assert all(not grid.training_messages for grid in grids)
@@ -297,7 +297,7 @@ def test_sampling_parties_is_for_fusion(mode):
 @pytest.mark.parametrize("method", ["notears-admm", "moments"])
 def test_the_other_methods_refuse_categories(method):
     with pytest.raises(DataError, match=r"x0.*not numeric"):
-        simulate(method, TABLES)
+        simulate(method, TABLES, strict=True)
 
 
 def test_nodes_that_cannot_come_are_not_waited_for_long():

@@ -87,7 +87,7 @@ def test_a_column_that_a_party_lacks_is_missing_there(mode):
     assert set(run.graph.names) == set(GAPS.columns)
     assert wrong(run) <= 3
     with pytest.raises(DataError, match=name):
-        simulate("fedges", tables, mode=mode, **EM)
+        simulate("fedges", tables, mode=mode, unshared_columns="fail", **EM)
 
 
 def test_cells_missing_by_seen_columns_do_not_shift_the_network():

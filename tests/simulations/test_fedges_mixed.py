@@ -111,4 +111,4 @@ def test_bad_options_and_tables_are_named():
         simulate("fedges", PARTS)
     bad = TABLE.assign(size=np.where(TABLE.index == 3, np.nan, TABLE["size"]))
     with pytest.raises(DataError, match="'size'"):
-        simulate("fedges", [bad.iloc[:500], bad.iloc[500:]], **SCORE)
+        simulate("fedges", [bad.iloc[:500], bad.iloc[500:]], missing_values="fail", **SCORE)

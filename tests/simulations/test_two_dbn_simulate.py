@@ -111,7 +111,7 @@ BAD = {
 def test_bad_series(case, grids):
     parties, options, words = BAD[case]
     with pytest.raises(DataError) as caught:
-        simulate("2dbn", parties, **{**ROLES, **options})
+        simulate("2dbn", parties, strict=True, **{**ROLES, **options})
     for word in words:
         assert word in str(caught.value)
     assert all(not grid.training_messages for grid in grids)

@@ -164,9 +164,11 @@ def test_columns_that_are_used_cost_their_rows_and_others_are_an_error_as_ever()
     found = agreement_of("moments", parts, **DROP)
     assert sum(found.rows.values()) == 180 - 9
     with pytest.raises(DataError, match="'extra', 'note': not in the table of parties"):
-        agreement_of("moments", with_gaps(parts), missing_values="drop")
+        agreement_of("moments", with_gaps(parts), missing_values="drop", strict=True)
     with pytest.raises(DataError, match="missing value"):
-        agreement_of("moments", with_gaps(parts), unshared_columns="drop", text_columns="drop")
+        agreement_of(
+            "moments", with_gaps(parts), unshared_columns="drop", text_columns="drop", strict=True
+        )
 
 
 def test_columns_that_no_two_parties_share_are_named():

@@ -121,7 +121,7 @@ REASONS = {
                 "text_columns",
                 "unshared_columns",
             ),
-            *("duplicate_columns", "max_states"),
+            *("duplicate_columns", "max_states", "strict", "identifiers"),
         ),
         "of problems that these tables do not have",
     ),

@@ -14,10 +14,16 @@ import numpy as np
 from flwr_causal.core.discrete import cut_points
 from flwr_causal.core.discrete.discrete import labels_of
 from flwr_causal.data.check.checks import (
+    GAPS,
+    MISSING,
+    NAMES_ROWS,
     NOT_CONSTANT,
     Findings,
+    TableProblem,
+    assumed,
     check_repetition,
     examine,
+    excluded,
     have_states,
     in_words,
     settings_for,
@@ -28,12 +34,12 @@ from flwr_causal.data.interventions import Targets, agreed_targets
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from flwr_causal.contract.report import States
     from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
     from flwr_causal.core.discrete.cut_points import CutState
-    from flwr_causal.data.check.checks import Accepts, TableProblem
+    from flwr_causal.data.check.checks import Accepts
     from flwr_causal.data.check.report import ColumnReport, Kind, TableReport
 
 T = TypeVar("T")
@@ -151,6 +157,7 @@ def agree(
     reports: Mapping[str, TableReport],
     policy: Policy | None = None,
     accepts: Accepts = lambda _: True,
+    left_open: Collection[str] = (),
 ) -> Agreement:
     """Compare all parties' reports and agree on the columns.
 
@@ -164,6 +171,9 @@ def agree(
     accepts : callable, optional
         ``options -> bool``: whether the method has these options together, which the error then
         proposes. Default: it has all.
+    left_open : collection of str, optional
+        The options that are decided by the reports. If they mend all, the error has the lines of
+        what is assumed.
 
     Returns
     -------
@@ -180,7 +190,7 @@ def agree(
     policy = policy or Policy()
     findings = examine(reports, policy)
     if findings.problems:
-        raise _refusal(findings.problems, policy, accepts)
+        raise _refusal(findings.problems, policy, accepts, left_open)
     names = findings.names
     mean, variance = pool(reports, names)
     has_states = have_states(reports)
@@ -355,6 +365,7 @@ def _refusal(
     problems: Sequence[TableProblem],
     policy: Policy,
     accepts: Accepts = lambda _: True,
+    left_open: Collection[str] = (),
 ) -> DataError:
     """Return the error for all problems, with the options that mend what options can."""
     lines = in_words(problems)
@@ -371,7 +382,41 @@ def _refusal(
         text += f"\nSet {listed}{rest}"
     error = DataError(text)
     error.settings = settings
+    error.assumed = assumed(problems, settings, left_open)
     return error
+
+
+def leave_out(names: Sequence[str], policy: Policy, accepts: Accepts = lambda _: True) -> None:
+    """Raise the error of columns that name rows, with what is assumed of them; none: nothing.
+
+    Parameters
+    ----------
+    names : sequence of str
+    policy : Policy
+    accepts : callable
+        ``options -> bool``: whether the method has these options together.
+
+    Raises
+    ------
+    DataError
+        Unless the method cannot leave them out.
+    """
+    found = Findings()
+    for name in names:
+        remedy = "leave it out, or name it in the option for its role"
+        found.add(None, name, NAMES_ROWS, remedy, settings=excluded(name))
+    problems = [one for one in found.problems if one.settings]
+    error = _refusal(problems, policy, accepts, ("exclude",))
+    if error.assumed:
+        raise error
+
+
+def of_gaps(
+    parties: Iterable[str], policy: Policy, accepts: Accepts, left_open: Collection[str]
+) -> DataError:
+    """Return the error of parties that find missing values themselves, as :func:`agree` has it."""
+    problems = [TableProblem(party, None, MISSING, "", settings=GAPS) for party in parties]
+    return _refusal(problems, policy, accepts, left_open)
 
 
 def start_cuts(

@@ -14,9 +14,10 @@ from flwr_causal.core.words import some
 from flwr_causal.data.check.policy import MOST_FRACTIONS
 from flwr_causal.data.interventions import split_names
 from flwr_causal.data.read.texts import are_whole_codes
+from flwr_causal.errors import DataError, IncompleteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import ColumnReport, TableReport
@@ -38,13 +39,38 @@ WORDS = {
 STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
 #: How many parties a message names.
 NAMED_PARTIES = 3
+#: How many columns a line of what is assumed names.
+NAMED_COLUMNS = 10
 #: Intervals that a remedy proposes.
 SUGGESTED_BINS = 5
 NO_VALUE = "no value at all, every one is missing"
 NO_OPTION: Settings = MappingProxyType({})
 NOT_CONSTANT: Settings = {"constant_columns": ("drop",)}
 NO_COPIES: Settings = {"duplicate_columns": ("drop",)}
-UNSHARED: Settings = {"unshared_columns": ("keep", "drop")}
+UNSHARED_COLUMNS = "unshared_columns"
+UNSHARED: Settings = {UNSHARED_COLUMNS: ("keep", "drop")}
+#: Where columns that some parties lack are kept, how methods take them as missing.
+GAPS_OF_KEPT: Mapping[str, str | int] = {"missing_values": "em"}
+INFINITE, MISSING = "infinite value", "missing value"
+GAPS: Settings = {"missing_values": ("em", "keep", "drop")}
+NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
+#: What a setting assumes, by option and value.
+ASSUMED: Mapping[tuple[str, str], str] = {
+    ("text_columns", "keep"): "text is taken as categories",
+    ("text_columns", "drop"): (
+        "columns of text are left out, since the method has no categories with these options"
+    ),
+    ("missing_values", "em"): (
+        "rows with gaps are used by expectation-maximisation, as if whether a value is missing did "
+        "not depend on it"
+    ),
+    ("missing_values", "keep"): "rows with gaps are used as they are",
+    ("missing_values", "drop"): (
+        "rows with gaps are left out, since the method cannot use them with these options"
+    ),
+    ("unshared_columns", "keep"): "columns that a party lacks are taken as missing there",
+    ("unshared_columns", "drop"): "columns that a party lacks are left out",
+}
 
 
 class TableProblem(NamedTuple):
@@ -165,9 +191,57 @@ def settings_for(
         possible["exclude"] = (",".join([*split_names(policy.exclude), *map(str, excluded)]),)
     for values in product(*possible.values()):
         settings = dict(zip(possible, values, strict=True))
-        if settings and accepts(settings):
-            return settings
+        tried = [settings]
+        if settings.get(UNSHARED_COLUMNS) == "keep" and policy.missing_values == "fail":
+            # Where all cells are there, columns that parties lack are the only gaps.
+            tried.append({**GAPS_OF_KEPT, **settings})
+        for choice in tried:
+            if choice and accepts(choice):
+                return choice
     return {}
+
+
+def assumed(
+    problems: Sequence[TableProblem], settings: Mapping[str, str | int], left_open: Collection[str]
+) -> tuple[str, ...]:
+    """Return a line for each setting, if settings that the options leave open solve all problems.
+
+    An infinite value is an error of the table, of which nothing is assumed.
+
+    Parameters
+    ----------
+    problems : sequence of TableProblem
+    settings : mapping of str to str or int
+        As of :func:`settings_for`.
+    left_open : collection of str
+        The options that are decided by the reports.
+    """
+    solved = all(one.settings and one.text != INFINITE for one in problems)
+    if not (settings and solved and settings.keys() <= {*left_open}):
+        return ()
+    out = {one.name for one in problems if "exclude" in one.settings}
+    lines = []
+    for option, value in settings.items():
+        about = [one for one in problems if option in one.settings]
+        about = about or [one for one in problems if UNSHARED_COLUMNS in one.settings]
+        names = [
+            one.name or one.party for one in about if option == "exclude" or one.name not in out
+        ]
+        columns = some(dict.fromkeys(map(repr, names)), NAMED_COLUMNS)
+        if option == "exclude":
+            lines.append(
+                f"Assumed that these columns are no variables: {columns}. They hold dates, names "
+                "or numbers of rows, or more different texts than a category may have, and are "
+                "left out. identifiers='fail' refuses them."
+            )
+            continue
+        amount = sum(one.amount or 0 for one in about)
+        cells = f", {amount} cells" if amount else ""
+        lines.append(
+            f"Assumed {option}={value!r}: {ASSUMED[option, str(value)]} ({columns}{cells}). "
+            f"{option}='fail' refuses such tables."
+        )
+    return tuple(lines)
 
 
 def _columns(names: Sequence[str]) -> str:
@@ -229,8 +303,8 @@ def examine(reports: Mapping[str, TableReport], policy: Policy) -> Findings:
     return found
 
 
-def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
-    """Return a table's problems with rows and values that the party itself must find.
+def check_own(party: str, report: TableReport, policy: Policy) -> None:
+    """Check rows and values of a table, whose problems the party itself must find.
 
     With secure aggregation its report has no numbers by which the server could find them.
 
@@ -246,7 +320,10 @@ def own_problems(party: str, report: TableReport, policy: Policy) -> list[str]:
     for column in report.columns:
         if column.is_number or policy.text_columns != "drop":
             _check_values(column.name, {party: column}, {party: report}, policy, found)
-    return in_words(found.problems)
+    if found.problems:
+        only_gaps = all(one.text == MISSING for one in found.problems)
+        kind = IncompleteError if only_gaps else DataError
+        raise kind("; ".join(in_words(found.problems)))
 
 
 def have_states(reports: Mapping[str, TableReport]) -> bool:
@@ -443,7 +520,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
                 found.add(party, name, problem, "make it the same everywhere")
 
 
-def _excluded(name: str) -> Settings:
+def excluded(name: str) -> Settings:
     """Return the option that leaves a column out, if text can name it."""
     return {"exclude": (name,)} if split_names(name) == [name] else NO_OPTION
 
@@ -453,14 +530,14 @@ def _as_category(name: str, filled: Holders, policy: Policy) -> Settings:
     columns = filled.values()
     kinds = {column.kind for column in columns}
     if kinds != {"category"} or any(column.texts > policy.max_states for column in columns):
-        return _excluded(name)
+        return excluded(name)
     kept: Settings = {"text_columns": ("keep", "drop")}
     return {**kept, **NOT_CONSTANT} if all(column.texts == 1 for column in columns) else kept
 
 
 def _as_fewer_states(name: str, numeric: bool) -> Settings:
     """Return the options for a column of too many states."""
-    return {"discretize": (SUGGESTED_BINS,)} if numeric else _excluded(name)
+    return {"discretize": (SUGGESTED_BINS,)} if numeric else excluded(name)
 
 
 def _are_codes(filled: Holders) -> bool:
@@ -506,7 +583,7 @@ def _check_values(
                 settings: Settings = {"missing_values": ("drop",)}
                 if word == "missing":
                     remedy += "; moments and fedges use them, with 'em'"
-                    settings = {"missing_values": ("em", "keep", "drop")}
+                    settings = GAPS
                 found.add(party, name, f"{word} value", remedy, count, settings)
         if column.squares > LARGEST or abs(column.mean) > LARGEST**0.5:
             problem = f"values so large that sums overflow (sums of squares above {LARGEST:g})"
@@ -610,7 +687,7 @@ def _check_empty(name: str, policy: Policy, found: Findings) -> None:
         # Its parties lack columns of which they may tell nothing.
         found.dropped[name] = "no value at any party, or too few to be told"
     else:
-        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
+        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name))
 
 
 def check_repetition(
@@ -621,7 +698,7 @@ def check_repetition(
     if states >= rows > 2:
         problem = f"{states} states for {rows} rows in all, so that no value occurs twice"
         remedy = _repetition_remedy(numeric, states, policy)
-        found.add(None, name, problem, remedy, settings=NO_OPTION if numeric else _excluded(name))
+        found.add(None, name, problem, remedy, settings=NO_OPTION if numeric else excluded(name))
 
 
 def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
@@ -635,7 +712,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
     for party in odd if not (booleans or numbers) else ():
         problem = f"holds {WORDS['other']}, so that it has no states"
         strays = _strays(filled[party])
-        settings = NO_OPTION if strays else _excluded(name)
+        settings = NO_OPTION if strays else excluded(name)
         remedy = strays or "make it text or numbers, or remove it"
         found.add(party, name, problem, remedy, settings=settings)
     if booleans and numbers:
@@ -699,7 +776,7 @@ def _check_constant(
         if reports[party].has_rows and not reports[party].is_empty(column)
     ]
     if not filled and policy.keeps_missing and policy.constant_columns == "fail":
-        found.add(None, name, NO_VALUE, "remove it", settings=_excluded(name))
+        found.add(None, name, NO_VALUE, "remove it", settings=excluded(name))
     if not filled and policy.keeps_missing and policy.constant_columns == "drop":
         found.dropped[name] = "no value at any party"
     constant = [party for party in filled if holders[party].distinct_one]

@@ -22,6 +22,9 @@ MOST_FRACTIONS = 10
 
 FailDrop = Literal["fail", "drop"]
 FailDropKeep = Literal[FailDrop, "keep"]
+#: Of options: "auto" is decided by the parties' reports.
+AutoDrop = Literal["auto", FailDrop]
+AutoDropKeep = Literal["auto", FailDropKeep]
 Missing = Literal[FailDropKeep, "em"]
 
 

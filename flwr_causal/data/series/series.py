@@ -21,7 +21,7 @@ from flwr_causal.data.check.party_table import complete_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import NUMBERS
 from flwr_causal.data.roles import SERIES
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, IncompleteError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -352,7 +352,8 @@ def _complete(
         number = next(k for k, rows in enumerate(groups) if bad[rows].any())
         step = int(bad[groups[number]].argmax())
         word = "missing" if lacking[groups[number][step]] else "infinite"
-        raise DataError(
+        kind = IncompleteError if lacking[bad].all() else DataError
+        raise kind(
             f"column {str(column.name)!r}: {word} in {place(groups, number, step)}, "
             f"{int(bad.sum())} such values in all: fill them in, leave the column out, or end the "
             "series before such a row and start a new one after it with gaps='split'"

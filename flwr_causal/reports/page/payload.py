@@ -308,7 +308,7 @@ def setup_blocks(run: RunRecord) -> list[Block]:
         blocks.append({"kind": "list", "title": "Please cite", "items": papers})
     options = [
         [key, in_words(Knowledge.from_dict(value)) if key == "knowledge" else _plain(value)]
-        for key, value in run.config.items()
+        for key, value in run.decided_config.items()
         if value is not None
     ]
     if options:

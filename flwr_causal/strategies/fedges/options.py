@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
 from flwr_causal.core.options import Mode, bounded, only
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.protocol.fedges import (
     CONTINUES,
     DRIVES,
@@ -130,12 +131,12 @@ class FedGESOptions(VariantOptions, CausalOptions):
         columns are an error. The cut points follow from the parties' counts.
     max_states : int, default 64
         Largest number of states of a column.
-    missing_values : {"fail", "drop", "em"}, default "fail"
+    missing_values : {"auto", "fail", "drop", "em"}, default "auto"
         "em" keeps rows with missing cells, in the modes "scores" and "exact": a first search uses
         the rows in which the columns of each count are seen; by the network that it finds each
         party draws its missing cells given the seen ones, and the search is repeated on all rows
         (one step of structural EM, Friedman 1997, by simulation).
-    unshared_columns : {"fail", "drop", "keep"}, default "fail"
+    unshared_columns : {"auto", "fail", "drop", "keep"}, default "auto"
         With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
     constant_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns of one state: "keep" leaves them as isolated variables.
@@ -144,7 +145,7 @@ class FedGESOptions(VariantOptions, CausalOptions):
         spelling of their cells, such as the codes "250.0" and "250.00".
     numbers : str, default ""
         Columns that are numbers, separated by commas, also where they have few different values.
-    text_columns : {"keep", "drop", "fail"}, default "keep"
+    text_columns : {"keep", "drop", "fail", "auto"}, default "keep"
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that equal another one in every row.
@@ -168,12 +169,12 @@ class FedGESOptions(VariantOptions, CausalOptions):
     parameters: bool | None = None
     discretize: int = only(NOT_MIXED, 0)
     max_states: int = 64
-    missing_values: Literal["fail", "drop", "em"] = "fail"  # type: ignore[assignment]
-    unshared_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    missing_values: Literal["auto", "fail", "drop", "em"] = "auto"  # type: ignore[assignment]
+    unshared_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
     constant_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
-    text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from flwr_causal.core.circuits.learners.options import LearnerOptions, SpnOptions
 from flwr_causal.core.options import MOST, Mode, bounded, only
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.runtime.options import OF_GRAPHS, CausalOptions
 from flwr_causal.strategies.variant import VariantOptions
 
@@ -160,12 +161,12 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
         its choice take five to ten more, a threshold one, cut points three to 13. Counts of triples
         take three, besides cut points. One pass takes one, one more where rows are aligned, a third
         where the dependence between parties is measured, and 11 where trees are trained together.
-    missing_values : {"fail", "drop", "keep"}, default "fail"
+    missing_values : {"auto", "fail", "drop", "keep"}, default "auto"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
     constant_columns : {"fail", "drop", "keep"}, default "fail"
         Columns with one value at all parties; trees can keep them.
-    unshared_columns : {"keep", "drop", "fail"}, default "keep"
+    unshared_columns : {"keep", "drop", "fail", "auto"}, default "keep"
         Columns that some parties lack.
     categories : str, default ""
         Columns that are categories, separated by commas: all parties read them as text, in the
@@ -174,7 +175,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
         Columns that are numbers, separated by commas, also where they have few different values.
     max_states : int, default 64
         Largest number of states of a category.
-    text_columns : {"keep", "drop", "fail"}, default "keep"
+    text_columns : {"keep", "drop", "fail", "auto"}, default "keep"
         What to do about columns that hold no numbers: "keep" takes them as categories.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that equal another one in every row.
@@ -193,13 +194,13 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
     bins: int | None = bounded(None, least=2, most=64)
     minimum_count: int = bounded(2, least=1, most=MOST)
     trained: str = ""
-    missing_values: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    missing_values: AutoDropKeep = "auto"  # type: ignore[assignment]
     constant_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
     max_states: int = 64
-    text_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
-    unshared_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
+    unshared_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
     narrowed: ClassVar[Mapping[str, Mode]] = {
         **dict.fromkeys(("replicates", "leave_one_out"), OF_GRAPHS),

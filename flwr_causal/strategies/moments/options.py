@@ -9,6 +9,7 @@ from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
 from flwr_causal.core.options import MOST, Mode, changed, only, require
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
 from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.linear import OF_LINEAR, InterventionOptions
@@ -76,15 +77,15 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     Parameters
     ----------
-    missing_values : {"fail", "drop", "em"}, default "fail"
+    missing_values : {"auto", "fail", "drop", "em"}, default "auto"
         "em" keeps rows with missing cells: their moments are estimated by expectation-maximisation
         over the sums of all parties (``core.blocks.missing``), an exchange a step; under known
         interventions those of each set of targets (``core.blocks.missing_interventions``). With an
         order the rows are steps with their lags, any of whose cells may be missing. Not where
         parties hold different columns of the same rows.
-    unshared_columns : {"fail", "drop", "keep"}, default "fail"
+    unshared_columns : {"auto", "fail", "drop", "keep"}, default "auto"
         With ``missing_values="em"`` "keep" takes a column that a party lacks as missing there.
-    text_columns : {"fail", "drop", "keep"}, default "fail"
+    text_columns : {"auto", "fail", "drop", "keep"}, default "auto"
         What to do about columns that hold no numbers: fail, leave them out, or take them as
         categories.
     categories : str, default ""
@@ -190,9 +191,9 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
         ``graph.raw_weights`` has the solver's weights. "order" always fits by least squares.
     """
 
-    missing_values: Literal["fail", "drop", "em"] = "fail"  # type: ignore[assignment]
-    unshared_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
-    text_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    missing_values: Literal["auto", "fail", "drop", "em"] = "auto"  # type: ignore[assignment]
+    unshared_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
+    text_columns: AutoDropKeep = "auto"  # type: ignore[assignment]
     center: Literal["global", "party", "series", "phase"] = "global"  # type: ignore[assignment]
     categories: str = only(OF_BLOCKS, "")
     numbers: str = only(OF_BLOCKS, "")

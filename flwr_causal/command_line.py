@@ -230,7 +230,7 @@ def dictionary(
     known: dict[str, dict[str, proposal.PartyColumn]] = {}
     for name, path in zip(proposal.labels(map(str, data)), data, strict=True):
         if path.suffix.lower() == ".toml" and not is_description(path):
-            known[name] = proposal.of_dictionary(Dictionary.read(path))
+            known[name] = proposal.of_proposal(path)
             continue
         known[name] = proposal.of_table(spelled_table(path))
     text, questions = proposal.proposed(known)

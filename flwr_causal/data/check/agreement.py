@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LONGEST_LIST = 20
+#: Before the options that mend the tables, in the message of an error.
+SETTINGS = "\nSet "
+#: After them, where they do not mend all.
+UNMENDED = "what these do not mend only other tables do"
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,14 +368,16 @@ def _refusal(
     heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}:"
     text = "\n  ".join([heading, *shown])
     settings = settings_for(problems, policy, accepts)
-    if settings:
-        listed = ", ".join(f"{option}={value!r}" for option, value in settings.items())
-        mended = all(one.settings for one in problems)
-        rest = "" if mended else "; what these do not mend only other tables do"
-        text += f"\nSet {listed}{rest}"
-    error = DataError(text)
+    mended = all(one.settings for one in problems)
+    error = DataError(with_settings(text, settings, "" if mended else UNMENDED))
     error.settings = settings
     return error
+
+
+def with_settings(text: str, settings: Mapping[str, object], rest: str = "") -> str:
+    """Return what is wrong, the options that mend it, and what these leave."""
+    listed = ", ".join(f"{option}={value!r}" for option, value in settings.items())
+    return text + f"{SETTINGS}{listed}" * bool(settings) + f"; {rest}" * bool(settings and rest)
 
 
 def start_cuts(

@@ -33,9 +33,21 @@ WORDS = {
     "numeric": "numbers",
     "boolean": "booleans",
     "category": "text or categories",
-    "other": "neither numbers nor text (dates, or a mixture)",
+    "other": "neither numbers nor text (dates, a mixture, or codes that share a label)",
 }
+TO_USABLE = (
+    "make it numbers (of a date: the days since another one) or text in the table, or leave it out "
+    "with the option exclude"
+)
 STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
+#: What becomes of a column of text, and of dates, where numbers are needed.
+TO_NUMBERS = {
+    "category": (
+        f"convert it to numbers ({STRAY_WORD}), leave such columns out with text_columns='drop', "
+        "or take them as categories: moments with 'keep', fedges, fedpc (docs/choose.md)"
+    ),
+    "other": f"{TO_USABLE}, or such columns with text_columns='drop'",
+}
 #: How many parties a message names.
 NAMED_PARTIES = 3
 #: Intervals that a remedy proposes.
@@ -420,11 +432,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
-            remedy = (
-                f"convert it to numbers{why}, leave such columns out with text_columns='drop', or "
-                "take them as categories: moments with 'keep', fedges, fedpc (docs/choose.md)"
-            )
+            remedy = TO_NUMBERS[filled[party].kind]
             stray = _strays(filled[party])
             settings = NO_OPTION if stray else _as_category(name, filled, policy)
             found.add(party, name, problem, stray or remedy, settings=settings)
@@ -484,7 +492,8 @@ def _strays(column: ColumnReport) -> str:
         return ""
     is_none, it = ("is no number", "it") if column.stray == 1 else ("are no numbers", "them")
     return (
-        f"{column.stray} of its values {is_none}: correct {it}; flwr-causal check FILE, on the "
+        f"{column.stray} of its values {is_none}: correct {it} (labels of Stata or SPSS: "
+        "'unlabelled' of a table description keeps the numbers); flwr-causal check FILE, on the "
         "party's machine, shows row and value"
     )
 
@@ -636,7 +645,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
         problem = f"holds {WORDS['other']}, so that it has no states"
         strays = _strays(filled[party])
         settings = NO_OPTION if strays else _excluded(name)
-        remedy = strays or "make it text or numbers, or remove it"
+        remedy = strays or TO_USABLE
         found.add(party, name, problem, remedy, settings=settings)
     if booleans and numbers:
         for party in booleans:

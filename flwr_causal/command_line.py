@@ -339,7 +339,12 @@ def _check_nodes(
     as_json: bool,
 ) -> None:
     """Ask connected nodes whether runs could begin; exit with 1 if one could not."""
-    given = {key: value_of(value) for key, value in map(_key_and_value, option)}
+    pairs = [*map(_key_and_value, option)]
+    given = {key: value_of(value) for key, value in pairs}
+    if len(given) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"The key '{twice}' is given twice: give it once.")
     chosen = [{"method": one} for one in methods] or [{}]
     found = [on_nodes(app_dir, connection, {**given, **one}) for one in chosen]
     if as_json:
@@ -761,7 +766,7 @@ def check_config(
     ] = None,
 ) -> None:
     """Name what is wrong in the keys and values of `flwr run -c`, which Flower does not."""
-    typer.echo(checked_config(given, repeats))
+    typer.echo(checked_config(given, repeats=repeats))
 
 
 @app.command()

@@ -168,7 +168,7 @@ def simulate(
         grid = grid if wrap_grid is None else wrap_grid(grid)
         if not hasattr(grid, "send_and_receive"):
             raise ConfigError(f"wrap_grid returned {grid!r}; it must return a Grid.")
-        with progress_bar(progress, strategy.options.max_rounds) as bar:
+        with progress_bar(progress, strategy.exchanges_at_most) as bar:
             if bar is None:
                 return execute(strategy, grid, settle=settle)
             return execute(strategy, bar.watch(grid), settle=settle, on_round=bar.after_exchange)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -80,11 +81,27 @@ class DescribeClient(CausalClient):
     options: DescribePartyOptions
 
     def describe(self, policy: Policy) -> TableReport:
-        """Report on the table; columns of which it tells nothing have no value."""
+        """Report on the table; columns of which it tells nothing have no value.
+
+        Of a column of numbers with a few texts it tells how many these are, and no state.
+        """
         frame, withheld = self.frame(), self._withheld
         empty = pd.Series(np.nan, frame.index)
-        blank = {k: empty for k, name in enumerate(frame.columns) if name in withheld}
-        return describe(with_columns(frame, blank), policy, sums=True, states=policy.names_states)
+        places = [k for k, name in enumerate(frame.columns) if name in withheld]
+        report = describe(
+            with_columns(frame, dict.fromkeys(places, empty)),
+            policy,
+            sums=True,
+            states=policy.names_states,
+        )
+        if not places:
+            return report
+        columns = list(report.columns)
+        plain = describe(frame.iloc[:, places], policy).columns
+        for place, column in zip(places, plain, strict=True):
+            if column.stray:
+                columns[place] = replace(column, distinct=column.texts, copy_of=None)
+        return replace(report, columns=tuple(columns))
 
     @property
     def _withheld(self) -> tuple[str, ...]:

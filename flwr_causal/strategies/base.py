@@ -300,9 +300,14 @@ class CausalStrategy(FedAvg, Algorithm):
         DataError
             Naming each party, column and remedy.
         """
-        agreement = agree(reports, self.policy, self._accepts)
+        agreement = agree(reports, self.policy, self._accepts, leaves_out=self.leaves_out)
         found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a column that cannot be used is left out, in place of an error."""
+        return False
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""

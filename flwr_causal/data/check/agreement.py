@@ -20,6 +20,7 @@ from flwr_causal.data.check.checks import (
     examine,
     have_states,
     in_words,
+    left_out_in_words,
     settings_for,
 )
 from flwr_causal.data.check.columns import common_type, interval_names
@@ -155,6 +156,8 @@ def agree(
     reports: Mapping[str, TableReport],
     policy: Policy | None = None,
     accepts: Accepts = lambda _: True,
+    *,
+    leaves_out: bool = False,
 ) -> Agreement:
     """Compare all parties' reports and agree on the columns.
 
@@ -168,6 +171,8 @@ def agree(
     accepts : callable, optional
         ``options -> bool``: whether the method has these options together, which the error then
         proposes. Default: it has all.
+    leaves_out : bool, default False
+        Whether columns with problems are left out, as long as others remain, in place of an error.
 
     Returns
     -------
@@ -183,7 +188,11 @@ def agree(
         raise DataError("no party reported a table: at least one is needed")
     policy = policy or Policy()
     findings = examine(reports, policy)
-    if findings.problems:
+    unusable = left_out_in_words(findings.problems) if leaves_out else {}
+    if unusable and set(findings.names) > unusable.keys():
+        findings.dropped |= unusable
+        findings.names = tuple(name for name in findings.names if name not in unusable)
+    elif findings.problems:
         raise _refusal(findings.problems, policy, accepts)
     names = findings.names
     mean, variance = pool(reports, names)

@@ -146,6 +146,17 @@ def in_words(problems: Sequence[TableProblem]) -> list[str]:
     return [f"{where}, {_columns(columns)}: {text}" for (where, text, _), columns in lines.items()]
 
 
+def left_out_in_words(problems: Sequence[TableProblem]) -> dict[str, str]:
+    """Return by column its problems in words; nothing if one is of no column."""
+    if any(one.name is None for one in problems):
+        return {}
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(one.name for one in problems if one.name is not None):
+        lines = in_words([one for one in problems if one.name == name])
+        found[name] = "; ".join(line.replace(f", column {name!r}", "") for line in lines)
+    return found
+
+
 def settings_for(
     problems: Sequence[TableProblem],
     policy: Policy,

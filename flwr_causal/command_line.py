@@ -236,7 +236,7 @@ def dictionary(
     known: dict[str, dict[str, proposal.PartyColumn]] = {}
     for name, path in zip(proposal.labels(map(str, data)), data, strict=True):
         if path.suffix.lower() == ".toml" and not is_description(path):
-            known[name] = proposal.of_dictionary(Dictionary.read(path))
+            known[name] = proposal.of_proposal(path)
             continue
         known[name] = proposal.of_table(spelled_table(path))
     text, questions = proposal.proposed(known)
@@ -345,7 +345,12 @@ def _check_nodes(
     as_json: bool,
 ) -> None:
     """Ask connected nodes whether runs could begin; exit with 1 if one could not."""
-    given = {key: value_of(value) for key, value in map(_key_and_value, option)}
+    pairs = [*map(_key_and_value, option)]
+    given = {key: value_of(value) for key, value in pairs}
+    if len(given) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"The key '{twice}' is given twice: give it once.")
     chosen = [{"method": one} for one in methods] or [{}]
     found = [on_nodes(app_dir, connection, {**given, **one}) for one in chosen]
     if as_json:
@@ -778,7 +783,7 @@ def check_config(
     ] = None,
 ) -> None:
     """Name what is wrong in the keys and values of `flwr run -c`, which Flower does not."""
-    typer.echo(checked_config(given, repeats))
+    typer.echo(checked_config(given, repeats=repeats))
 
 
 @app.command()

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flwr_causal.app import methods
@@ -212,15 +213,21 @@ def pairs_of(text: str) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If a part of the text is no ``key=value``.
+        If a part of the text is no ``key=value``, or a key is given twice.
     """
+    pairs = _PAIR.findall(text)
     rest = _PAIR.sub(" ", text).split()
     if rest:
         raise ConfigError(
             f"'{rest[0]}' is no key=value: write them such as max-rounds=20, with spaces between "
             "them and quotes around texts that hold spaces."
         )
-    return {key: value_of(value) for key, value in _PAIR.findall(text)}
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ConfigError(f"The key '{key}' is given twice: give it once.")
+        found[key] = value_of(value)
+    return found
 
 
 @contextmanager
@@ -393,7 +400,12 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read as TOML: {error}") from error
 
 
-def checked_config(arguments: Sequence[str], repeats: Path | None = None) -> str:
+def checked_config(
+    arguments: Sequence[str],
+    further: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    repeats: Path | None = None,
+) -> str:
     """Check the keys and values of texts and TOML files; return what could begin with them.
 
     Parameters
@@ -401,6 +413,8 @@ def checked_config(arguments: Sequence[str], repeats: Path | None = None) -> str
     arguments : sequence of str
         As of ``flwr run -c``, the later ones before the earlier ones; of the ``pyproject.toml`` of
         an app its run config.
+    further : mapping of str to object, default {}
+        Keys and values that replace those of the arguments.
     repeats : Path, optional
         The results of a run that this one repeats: then both must have the same dictionary.
 
@@ -417,7 +431,7 @@ def checked_config(arguments: Sequence[str], repeats: Path | None = None) -> str
         content = _toml(Path(argument))
         app = content.get("tool", {}).get("flwr", {}).get("app", {})
         given |= _flat(app.get("config", content))
-    job, _, strategy = read_config(given)
+    job, _, strategy = read_config({**given, **further})
     could = f"A run of '{job.method}' with {len(strategy.options.by_name())} options could begin."
     if repeats is None:
         return could

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flwr_causal.app.config import checked_config
 from flwr_causal.app.job import result_in
 from flwr_causal.errors import ConfigError, FederationError
 from flwr_causal.runtime.cost import costs_of, most_bytes
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.strategies import CausalStrategy
 
+#: Flower's words for a key that the app does not have, and the file with the app's keys.
+INVALID_CONFIG, PROJECT = "Invalid run configuration", "pyproject.toml"
 #: What such a run is in its result.
 COULD_BEGIN = "could begin"
 
@@ -100,10 +103,17 @@ def on_nodes(app: Path, connection: str, settings: Mapping[str, Any]) -> dict[st
 
     Raises
     ------
+    ConfigError
+        If a key or a value cannot be used.
     FederationError
         If ``flwr run`` cannot be started, or ends without a result.
     """
-    pairs = (f"{key}={json.dumps(value)}" for key, value in {**settings, "dry-run": True}.items())
+    given = {**settings, "dry-run": True}
+    # Flower ends a text at the first quotation mark.
+    pairs = (
+        f"{key}={json.dumps(value, ensure_ascii=False)}".replace('\\"', "\\u0022")
+        for key, value in given.items()
+    )
     command = ["flwr", "run", str(app), *filter(None, [connection]), "--stream"]
     command += ["-c", " ".join(pairs)]
     try:
@@ -114,5 +124,7 @@ def on_nodes(app: Path, connection: str, settings: Mapping[str, Any]) -> dict[st
     for line in reversed(lines):
         if (result := result_in(line)) is not None:
             return result
+    if any(INVALID_CONFIG in line for line in lines) and (app / PROJECT).is_file():
+        checked_config([str(app / PROJECT)], given)
     last = "\n".join(lines[-5:]) or f"exit status {done.returncode}, and no output"
     raise FederationError(f"`{' '.join(command)}` ended without a result. Its last lines:\n{last}")

@@ -135,9 +135,10 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy) -> None:
 def _round_line(record: dict[str, Any], method: CausalStrategy) -> str:
     shown = ("h", "consensus", "changed", "num_edges")
     values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
-    head = (
-        f"Exchange {record['round']} of at most {method.options.max_rounds} ({record['exchange']})"
-    )
+    number, most = record["round"], method.exchanges_at_most
+    # Replicates are further trainings.
+    limit = f" of at most {most}" if most is not None and number <= most else ""
+    head = f"Exchange {number}{limit} ({record['exchange']})"
     return ", ".join([head, *values])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from flwr_causal.core.description.grids import (
 )
 from flwr_causal.core.discrete.small_counts import are_small, withheld
 from flwr_causal.core.discrete.small_gaps import summed_rows
-from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.check.party_table import describe, prepare_columns
 from flwr_causal.data.read.pieces import pieces, whole
 from flwr_causal.data.read.reading import with_columns
 from flwr_causal.errors import DataError
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.data.check.policy import Policy
+    from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.read.pieces import Table
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.protocol.describe import DescribePartyOptions
@@ -111,6 +114,18 @@ class DescribeClient(CausalClient):
                 held = column.notna()
                 changed[place] = column.mask(held & (held.cumsum() <= few.gaps[name]))
         return with_columns(frame, changed)
+
+    def describe(self, policy: Policy) -> TableReport:
+        """Report on the table.
+
+        Of a column of numbers with a few texts it tells how many these are, and no state.
+        """
+        report, told = super().describe(policy), self._few.columns
+        columns = {column.name: column for column in report.columns}
+        for plain in describe(whole(super().table())[list(told)], policy).columns if told else ():
+            if plain.stray:
+                columns[plain.name] = replace(plain, distinct=plain.texts, copy_of=None)
+        return replace(report, columns=tuple(columns.values()))
 
     @property
     def _few(self) -> _Few:

@@ -22,6 +22,7 @@ from flwr_causal.core.arguments import FLAG, Form, check_argument, instance, one
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.metrics import compare
 from flwr_causal.core.options import to_plain
+from flwr_causal.data.check.agreement import SETTINGS, UNMENDED, with_settings
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.data.read.tables import read_table
 from flwr_causal.errors import CausalError, ConfigError, DataError, FederationError
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 # One CPU for each simulated party, and no dashboard.
 RAY_BACKEND = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 _ray = Lock()
-
-
+#: How often options that mend the tables are tried, each time with further ones.
+MOST_TRIALS = 4
 _ARGUMENTS = {
     "engine": one_of(Literal["local", "ray"]),
     "client": or_none(CLIENT),
@@ -167,7 +168,7 @@ def simulate(
         grid = grid if wrap_grid is None else wrap_grid(grid)
         if not hasattr(grid, "send_and_receive"):
             raise ConfigError(f"wrap_grid returned {grid!r}; it must return a Grid.")
-        with progress_bar(progress, strategy.options.max_rounds) as bar:
+        with progress_bar(progress, strategy.exchanges_at_most) as bar:
             if bar is None:
                 return execute(strategy, grid, settle=settle)
             return execute(strategy, bar.watch(grid), settle=settle, on_round=bar.after_exchange)
@@ -176,6 +177,7 @@ def simulate(
         with quiet(logging.WARNING):
             run = _run_on_engine(engine, run_on, client_type, parties, own_maps, strategy)
     except CausalError as error:
+        _try_settings(error, strategy, client_type, parties, own_maps)
         if isinstance(error.outcome, Run):
             error.outcome.sources = sources_of(parties)
             if strategy.options.output_dir:
@@ -244,10 +246,53 @@ def agreement_of(
     """
     parties = _listed(parties)
     strategy = _strategy(method, 0, len(parties), options)
-    tables = PartyTables(parties, maps=_maps_of(maps, parties))
-    app = client_app(methods.find(method).client, tables)
+    own_maps, client = _maps_of(maps, parties), methods.find(method).client
+    try:
+        return _agreed(strategy, client, parties, own_maps)
+    except DataError as error:
+        _try_settings(error, strategy, client, parties, own_maps)
+        raise
+
+
+def _agreed(
+    strategy: CausalStrategy,
+    client: type[CausalClient],
+    parties: Sequence[Any],
+    maps: Sequence[Path | None],
+) -> Agreement:
+    app = client_app(client, PartyTables(parties, maps=maps))
     with quiet(logging.ERROR):
         return exchange_schema(strategy, LocalGrid(app, len(parties)))[1]
+
+
+def _try_settings(
+    error: CausalError,
+    strategy: CausalStrategy,
+    client: type[CausalClient],
+    parties: Sequence[Any],
+    maps: Sequence[Path | None],
+) -> None:
+    """Complete the options that an error proposes, until the schema exchange takes the tables.
+
+    Options that mend what a first reading tells may let another problem be seen, with further
+    options: these are added. Where no options mend all, the error says what is left.
+    """
+    settings: dict[str, Any] = dict(error.settings)
+    rest = known = UNMENDED if UNMENDED in str(error) else ""
+    for _ in range(MOST_TRIALS if settings else 0):
+        try:
+            _agreed(strategy.with_options(**settings), client, parties, maps)
+        except CausalError as second:
+            rest = known or f"what is left then: {str(second).partition(SETTINGS)[0]}"
+            if second.settings.items() <= settings.items():
+                break
+            settings |= second.settings
+        else:
+            rest = ""
+            break
+    if settings:
+        text = str(error).partition(SETTINGS)[0]
+        error.args, error.settings = (with_settings(text, settings, rest),), settings
 
 
 def _registered(strategy: CausalStrategy) -> methods.Method:

@@ -317,11 +317,18 @@ class CausalStrategy(FedAvg, Algorithm):
         DataError
             Naming each party, column and remedy.
         """
-        agreement = agree(reports, self.policy, self._accepts, self._left_open)
+        agreement = agree(
+            reports, self.policy, self._accepts, self._left_open, leaves_out=self.leaves_out
+        )
         if "exclude" in self._left_open:
             leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
         found = doubts(reports, agreement, self.expected, self.policy)
         return replace(agreement, warnings=(*agreement.warnings, *found))
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a column that cannot be used is left out, in place of an error."""
+        return False
 
     def mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values themselves, with what is assumed."""

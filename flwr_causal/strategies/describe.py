@@ -136,6 +136,16 @@ class Describe(CausalStrategy):
         """Whether nothing is withheld by party."""
         return self.options.small_counts == "report"
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether no option asks for an error: a first look names what is to be mended."""
+        policy = self.policy
+        rules = (
+            *(policy.missing_values, policy.constant_columns, policy.text_columns),
+            *(policy.unshared_columns, policy.duplicate_columns),
+        )
+        return "fail" not in rules
+
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
@@ -240,6 +250,7 @@ class Describe(CausalStrategy):
                     whole=whole,
                     grid=(float(grids[k].lowest), float(grids[k].width)),
                     below=tuple(below.tolist()),
+                    rounding=parties * max(self._withheld - 1, 0),
                 )
             )
         held_rows = replies["patterns"].astype(np.int64)

@@ -10,7 +10,14 @@ import pytest
 
 import flwr_causal
 from flwr_causal.app import config, pages
-from flwr_causal.app.config import DataConfig, JobConfig, in_keys, pairs_of, read_config
+from flwr_causal.app.config import (
+    DataConfig,
+    JobConfig,
+    checked_config,
+    in_keys,
+    pairs_of,
+    read_config,
+)
 from flwr_causal.app.methods import METHODS, OWN_METHODS
 from flwr_causal.errors import ConfigError
 from flwr_causal.strategies import FedGES, Moments, NotearsADMM
@@ -169,6 +176,18 @@ def test_options_of_other_methods_at_their_defaults_are_let_through():
     assert method.options.early_stop is False
     with pytest.raises(ConfigError, match=r"moments\.polish=0 is an option"):
         read_config({"moments.polish": 0})
+
+
+@pytest.mark.parametrize(
+    "text", ["a=1 a=1", "a='x' b=1  a='y'", "fedges.turn=true fedges.turn=true"]
+)
+def test_a_key_that_is_given_twice_is_named(text):
+    key = text.partition("=")[0]
+    for given in (lambda: pairs_of(text), lambda: checked_config([text]),
+                  lambda: read_config({"options": text})):  # fmt: skip
+        with pytest.raises(ConfigError, match=f"The key '{key}' is given twice"):
+            given()
+    assert "could begin" in checked_config(["max-rounds=7", "max-rounds=8"])
 
 
 def test_further_pairs_as_a_text():

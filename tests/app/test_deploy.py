@@ -724,10 +724,10 @@ def run_sh(deployment, tmp_path):
     environment["PYTHONPATH"] = str(Path(flwr_causal.__file__).parents[1])
     (place / "register.sh").write_text("#!/bin/sh\n")
 
-    def call(*arguments, ends=None, checks=False):
+    def call(*arguments, ends=None, checks=False, says=""):
         if checks:
             shutil.copy(shutil.which("flwr-causal"), tmp_path / "bin" / "flwr-causal")
-        lines = ["#!/bin/sh", f'echo "$*" > {tmp_path}/asked']
+        lines = ["#!/bin/sh", f'echo "$*" > {tmp_path}/asked', f"echo '{says}'"]
         if ends is not None:
             file = tmp_path / "run.json"
             file.write_text(json.dumps(ends, indent=2))
@@ -766,6 +766,35 @@ def test_the_exit_status_of_run_sh_says_who_is_missing(run_sh):
     assert told.returncode == 3
     assert "completed without all parties" in told.stderr
     assert told.stderr.splitlines()[-2:] == ["north (1749 rows)", "party 2"]
+
+
+def test_a_dry_run_of_run_sh_says_whether_a_run_could_begin(run_sh):
+    """It writes nothing, so that its status is that of its last line."""
+    for status, code in (("could begin", 0), ("failed", 1)):
+        result = json.dumps({"flwr-causal": {"status": status, "error": "x"}})
+        told = run_sh("first", "dry-run=true", says=result)
+        assert (told.returncode, told.asked) == (code, True)
+        assert result in told.stdout
+        assert "kept in" not in told.stdout + told.stderr
+        assert not (run_sh.place / "results" / "first").exists()
+        assert not (run_sh.place / "state" / "options").exists()
+
+
+def test_quotation_marks_in_a_name_or_a_path_are_refused_before_a_run(run_sh, deployment, tmp_path):
+    for name in ("a'b", 'a"b', "a\\b"):
+        told = run_sh(name)
+        assert (told.returncode, told.asked) == (2, False)
+        assert "no quotation marks" in told.stderr
+    moved = tmp_path / "o'brien"
+    shutil.copytree(deployment / "coordinator", moved)
+    for script in ("run.sh", "rerun.sh", "check.sh", "start.sh", "register.sh"):
+        told = told_by([moved / script, "first"], run_sh.environment)
+        assert (told.returncode, told.stderr.split(":")[0]) == (2, "Move this directory")
+    file = tmp_path / "file.toml"
+    file.write_text('name = "a"\naddress = "127.0.0.1:1"\nparties = ["b"]\n')
+    with pytest.raises(ConfigError, match="quotation marks"):
+        deploy(file, tmp_path / "o'hara")
+    assert not (tmp_path / "o'hara").exists()
 
 
 def test_a_failed_run_can_be_followed_by_another_of_its_name(run_sh):

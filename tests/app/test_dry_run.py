@@ -8,15 +8,16 @@ import pandas as pd
 import pytest
 from federations import SpyGrid
 from flwr.app import Context, RecordDict
+from flwr.common.config import parse_config_args
 from typer.testing import CliRunner
 
 from flwr_causal.app import methods
-from flwr_causal.app.dry_run import dry_run
+from flwr_causal.app.dry_run import dry_run, on_nodes
 from flwr_causal.app.server import server_app
 from flwr_causal.client_app import app as nodes
 from flwr_causal.clients import client_app
 from flwr_causal.command_line import app as command_line
-from flwr_causal.errors import ConfigError, DataError
+from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.runtime.local_grid import LocalGrid
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.tables import PartyTables
@@ -36,6 +37,24 @@ def job(caplog):
 
     start.result = lambda: json.loads(caplog.records[-1].getMessage())["flwr-causal"]
     return start
+
+
+def test_a_key_that_flower_refuses_without_its_name_is_named(tmp_path, monkeypatch):
+    """Flower ends with [code: 15] alone; texts with quotation marks reach it whole."""
+    (tmp_path / "pyproject.toml").write_text('[tool.flwr.app.config]\nmethod = "moments"\n')
+    asked = tmp_path / "asked"
+    (tmp_path / "flwr").write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {asked}\n'
+        "echo 'Error: [code: 15] Invalid run configuration.' >&2\nexit 1\n"
+    )
+    (tmp_path / "flwr").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(ConfigError, match=r"no key 'max-round'\. Did you mean 'max-rounds'\?"):
+        on_nodes(tmp_path, "", {"max-round": 1})
+    with pytest.raises(FederationError, match="code: 15"):
+        on_nodes(tmp_path, "", {"exclude": 'a"b\\c'})
+    pairs = parse_config_args([asked.read_text().splitlines()[-1]])
+    assert pairs == {"exclude": 'a"b\\c', "dry-run": True}
 
 
 @pytest.mark.parametrize("method", ["notears-admm", "moments", "describe", "fedges", "lingam"])

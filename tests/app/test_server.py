@@ -1,6 +1,7 @@
 """The job of ``flwr run``: from the run config to the results, without Flower's processes."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -63,6 +64,22 @@ def test_a_run_whose_process_is_ended_is_stopped(job, tmp_path, monkeypatch):
     assert Run.load(tmp_path).status == "completed"
 
 
+def test_no_exchange_is_numbered_beyond_the_most(job, tmp_path):
+    """With missing values the number of exchanges is not known before; replicates add some."""
+    rng = np.random.default_rng(0)
+    config = {"method": "moments", "min-available-nodes": 2}
+    for k in range(2):
+        frame = pd.DataFrame(rng.normal(size=(90, 2)) @ [[1, 1], [0, 1]], columns=["a", "b"])
+        frame.loc[k : 20 + k, "b"] = np.nan
+        frame.to_csv(tmp_path / f"{k}.csv", index=False)
+    configs = [{"data-path": str(tmp_path / f"{k}.csv")} for k in range(2)]
+    for further in ({"moments.missing-values": "em"}, {"missing-values": "drop", "replicates": 2}):
+        job({**config, **further}, num_nodes=2, node_configs=configs)
+        found = re.findall(r"Exchange (\d+) (?:of at most (\d+) )?\(", "\n".join(job.lines()))
+        assert len(found) > 1
+        assert all(not most or int(number) <= int(most) for number, most in found)
+
+
 def test_the_main_job(job, tmp_path):
     job({**SMALL, "output-dir": str(tmp_path / "out")})
     result = job.result()
@@ -73,7 +90,7 @@ def test_the_main_job(job, tmp_path):
     text = "\n".join(job.lines())
     for words in ("together, federated", "all rows pooled", "each party alone", "Bytes to each"):
         assert words in text
-    assert "Exchange 10 of at most 10" in text
+    assert "Exchange 10 of at most 10 (" in text
     assert "num-supernodes" not in text
     run = Run.load(tmp_path / "out")
     assert run.metrics["shd"] == result["shd"]

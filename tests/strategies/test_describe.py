@@ -1,5 +1,6 @@
 """describe: pooled rows, secure sums, gaps, small counts, parties that differ."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from flwr_causal.core.description.description import Description
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.errors import CausalError, ConfigError, DataError
 from flwr_causal.protocol import records
+from flwr_causal.reports.page.description import description_blocks
 from flwr_causal.reports.run import Run
 from flwr_causal.simulations import Relay, simulate
 from flwr_causal.testing import check_method
@@ -424,3 +426,59 @@ def test_columns_without_any_value_are_named(hospitals):
         simulate("describe", parties, secure_aggregation=True)
     secure = simulate("describe", parties, secure_aggregation=True, exclude="empty,blank").model
     assert secure.rows == sum(map(len, parties))
+
+
+def as_found(seed):
+    """A table that no method takes as it is."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=80)
+    frame = pd.DataFrame({"x": x, "lab": x.round(2), "big": x, "sex": rng.choice(["m", "f"], 80)})
+    frame["visit"] = pd.Timestamp("2020-01-01")
+    if seed == 1:
+        frame["lab"] = frame["lab"].astype(object)
+        frame.loc[4, "lab"] = "<5"
+        frame.loc[3, "big"] = np.inf
+    return frame
+
+
+@pytest.mark.parametrize("further", [{}, {"small_counts": "report"}])
+def test_tables_that_need_mending_are_described_and_said_to_need_it(further):
+    tables = [as_found(seed) for seed in range(3)]
+    run = simulate("describe", tables, **further)
+    assert run.model.names == ("x", "sex")
+    told = "\n".join(run.warnings)
+    for words in (
+        "'big' is not used: party 'party 1': 1 infinite value",
+        "'lab' is not used: party 'party 1': .*1 of its values is no number",
+        "'visit' is not used: parties 'party 0', .*neither numbers nor text",
+    ):
+        assert re.search(words, told)
+    # What is asked to be an error stays one, and so is a table with nothing to describe.
+    for options in ({"text_columns": "fail"}, {"columns": "visit"}):
+        with pytest.raises(DataError, match="'visit'"):
+            simulate("describe", tables, **further, **options)
+
+
+@pytest.mark.parametrize("further", [{}, {"small_counts": "report"}])
+def test_scores_and_columns_of_zeros_are_described_as_they_are(further):
+    """Rounded counts put no row outside; the axis ends where the rows do; zeros are zeros."""
+    rng = [np.random.default_rng(seed) for seed in range(4)]
+    tables = [
+        pd.DataFrame(
+            {
+                "score": one.integers(0, 11, 402),
+                "cost": np.where(one.random(402) < 0.8, 0.0, one.lognormal(5, 1, 402)),
+                "tiny": one.uniform(1e-9, 2e-9, 402),
+            }
+        )
+        for one in rng
+    ]
+    model = simulate("describe", tables, **further).model
+    assert model["score"].outside == (0, 0)
+    shapes = next(block for block in description_blocks(model) if block["kind"] == "shapes")
+    blocks = {panel["name"]: panel["points"] for panel in shapes["panels"]}
+    assert blocks["score"][0][0] == -0.5
+    assert blocks["score"][-1][0] == 10.5
+    assert [model["cost"].quantiles[share] for share in ("0.05", "0.5", "0.75")] == [0, 0, 0]
+    assert model["cost"].quantiles["0.95"] > 50
+    assert model["tiny"].quantiles["0.5"] == pytest.approx(1.5e-9, rel=0.1)

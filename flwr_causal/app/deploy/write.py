@@ -126,7 +126,15 @@ class _Deployment:
         return self.plan.host, self.plan.host
 
     def check(self) -> None:
-        """Raise a ConfigError if something that is no deployment's would be replaced."""
+        """Raise a ConfigError if something that is no deployment's would be replaced.
+
+        Also for a path that scripts cannot write between quotation marks.
+        """
+        if set("'\"\\") & set(str(self.directory.absolute())):
+            raise ConfigError(
+                f"The directory '{self.directory}' is at a path with quotation marks or "
+                "backslashes, which the scripts in it refuse: name another directory."
+            )
         if self.root.is_file():
             self.directory.chmod(DIRECTORY)
             return

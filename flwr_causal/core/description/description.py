@@ -49,6 +49,8 @@ class DescribedColumn:
         First edge and step, of numbers.
     below : tuple of int
         Rows below each edge of the grid.
+    rounding : int, default 0
+        How many rows a number of `below` may lack, since parties round it down.
     states : dict of str to int
         Rows in each state, of categories.
     """
@@ -65,6 +67,7 @@ class DescribedColumn:
     whole: bool = False
     grid: tuple[float, float] | None = None
     below: tuple[int, ...] = ()
+    rounding: int = 0
     states: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -74,8 +77,11 @@ class DescribedColumn:
 
     @property
     def outside(self) -> tuple[int, int]:
-        """Rows below and above the grid."""
-        return (self.below[0], max(self.seen - self.below[-1], 0)) if self.below else (0, 0)
+        """Rows below and above the grid; above it those that are more than rounding may hide."""
+        if not self.below:
+            return (0, 0)
+        above = self.seen - self.below[-1]
+        return (self.below[0], above if above > self.rounding else 0)
 
 
 @dataclass(frozen=True, kw_only=True)

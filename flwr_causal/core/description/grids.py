@@ -26,6 +26,8 @@ NUM_PLACES = 2 * (1 + len(_OF_VALUES) + len(_OF_DEVIATIONS))
 #: A grid holds the rows between these shares of a column, and those beyond without a gap up to
 #: those further shares; what lies outside, such as codes of missing values, is counted only.
 INNER, OUTER = (0.05, 0.95), (0.001, 0.999)
+#: A cell from 0 that is narrower than this share of a step is 0.
+NO_WIDTH = 1e-3
 # Up to the rounding of another processor.
 _ALIKE = 1e-9
 #: The shares of the rows whose quantiles are told.
@@ -124,7 +126,7 @@ def are_grids(edges: FloatArray, lowest: FloatArray, widths: FloatArray, bins: i
     """
     for own, first, width in zip(edges, lowest, widths, strict=True):
         # From one edge to another one, or over the whole numbers from one edge to another one.
-        steps = np.maximum((own - first) / bins, math.ulp(float(np.abs(own).max())))
+        steps = np.maximum((own - first) / bins, np.spacing(np.maximum(np.abs(own), abs(first))))
         begins = np.isclose(own, first, rtol=_ALIKE, atol=0).any()
         by_edges = begins and np.isclose(steps, width, rtol=_ALIKE, atol=0).any()
         wholes = np.maximum(1.0, np.ceil((own - first - 0.5) / bins))
@@ -187,7 +189,8 @@ def quantile(
     Returns
     -------
     float or None
-        Within the step that holds it; None if it lies outside the grid.
+        Within the step that holds it; None if it lies outside the grid. 0 where it is as near to
+        0 as the coarse grid tells: most of such rows have the value 0.
     """
     rows = share * seen
     if seen <= 0 or not below[0] <= rows <= below[-1] or below[-1] <= below[0]:
@@ -202,5 +205,7 @@ def quantile(
     counts = np.minimum(counts, below[step])
     part = max(int(np.searchsorted(counts, rows, side="left")), 1)
     held = counts[part] - counts[part - 1]
+    if ends[part - 1] == 0 and ends[part] - ends[part - 1] < NO_WIDTH * grid.width:
+        return 0.0
     along = (rows - counts[part - 1]) / held if held else 1.0
     return float(ends[part - 1] + along * (ends[part] - ends[part - 1]))

@@ -26,11 +26,12 @@ from flwr_causal.data.check.checks import (
     excluded,
     have_states,
     in_words,
+    left_out_in_words,
     settings_for,
 )
 from flwr_causal.data.check.columns import common_type, interval_names
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.interventions import Targets, agreed_targets
+from flwr_causal.data.interventions import Targets, agreed_targets, split_names
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LONGEST_LIST = 20
+#: Before the options that mend the tables, in the message of an error.
+SETTINGS = "\nSet "
+#: After them, where they do not mend all.
+UNMENDED = "what these do not mend only other tables do"
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +163,8 @@ def agree(
     policy: Policy | None = None,
     accepts: Accepts = lambda _: True,
     left_open: Collection[str] = (),
+    *,
+    leaves_out: bool = False,
 ) -> Agreement:
     """Compare all parties' reports and agree on the columns.
 
@@ -174,6 +181,8 @@ def agree(
     left_open : collection of str, optional
         The options that are decided by the reports. If they mend all, the error has the lines of
         what is assumed.
+    leaves_out : bool, default False
+        Whether columns with problems are left out, as long as others remain, in place of an error.
 
     Returns
     -------
@@ -189,7 +198,11 @@ def agree(
         raise DataError("no party reported a table: at least one is needed")
     policy = policy or Policy()
     findings = examine(reports, policy)
-    if findings.problems:
+    unusable = left_out_in_words(findings.problems) if leaves_out else {}
+    if unusable and set(findings.names) > unusable.keys():
+        findings.dropped |= unusable
+        findings.names = tuple(name for name in findings.names if name not in unusable)
+    elif findings.problems:
         raise _refusal(findings.problems, policy, accepts, left_open)
     names = findings.names
     mean, variance = pool(reports, names)
@@ -375,14 +388,10 @@ def _refusal(
     heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}:"
     text = "\n  ".join([heading, *shown])
     settings = settings_for(problems, policy, accepts)
-    if settings:
-        listed = ", ".join(f"{option}={value!r}" for option, value in settings.items())
-        mended = all(one.settings for one in problems)
-        rest = "" if mended else "; what these do not mend only other tables do"
-        text += f"\nSet {listed}{rest}"
-    error = DataError(text)
+    mended = all(one.settings for one in problems)
+    error = DataError(with_settings(text, settings, "" if mended else UNMENDED))
     error.settings = settings
-    error.assumed = assumed(problems, settings, left_open)
+    error.assumed = assumed(problems, settings, left_open, split_names(policy.columns))
     return error
 
 
@@ -417,6 +426,12 @@ def of_gaps(
     """Return the error of parties that find missing values themselves, as :func:`agree` has it."""
     problems = [TableProblem(party, None, MISSING, "", settings=GAPS) for party in parties]
     return _refusal(problems, policy, accepts, left_open)
+
+
+def with_settings(text: str, settings: Mapping[str, object], rest: str = "") -> str:
+    """Return what is wrong, the options that mend it, and what these leave."""
+    listed = ", ".join(f"{option}={value!r}" for option, value in settings.items())
+    return text + f"{SETTINGS}{listed}" * bool(settings) + f"; {rest}" * bool(settings and rest)
 
 
 def start_cuts(

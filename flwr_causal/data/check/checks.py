@@ -34,9 +34,21 @@ WORDS = {
     "numeric": "numbers",
     "boolean": "booleans",
     "category": "text or categories",
-    "other": "neither numbers nor text (dates, or a mixture)",
+    "other": "neither numbers nor text (dates, a mixture, or codes that share a label)",
 }
+TO_USABLE = (
+    "make it numbers (of a date: the days since another one) or text in the table, or leave it out "
+    "with the option exclude"
+)
 STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
+#: What becomes of a column of text, and of dates, where numbers are needed.
+TO_NUMBERS = {
+    "category": (
+        f"convert it to numbers ({STRAY_WORD}), leave such columns out with text_columns='drop', "
+        "or take them as categories: moments with 'keep', fedges, fedpc (docs/choose.md)"
+    ),
+    "other": f"{TO_USABLE}, or such columns with text_columns='drop'",
+}
 #: How many parties a message names.
 NAMED_PARTIES = 3
 #: How many columns a line of what is assumed names.
@@ -160,6 +172,17 @@ def in_words(problems: Sequence[TableProblem]) -> list[str]:
     return [f"{where}, {_columns(columns)}: {text}" for (where, text, _), columns in lines.items()]
 
 
+def left_out_in_words(problems: Sequence[TableProblem]) -> dict[str, str]:
+    """Return by column its problems in words; nothing if one is of no column."""
+    if any(one.name is None for one in problems):
+        return {}
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(one.name for one in problems if one.name is not None):
+        lines = in_words([one for one in problems if one.name == name])
+        found[name] = "; ".join(line.replace(f", column {name!r}", "") for line in lines)
+    return found
+
+
 def settings_for(
     problems: Sequence[TableProblem],
     policy: Policy,
@@ -202,7 +225,10 @@ def settings_for(
 
 
 def assumed(
-    problems: Sequence[TableProblem], settings: Mapping[str, str | int], left_open: Collection[str]
+    problems: Sequence[TableProblem],
+    settings: Mapping[str, str | int],
+    left_open: Collection[str],
+    chosen: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return a line for each setting, if settings that the options leave open solve all problems.
 
@@ -215,11 +241,13 @@ def assumed(
         As of :func:`settings_for`.
     left_open : collection of str
         The options that are decided by the reports.
+    chosen : collection of str
+        The columns that the option ``columns`` names, which are not left out.
     """
     solved = all(one.settings and one.text != INFINITE for one in problems)
-    if not (settings and solved and settings.keys() <= {*left_open}):
-        return ()
     out = {one.name for one in problems if "exclude" in one.settings}
+    if not (settings and solved and settings.keys() <= {*left_open}) or out & {*chosen}:
+        return ()
     lines = []
     for option, value in settings.items():
         about = [one for one in problems if option in one.settings]
@@ -497,11 +525,7 @@ def _check_kinds(name: str, filled: Holders, policy: Policy, found: Findings) ->
     elif policy.text_columns == "fail":
         for party in texts:
             problem = f"not numeric, it holds {WORDS[filled[party].kind]}"
-            why = f" ({STRAY_WORD})" if filled[party].kind == "category" else ""
-            remedy = (
-                f"convert it to numbers{why}, leave such columns out with text_columns='drop', or "
-                "take them as categories: moments with 'keep', fedges, fedpc (docs/choose.md)"
-            )
+            remedy = TO_NUMBERS[filled[party].kind]
             stray = _strays(filled[party])
             settings = NO_OPTION if stray else _as_category(name, filled, policy)
             found.add(party, name, problem, stray or remedy, settings=settings)
@@ -561,7 +585,8 @@ def _strays(column: ColumnReport) -> str:
         return ""
     is_none, it = ("is no number", "it") if column.stray == 1 else ("are no numbers", "them")
     return (
-        f"{column.stray} of its values {is_none}: correct {it}; flwr-causal check FILE, on the "
+        f"{column.stray} of its values {is_none}: correct {it} (labels of Stata or SPSS: "
+        "'unlabelled' of a table description keeps the numbers); flwr-causal check FILE, on the "
         "party's machine, shows row and value"
     )
 
@@ -713,7 +738,7 @@ def _is_one_kind(name: str, filled: Holders, found: Findings) -> bool:
         problem = f"holds {WORDS['other']}, so that it has no states"
         strays = _strays(filled[party])
         settings = NO_OPTION if strays else excluded(name)
-        remedy = strays or "make it text or numbers, or remove it"
+        remedy = strays or TO_USABLE
         found.add(party, name, problem, remedy, settings=settings)
     if booleans and numbers:
         for party in booleans:

@@ -33,7 +33,8 @@ def kind_of(column: pd.Series) -> Kind:
     if isinstance(dtype, np.dtype) and dtype.kind in PLAIN:
         return "boolean" if dtype.kind == "b" else "numeric"
     if isinstance(dtype, pd.CategoricalDtype):
-        return "category"
+        states = kind_of(pd.Series(dtype.categories))
+        return "other" if states == "other" else "category"
     if pd.api.types.is_bool_dtype(dtype):
         return "boolean"
     if pd.api.types.is_complex_dtype(dtype):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from math import floor, log10
@@ -20,14 +21,20 @@ import pandas as pd
 
 from flwr_causal.core.discrete.discrete import sorted_states
 from flwr_causal.core.words import as_seen, some
-from flwr_causal.data.dictionary.entries import NUMERIC, STATED, VARIABLES, plain_number
+from flwr_causal.data.dictionary.entries import (
+    NUMERIC,
+    STATED,
+    VARIABLES,
+    Dictionary,
+    plain_number,
+)
 from flwr_causal.data.read.texts import MISSING, are_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.data.dictionary.entries import Dictionary
 
 #: Texts of more different values than this are no states.
 MOST_STATES = 20
@@ -47,6 +54,30 @@ UNIT_RATIO = 8.0
 _DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{2,4}", re.ASCII)
 # A number with marks between thousands, such as 1,234.50, 1.234 or 1'234.
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:[,.' \u00a0\u202f]\d{3})+(?:[.,]\d+)?", re.ASCII)
+# What people write for a missing value, in lower case.
+_UNKNOWN = frozenset(
+    (
+        *("unk", "unkn", "unknown", "nk", "n/k", "not known", "na", "n/a", "n.a.", "not available"),
+        *("missing", "miss", "no data", "null", "nan", "not stated", "not recorded", "not done"),
+        *("nd", "n.d.", "n/d", "none given", "no answer", "refused", "?", "??", "-", "--", "."),
+        *("unbekannt", "k.a.", "keine angabe", "inconnu", "desconocido", "sconosciuto", "onbekend"),
+    )
+)
+# Words of scales, the lowest first, in lower case.
+_SCALES = (
+    *(("none", "very low", "low", "middle", "medium", "normal", "moderate", "high", "very high"),),
+    *(("none", "absent", "minimal", "slight", "mild", "moderate", "severe", "very severe"),),
+    *(("never", "rarely", "seldom", "sometimes", "often", "usually", "always"),),
+    *(("very poor", "poor", "bad", "fair", "good", "very good", "excellent"),),
+    *(("very small", "small", "medium", "large", "very large"), ("i", "ii", "iii", "iv", "v")),
+    *(("strongly disagree", "disagree", "neutral", "agree", "strongly agree"),),
+    *(("primary", "secondary", "tertiary"), ("no", "partial", "partly", "full", "complete")),
+)
+# Ranges of numbers, such as 18-64, <5 and 65+.
+_RANGE = re.compile(r"[<>=\u2264\u2265]*\s*\d[\d.,]*\s*(?:(?:-|\u2013|to|bis)\s*\d[\d.,]*|\+)?")
+# Of a proposal: comments that say the range of a column, and what is asked of one party.
+_COMMENTED = re.compile(r"^# (least|most)(?= = )", re.MULTILINE)
+_ASKED = re.compile(r"# QUESTION: (.*) \(at [^()]*\)")
 # Names that are keys of a TOML file without quotation marks.
 _BARE = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 # Texts that are longer, or have more words, are no ids.
@@ -70,6 +101,8 @@ class PartyColumn:
         The median of the absolute numbers; not of a proposal.
     question : str, default ""
         What the table cannot tell.
+    unit : str, default ""
+        As a proposal says it.
     """
 
     kind: str
@@ -79,6 +112,14 @@ class PartyColumn:
     most: float | None = None
     usual: float | None = None
     question: str = ""
+    unit: str = ""
+
+    @property
+    def typical(self) -> float:
+        """The usual value, or else what lies between the ends of its range; 0: not known."""
+        if self.usual is not None or self.least is None or self.most is None:
+            return self.usual or 0.0
+        return (abs(self.least) + abs(self.most)) / 2
 
 
 def of_table(frame: pd.DataFrame) -> dict[str, PartyColumn]:
@@ -92,12 +133,51 @@ def of_table(frame: pd.DataFrame) -> dict[str, PartyColumn]:
     return {str(name): _of_column(column) for name, column in frame.items()}
 
 
-def of_dictionary(dictionary: Dictionary) -> dict[str, PartyColumn]:
-    """Return what a party's proposal, or any dictionary, tells of its columns, by name."""
+def of_proposal(path: Path) -> dict[str, PartyColumn]:
+    """Return what a party's proposal, or any dictionary, tells of its columns, by name.
+
+    The ranges of a proposal are comments, and so are its questions. Both count where nothing has
+    been written in their place.
+
+    Raises
+    ------
+    ConfigError
+        If the file is no dictionary.
+    """
+    dictionary = Dictionary.read(path)
+    text = path.expanduser().read_text(encoding="utf-8-sig")
+    try:
+        ranges = tomllib.loads(_COMMENTED.sub(r"\1", text)).get("columns", {})
+    except tomllib.TOMLDecodeError:  # a line stands beside its comment
+        ranges = {}
+    asked = _questions_in(text)
     found = {}
     for one in dictionary.columns:
         states = tuple(text for state, others in one.states for text in (state, *others))
-        found[one.name] = PartyColumn(one.kind, states, one.missing, one.least, one.most)
+        least, most = one.least, one.most
+        if one.kind in NUMERIC and least is None and most is None:
+            least, most = (ranges.get(one.name, {}).get(key) for key in ("least", "most"))
+        found[one.name] = PartyColumn(
+            one.kind,
+            states,
+            one.missing,
+            least,
+            most,
+            question=asked.get(one.name, ""),
+            unit=one.unit,
+        )
+    return found
+
+
+def _questions_in(text: str) -> dict[str, str]:
+    """Return by column the question that a proposal asks its party."""
+    found, question = {}, ""
+    for line in text.splitlines():
+        if asked := _ASKED.fullmatch(line):
+            question = asked[1]
+        elif line.startswith("[columns.") and question:
+            (name,) = tomllib.loads(line)["columns"]
+            found[name], question = question, ""
     return found
 
 
@@ -141,12 +221,12 @@ def _of_column(column: pd.Series) -> PartyColumn:
     counts = present[present != ""].value_counts()
     texts = [text for text in map(str, counts.index) if text not in MISSING]
     rows = int(counts.loc[texts].sum()) if texts else 0
-    if any(map(_THOUSANDS.fullmatch, texts)) and all(
-        plain_number(text) is not None or _THOUSANDS.fullmatch(text) for text in texts
-    ):
+    numbers = [plain_number(text) for text in texts]
+    # A point is a decimal point, also in 1.234.
+    marked = [text for text, one in zip(texts, numbers, strict=True) if one is None]
+    if marked and all(map(_THOUSANDS.fullmatch, marked)):
         asked = 'some numbers have marks between thousands: a map at the party, {thousands = ","}?'
         return PartyColumn("number", question=asked)
-    numbers = [plain_number(text) for text in texts]
     known = [number for number in numbers if number is not None]
     # A few texts among numbers are errors, which the check at the party finds.
     if (
@@ -156,7 +236,7 @@ def _of_column(column: pd.Series) -> PartyColumn:
             [text for text, number in zip(texts, numbers, strict=True) if number is not None]
         )
     ):
-        return _of_numbers(np.array(known), rows, len(known) == len(texts))
+        return _of_numbers(np.array(known), rows, marked)
     states = list(map(str, counts.index))
     if not states:
         return PartyColumn("text", question="it has no value")
@@ -178,11 +258,13 @@ def _of_column(column: pd.Series) -> PartyColumn:
     return PartyColumn("category", sorted_states(states), question=asked if single else "")
 
 
-def _of_numbers(values: FloatArray, rows: int, clean: bool) -> PartyColumn:
-    """Return what the different numbers of a column tell."""
+def _of_numbers(values: FloatArray, rows: int, others: Sequence[str]) -> PartyColumn:
+    """Return what the different numbers of a column tell, and the texts among them."""
     missing = _codes_of_missing(values)
     values = values[~np.isin(values, missing)]
-    texts = tuple(f"{code:g}" for code in missing)
+    unknown = [text for text in others if text.casefold() in _UNKNOWN]
+    texts = (*(f"{code:g}" for code in missing), *unknown)
+    clean = len(unknown) == len(others)
     if not len(values):
         return PartyColumn("number", missing=texts)
     least, most = float(values.min()), float(values.max())
@@ -241,6 +323,7 @@ def _block(
     if kind in STATED:
         lines.append(f"states = {_states(held)}")
         questions += _questions_of_states(name, held)
+        questions += _questions_of_words(kind, held)
     missing = sorted_states(code for one in held.values() for code in one.missing)
     if missing:
         lines.append(f"missing = {json.dumps(missing)}")
@@ -335,25 +418,68 @@ def _questions_of_states(name: str, held: Mapping[str, PartyColumn]) -> list[str
     ]
 
 
+def _questions_of_words(kind: str, held: Mapping[str, PartyColumn]) -> list[str]:
+    """Return the questions about states that may be missing values, or have an order."""
+    states = {state.casefold(): state for one in held.values() for state in one.states}
+    questions = []
+    unknown = [state for word, state in states.items() if word in _UNKNOWN]
+    if unknown:
+        questions.append(
+            f"is {some(unknown)} a missing value? Then take it out of the states: missing = "
+            f"{json.dumps(unknown, ensure_ascii=False)}"
+        )
+    rest = [state for word, state in states.items() if word not in _UNKNOWN]
+    if kind != "ordered" and len(rest) > 2 and (order := _in_order(rest)):
+        listed = json.dumps(order, ensure_ascii=False)
+        questions.append(f'have the states an order? Then kind = "ordered", states = {listed}')
+    return questions
+
+
+def _in_order(states: Sequence[str]) -> list[str]:
+    """Return states in an order that their words suggest, the lowest first; else nothing."""
+    if all(map(_RANGE.fullmatch, states)) and any(plain_number(one) is None for one in states):
+        return sorted(states, key=_place_of_range)
+    for scale in _SCALES:
+        if all(state.casefold() in scale for state in states):
+            return sorted(states, key=lambda state: scale.index(state.casefold()))
+    return []
+
+
+def _place_of_range(state: str) -> tuple[float, bool]:
+    """Return the first number of a range, and whether all that is above it is meant."""
+    number = re.search(r"\d+(?:[.,]\d+)?", state)
+    first = float(number[0].replace(",", ".")) if number else 0.0
+    return first, not state.startswith(("<", "\u2264"))
+
+
 def _range(held: Mapping[str, PartyColumn]) -> list[str]:
     least = [one.least for one in held.values() if one.least is not None]
     most = [one.most for one in held.values() if one.most is not None]
-    lines = ['# unit = ""']
+    units = {one.unit for one in held.values()} - {""}
+    lines = [
+        f"unit = {json.dumps(units.pop(), ensure_ascii=False)}"
+        if len(units) == 1
+        else '# unit = ""'
+    ]
     if least and most:
         lines += [f"# least = {min(least):g}", f"# most = {max(most):g}"]
     return lines
 
 
 def _questions_of_units(name: str, held: Mapping[str, PartyColumn]) -> list[str]:
-    usual = {party: one.usual for party, one in held.items() if one.usual}
+    if len({one.unit for one in held.values()} - {""}) > 1:
+        units = ", ".join(f"{one.unit or 'none given'} at {party}" for party, one in held.items())
+        return [f"which unit has it ({units})? A map at a party multiplies by a factor"]
+    usual = {party: known for party, one in held.items() if (known := one.typical)}
     if len(usual) < 2:
         return []
     low, high = min(usual, key=lambda one: usual[one]), max(usual, key=lambda one: usual[one])
     ratio = usual[high] / usual[low]
+    times = f"{float(f'{ratio:.2g}'):,.10g}"
     if ratio < UNIT_RATIO:
         return []
     return [
-        f"usual values at {high} are about {ratio:.2g} times those at {low}: another unit? (a map: "
+        f"usual values at {high} are about {times} times those at {low}: another unit? (a map: "
         f"{_key(name)} = {{factor = {1 / 10 ** round(log10(ratio)):g}}})"
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from flwr_causal.data.read.origin import Origin
+
+#: The databases that are files, by their names in a URL.
+_OF_FILES = ("sqlite", "duckdb")
 
 
 def database_frames(
@@ -76,7 +80,10 @@ def _engine(sqlalchemy: Any, origin: Origin) -> Any:
         )
     failed, driver = "", ""
     try:
-        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool)
+        how = _as_reader(sqlalchemy.make_url(url), origin)
+        return sqlalchemy.create_engine(url, poolclass=sqlalchemy.pool.NullPool, **how)
+    except DataError:
+        raise
     except ModuleNotFoundError as error:
         driver = error.name or "the database's driver"
     except Exception as error:  # also ValueError, of a port that is no number
@@ -91,6 +98,24 @@ def _engine(sqlalchemy: Any, origin: Origin) -> Any:
         f"({failed}): it begins as postgresql+psycopg:// or sqlite:/// does, and signs such as @ "
         "and / in a password are written %40 and %2F"
     )
+
+
+def _as_reader(url: Any, origin: Origin) -> dict[str, Any]:
+    """Return the arguments with which a database that is a file is opened to be read.
+
+    SQLite and DuckDB make an empty database of a file that is not there.
+    """
+    kind = url.get_backend_name()
+    file = (url.database or "").partition("?")[0]
+    if kind not in _OF_FILES or file in ("", ":memory:"):
+        return {}
+    if not Path(file.removeprefix("file:")).is_file():
+        raise DataError(
+            f"{origin.path}: the file of the database that {origin.url_variable} names does not "
+            "exist: check the path in the URL (an absolute one has four strokes: "
+            "sqlite:////data/clinic.db)"
+        )
+    return {"connect_args": {"read_only": True}} if kind == "duckdb" else {}
 
 
 def _connected(engine: Any, origin: Origin) -> Any:

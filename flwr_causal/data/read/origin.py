@@ -8,6 +8,7 @@ comma, encoding, sheet), or a query to a database::
     separator = ";"
     decimal = ","
     encoding = "latin-1"
+    skip-lines = 3                # above the line with the names of the columns
 
     url-variable = "OMOP_URL"     # the environment variable that holds the SQLAlchemy URL
     query = "select ... order by person_id"
@@ -48,6 +49,11 @@ _QUERY = re.compile(r"(?:--[^\n]*\n|/\*.*?\*/|[\s(])*(?:select|with|values|table
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A database gives rows in any order without it, and other passes would see another table.
 _ORDER = re.compile(r"\border\s+by\b", re.IGNORECASE)
+# Comments, texts and quoted names of a query, in which words have no meaning.
+_NO_WORDS = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|'(?:[^']|\'\')*'|"[^"]*"|`[^`]*`|\$(\w*)\$.*?\$\1\$""", re.DOTALL
+)
+_INNERMOST = re.compile(r"\([^()]*\)")
 # The formats in which each key has a meaning.
 _KEYS: dict[str, tuple[Format, ...]] = {
     "file": get_args(Format),
@@ -55,6 +61,7 @@ _KEYS: dict[str, tuple[Format, ...]] = {
     "decimal": ("text",),
     "encoding": ("text", "statistics"),
     "sheet": ("workbook",),
+    "skip-lines": ("text", "workbook"),
     "unlabelled": ("statistics",),
     "url-variable": ("database",),
     "query": ("database",),
@@ -74,12 +81,15 @@ class Delimited(NamedTuple):
         The decimal mark of numbers.
     encoding : str, default "utf-8-sig"
         As Python names it.
+    skip_lines : int, default 0
+        Lines above the one with the names.
     """
 
     path: Path
     separator: str
     decimal: str = "."
     encoding: str = UTF_8
+    skip_lines: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,7 +112,10 @@ class Origin:
         As Python names it, of delimited text (default: UTF-8) and of files of statistics programs
         (default: what they say).
     sheet : str, default ""
-        Of a workbook; default: the only one that is not empty.
+        Of a workbook; default: the only one that is neither empty nor hidden.
+    skip_lines : int, default 0
+        Of delimited text and of a workbook: lines (rows of the sheet, empty ones too) above the
+        names of the columns.
     unlabelled : tuple of str, default ()
         Columns of Stata and SPSS that keep their numbers in place of value labels.
     url_variable : str, default ""
@@ -118,6 +131,7 @@ class Origin:
     decimal: str = "."
     encoding: str = ""
     sheet: str = ""
+    skip_lines: int = 0
     unlabelled: tuple[str, ...] = ()
     url_variable: str = ""
     query: str = ""
@@ -145,7 +159,9 @@ class Origin:
             return None
         tabs = self.rows.name.lower().removesuffix(".gz").endswith(".tsv")
         separator = self.separator or ("\t" if tabs else ",")
-        return Delimited(self.rows, separator, self.decimal, self.encoding or UTF_8)
+        return Delimited(
+            self.rows, separator, self.decimal, self.encoding or UTF_8, self.skip_lines
+        )
 
 
 def origin_of(path: Path) -> Origin:
@@ -246,7 +262,10 @@ def _described(path: Path, content: dict[str, Any]) -> Origin:
     if unknown:
         raise DataError(_unknown(unknown[0]))
     for key, value in content.items():
-        if key != "unlabelled" and (not isinstance(value, str) or not value):
+        if key == "skip-lines":
+            if type(value) is not int or value < 0:
+                raise DataError(f"'{key}' must be a number of lines, 0 or more")
+        elif key != "unlabelled" and (not isinstance(value, str) or not value):
             raise DataError(f"'{key}' must be a text in quotation marks")
     is_query = "query" in content or "url-variable" in content
     if is_query is ("file" in content):
@@ -333,11 +352,25 @@ def _check_query(content: dict[str, Any]) -> None:
             "the query begins neither with SELECT nor with WITH, VALUES or TABLE: write one that "
             "reads rows, since nothing may be changed in the database"
         )
-    if not _ORDER.search(content["query"]):
+    if not _ORDER.search(_outermost(content["query"])):
         raise DataError(
-            "the query has no ORDER BY: a database gives rows in any order without it, and the "
-            "next reading would find another table; order by the columns of a key"
+            "the query has no ORDER BY of its own (that of a subquery, of a window function or of "
+            "a comment does not order the rows): a database gives rows in any order without it, "
+            "and the next reading would find another table; end it with ORDER BY and the columns "
+            "of a key"
         )
+
+
+def _outermost(query: str) -> str:
+    """Return a query without comments, texts, and what stands in parentheses."""
+    text = _NO_WORDS.sub(" ", query).strip().rstrip(";").strip()
+    while True:
+        inner = text
+        while (found := _INNERMOST.sub(" ", inner)) != inner:
+            inner = found
+        if inner.strip() or not text.startswith("("):
+            return inner
+        text = text[1:-1].strip()  # all of the query stands in parentheses
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -3,11 +3,15 @@
 Types, dates and missing values are those of the file. Value labels of Stata and SPSS are states: a
 column with labels holds texts, and a value without a label the text of its number. Codes that SPSS
 declares as missing, and the missing values .a to .z of Stata and SAS, are missing.
+
+Which of two codes a label means that both have is not known from the label: such a code is no
+state, but a :class:`SharedLabel`. A column in which one occurs holds neither numbers nor text.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +38,16 @@ _READERS = {
 }
 
 
+class SharedLabel(NamedTuple):
+    """A code whose label another code of its column has, too."""
+
+    code: str
+    label: str
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.code})"
+
+
 def statistics_frames(
     origin: Origin, rows_of_piece: Callable[[int], int] | None
 ) -> Iterator[pd.DataFrame]:
@@ -42,7 +56,7 @@ def statistics_frames(
     Raises
     ------
     DataError
-        If two values of a column have one label, or ``unlabelled`` names a column without labels.
+        If ``unlabelled`` names a column without labels.
     """
     import pyreadstat
 
@@ -67,7 +81,9 @@ def statistics_frames(
 
 
 def _as_stated(
-    frame: pd.DataFrame, labels: Mapping[str, Mapping[Any, str]], doubles: Mapping[str, str]
+    frame: pd.DataFrame,
+    labels: Mapping[str, Mapping[Any, str | SharedLabel]],
+    doubles: Mapping[str, str],
 ) -> pd.DataFrame:
     """Return rows with labels in place of codes; an empty text is missing."""
     changed: dict[int, pd.Series] = {}
@@ -85,15 +101,15 @@ def _as_stated(
     return with_columns(frame, changed)
 
 
-def _labelled(column: pd.Series, labels: Mapping[Any, str]) -> pd.Series:
+def _labelled(column: pd.Series, labels: Mapping[Any, str | SharedLabel]) -> pd.Series:
     return column.astype(object).map(
         lambda value: labels.get(value, None) or state_name(value), na_action="ignore"
     )
 
 
-def _labels(origin: Origin, facts: Any) -> dict[str, dict[Any, str]]:
+def _labels(origin: Origin, facts: Any) -> dict[str, dict[Any, str | SharedLabel]]:
     """Return by column the labels of its values, but of those that are missing values."""
-    found: dict[str, dict[Any, str]] = {}
+    found: dict[str, dict[Any, str | SharedLabel]] = {}
     for name, labels in facts.variable_value_labels.items():
         text = facts.readstat_variable_types.get(name) == "string"
         own = {
@@ -103,8 +119,12 @@ def _labels(origin: Origin, facts: Any) -> dict[str, dict[Any, str]]:
             and str(label).strip()
             and not _is_missing(value, facts.missing_ranges.get(name, ()))
         }
+        times = Counter(own.values())
         if own:
-            found[name] = own
+            found[name] = {
+                value: label if times[label] == 1 else SharedLabel(state_name(value), label)
+                for value, label in own.items()
+            }
     for name in origin.unlabelled:
         if name not in found:
             raise DataError(
@@ -112,12 +132,6 @@ def _labels(origin: Origin, facts: Any) -> dict[str, dict[Any, str]]:
                 f"{origin.rows}: correct the name, or take it out"
             )
         del found[name]
-    for name, own in found.items():
-        if len(set(own.values())) < len(own):
-            raise DataError(
-                f"column {name!r} has one label for several values: give each value a label of its "
-                "own, or list the column in 'unlabelled' of a table description"
-            )
     return found
 
 

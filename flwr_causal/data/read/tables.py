@@ -273,9 +273,13 @@ def from_frame(source: pd.DataFrame) -> pd.DataFrame:
         raise DataError("the DataFrame has no columns: a table needs at least one")
     labels = pd.Index([_label(name, k) for k, name in enumerate(source.columns, start=1)])
     frame = source.copy(deep=False)
-    if any(map(_is_foreign, source.dtypes)):
-        columns = (column for _, column in source.items())
-        frame = pd.concat([_native(column) for column in columns], axis=1)
+    columns = [column for _, column in source.items()]
+    usual = {
+        place: found
+        for place, column in enumerate(columns)
+        if (found := _of_intervals(_native(column))) is not column
+    }
+    frame = with_columns(frame, usual)
     frame.columns = labels
     frame.index = pd.RangeIndex(len(frame))
     return frame
@@ -289,6 +293,16 @@ def _is_foreign(dtype: Any) -> TypeGuard[np.dtype[Any]]:
 def _native(column: pd.Series) -> pd.Series:
     dtype = column.dtype
     return column.astype(dtype.newbyteorder("=")) if _is_foreign(dtype) else column
+
+
+def _of_intervals(column: pd.Series) -> pd.Series:
+    """Return the intervals of pandas.cut and qcut as categories with their texts: (0.0, 1.0]."""
+    dtype = column.dtype
+    intervals = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    if not isinstance(intervals, pd.IntervalDtype):
+        return column
+    column = column.astype("category")
+    return column.cat.rename_categories(list(map(str, column.cat.categories)))
 
 
 def _label(name: Any, position: int) -> str:
@@ -419,7 +433,7 @@ def delimited_pieces(
             text.path,
             sep=text.separator,
             decimal=text.decimal,
-            skiprows=_lines_before_header(text),
+            skiprows=text.skip_lines + _lines_before_header(text),
             encoding=text.encoding,
             compression="gzip" if _is_gzip(text.path) else None,
             header=0,
@@ -557,7 +571,7 @@ def _check_is_text(text: Delimited) -> None:
 
 @contextmanager
 def open_text(text: Delimited, newline: str = "", errors: str = "strict") -> Iterator[TextIO]:
-    """Open a text file.
+    """Open a text file, behind the lines that are skipped.
 
     Parameters
     ----------
@@ -573,6 +587,8 @@ def open_text(text: Delimited, newline: str = "", errors: str = "strict") -> Ite
     _check_is_text(text)
     opened = gzip.open if _is_gzip(text.path) else open
     with opened(text.path, "rt", encoding=text.encoding, errors=errors, newline=newline) as handle:
+        for _ in range(text.skip_lines):
+            handle.readline()
         yield handle
 
 
@@ -663,8 +679,14 @@ def _check_fields(text: Delimited, width: int, rows: int | None = None) -> None:
         reader = csv.reader(handle, delimiter=text.separator)
         for row in islice(_filled(reader, text.separator), None if rows is None else rows + 1):
             if len(row) != width:
+                title = (
+                    "; if this is a title, and the names stand below it, describe the table: "
+                    + _description(text, "skip-lines = 1")
+                )
                 raise DataError(
-                    f"{text.path}: line {reader.line_num} has {len(row)} fields and the header has "
-                    f"{width}: every row needs one field for each name (an empty one, between "
-                    "separators, where a value is missing)"
+                    f"{text.path}: line {text.skip_lines + reader.line_num} has {len(row)} fields "
+                    f"and the header has {width}: every row needs one field for each name (an "
+                    "empty one, between separators, where a value is missing)"
+                    + title
+                    * (rows is not None)
                 )

@@ -85,14 +85,21 @@ def _panel(column: DescribedColumn) -> dict[str, Any]:
     if column.kind != "number":
         largest = sorted(column.states.items(), key=lambda state: -state[1])[:MOST_STATES]
         return {"name": column.name, "unit": "rows", "bars": [[*one] for one in largest]}
-    every = -(-(len(column.below) - 1) // MOST_STEPS)
-    kept = np.unique([*range(0, len(column.below), every), len(column.below) - 1])
+    first, last = _filled(column)
+    every = -(-(last - first) // MOST_STEPS)
+    kept = np.unique([*range(first, last, every), last])
     counts = np.diff(np.array(column.below)[kept])
     points = np.column_stack([column.edges[kept], [*counts, counts[-1]]]).tolist()
     low, high = column.outside
     outside = (low + high) / max(column.seen, 1)
     name = f"{column.name} ({outside:.1%} lie outside)" if low + high else column.name
     return {"name": name, "points": points, "steps": True}
+
+
+def _filled(column: DescribedColumn) -> tuple[int, int]:
+    """Return the edges of a column's grid between which its rows are."""
+    filled = np.flatnonzero(np.diff(column.below))
+    return (int(filled[0]), int(filled[-1]) + 1) if len(filled) else (0, len(column.below) - 1)
 
 
 def _gaps(model: Description) -> list[Block]:

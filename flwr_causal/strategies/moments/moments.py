@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 
 class Moments(JoiningStrategy, LinearStrategy):
-    """Federated linear structure learning from summed second moments, in one exchange.
+    """Federated linear structure learning from second moments that the parties add up.
 
     Means and second moments are sufficient statistics of a linear Gaussian system (Ng & Zhang 2022,
     section 4), and their sums over parties are those of the pooled rows. The graph is therefore

@@ -133,10 +133,10 @@ def test_missing_and_infinite_values_are_no_states():
         agreed({"a": frame})
 
 
-def test_categories_that_name_no_state():
-    frame = frame_of(size=pd.cut(pd.Series([1.0, 5.0, 9.0]), 3))
-    with pytest.raises(DataError, match="column 'size': a value of type Interval cannot"):
-        describe(frame, KEEP, states=True)
+def test_categories_of_dates_are_dates():
+    day = pd.Series(pd.date_range("2020-01-01", periods=3)).astype("category")
+    report = describe(frame_of(day=day), KEEP, states=True)
+    assert (report.columns[0].kind, report.columns[0].states) == ("other", ())
 
 
 def test_malformed_states_are_refused():
@@ -266,7 +266,11 @@ def test_measurements_are_no_categories_and_are_not_named(count, fine):
 def test_dates_and_mixtures():
     day = pd.date_range("2020-01-01", periods=3)
     line = single_problem({"a": frame_of(day=day, k=[1, 2, 2])})
-    for part in ("party 'a', column 'day'", "dates, or a mixture", "make it text or numbers"):
+    for part in (
+        "party 'a', column 'day'",
+        "dates, a mixture, or codes",
+        "option exclude",
+    ):
         assert part in line
     mixture = pd.Series([1, "b", "b"], dtype=object)
     assert "'m'" in single_problem({"a": frame_of(m=mixture, k=[1, 2, 2])})

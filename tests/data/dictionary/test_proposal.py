@@ -1,5 +1,6 @@
 """Proposed dictionaries: what tables tell, what they cannot, and joined proposals."""
 
+import re
 import tomllib
 
 import numpy as np
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from flwr_causal.command_line import app
 from flwr_causal.data.dictionary.entries import Dictionary
-from flwr_causal.data.dictionary.proposal import labels, of_dictionary, of_table, proposed
+from flwr_causal.data.dictionary.proposal import labels, of_proposal, of_table, proposed
 from flwr_causal.data.read.reading import Reading
 from flwr_causal.data.read.tables import read_table, spelled_table
 from flwr_causal.errors import DataError
@@ -137,10 +138,10 @@ def test_proposals_of_parties_join_as_their_tables_do(tmp_path):
         "north": table(tmp_path, sex=np.arange(ROWS) % 2, x=RNG.normal(size=ROWS)),
         "south": table(tmp_path, sex=np.arange(ROWS) % 2 + 1, y=RNG.integers(0, 99, ROWS)),
     }
-    files = {
-        party: of_dictionary(Dictionary.from_dict(tomllib.loads(proposed({party: one})[0])))
-        for party, one in own.items()
-    }
+    files = {}
+    for party, one in own.items():
+        (tmp_path / f"{party}.toml").write_text(proposed({party: one})[0])
+        files[party] = of_proposal(tmp_path / f"{party}.toml")
     joined = Dictionary.from_dict(tomllib.loads(proposed(files)[0]))
     assert joined == Dictionary.from_dict(tomllib.loads(proposed(own)[0]))
 
@@ -210,3 +211,72 @@ def test_a_name_in_another_case_is_the_likely_one(tmp_path):
     south = table(tmp_path, age=[35, 45] * 9, weight=[70.5, 80.5] * 9, height=[1.5, 1.75] * 9)
     text, _ = proposed({"north": north, "south": south})
     assert "missing at south: has it another name there (perhaps 'age' at south)?" in text
+
+
+def joined(tmp_path, **parties):
+    """The dictionary of proposals that parties made of their own tables."""
+    own = {}
+    for party, columns in parties.items():
+        (tmp_path / f"{party}.toml").write_text(question(tmp_path, **{party: columns}))
+        own[party] = of_proposal(tmp_path / f"{party}.toml")
+    return proposed(own)[0]
+
+
+def test_joined_proposals_keep_ranges_and_ask_about_units(tmp_path):
+    height = RNG.uniform(150, 190, ROWS)
+    text = joined(
+        tmp_path,
+        north={"height": height.round(1), "age": RNG.integers(20, 90, ROWS)},
+        south={"height": (height / 100).round(3), "age": RNG.integers(20, 90, ROWS)},
+    )
+    asked, _, rest = text.partition("[columns.height]")
+    assert "values at north are about 100 times those at south" in asked
+    own, _, age = rest.partition("[columns.age]")
+    assert "# least = 1\n# most = 200" in own
+    assert "QUESTION" not in own
+    assert "# least = 20\n# most = 90" in age
+
+
+def test_units_and_questions_of_proposals_are_kept(tmp_path):
+    for party, unit in (("north", "cm"), ("south", "m")):
+        few = question(tmp_path, **{party: {"w": np.arange(ROWS) / 4, "k": np.arange(ROWS) % 3}})
+        (tmp_path / f"{party}.toml").write_text(few.replace('# unit = ""', f'unit = "{unit}"'))
+    own = {party: of_proposal(tmp_path / f"{party}.toml") for party in ("north", "south")}
+    text, _ = proposed(own)
+    assert "which unit has it (cm at north, m at south)?" in text
+    assert "a count, or codes of states? (at south)" in text
+    assert 'unit = "cm"' in proposed({"north": own["north"]})[0]
+
+
+WORDS = {
+    "missing": (["yes", "no", "unk"], 'is unk a missing value\\? .* missing = \\["unk"\\]'),
+    "order": (["low", "high", "middle"], 'states = \\["low", "middle", "high"\\]'),
+    "ages": (["65+", "18-64", "<18"], 'states = \\["<18", "18-64", "65\\+"\\]'),
+    "none": (["blue", "red", "none"], ""),
+    "two": (["low", "high"], ""),
+}
+
+
+@pytest.mark.parametrize(("states", "asked"), WORDS.values(), ids=[*WORDS])
+@pytest.mark.parametrize("join", [False, True])
+def test_words_of_missing_values_and_of_an_order_are_asked(tmp_path, states, asked, join):
+    columns = {"x": np.array(states)[np.arange(ROWS) % len(states)]}
+    text = (joined if join else question)(tmp_path, north=columns)
+    assert ("QUESTION" in text) == bool(asked)
+    assert re.search(asked, text)
+
+
+def test_a_text_for_a_missing_value_among_numbers_is_asked(tmp_path):
+    values = np.where(np.arange(ROWS) % 9, RNG.normal(5, 1, ROWS).round(2).astype(str), "unk")
+    text = question(tmp_path, north={"x": values})
+    assert 'missing = ["unk"]' in text
+    assert "check shows the party which" not in text
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked"),
+    [(["1.234", "5.678", "12.345"], False), (["1,234", "5,678"], True), (["1'234", "987"], True)],
+)
+def test_three_decimals_are_no_thousands(tmp_path, texts, asked):
+    found = table(tmp_path, x=np.array(texts)[np.arange(ROWS) % len(texts)])["x"]
+    assert (found.kind, "thousands" in found.question) == ("number", asked)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flwr_causal.clients.table_digest import digest
+from flwr_causal.data.check.columns import kind_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
@@ -391,7 +392,7 @@ def test_sheets_of_a_workbook(tmp_path):
     with pytest.raises(DataError, match="is empty"):
         read_table(described)
     pd.DataFrame([["a", None], [1, 2]]).to_excel(path, index=False, header=False)
-    with pytest.raises(DataError, match="column number 2 of the table has no name"):
+    with pytest.raises(DataError, match="1 of 2 columns have no name in the first row, row 1"):
         read_table(path)
 
 
@@ -423,8 +424,7 @@ def test_labels_are_states_and_declared_codes_are_missing(tmp_path):
     with pytest.raises(DataError, match="names 'age', which is no column with value labels"):
         read_table(described)
     pyreadstat.write_sav(frame, path, variable_value_labels={"sex": {1: "x", 2: "x"}})
-    with pytest.raises(DataError, match="'sex' has one label for several values"):
-        read_table(path)
+    assert kind_of(read_table(path).sex) == "other"
 
 
 def test_missing_values_of_stata_with_labels_make_no_states(tmp_path):
@@ -437,9 +437,107 @@ def test_missing_values_of_stata_with_labels_make_no_states(tmp_path):
     assert read_table(path).age.tolist() == pytest.approx([30, np.nan, 41], nan_ok=True)
 
 
+def test_codes_that_share_a_label_make_no_state_where_they_occur(tmp_path):
+    labels = {1: "work", 2: "home", 8: "elsewhere", 9: "elsewhere", 7: "elsewhere"}
+    frame = pd.DataFrame({"x": np.arange(60.0), "where": np.arange(60) % 2 + 8, "why": 1.0, "n": 2})
+    for suffix, write in ((".sav", pyreadstat.write_sav), (".dta", pyreadstat.write_dta)):
+        path = tmp_path / f"a{suffix}"
+        write(frame, path, variable_value_labels=dict.fromkeys(("where", "why"), labels))
+        kinds = [kind_of(column) for _, column in read_table(path).items()]
+        assert kinds == ["numeric", "other", "category", "numeric"]
+        with pytest.raises(DataError, match="codes that share a label") as caught:
+            simulate("fedges", [path, path], discretize=3, constant_columns="drop", strict=True)
+        assert caught.value.settings == {"exclude": "where"}
+        assert simulate("describe", [path, path], exclude="where").model.rows == 120
+        described = tmp_path / "a.table.toml"
+        described.write_text(f'file = "a{suffix}"\nunlabelled = ["where"]\n')
+        assert set(read_table(described)["where"]) == {8, 9}
+
+
+TITLED = [["Export of ward 3"], [], ["all", "patients"], ["age", "dose"], [1, 2.5], [3, 4.5]]
+
+
+def test_lines_above_the_names_are_skipped(tmp_path):
+    pd.DataFrame(TITLED).to_excel(tmp_path / "a.xlsx", index=False, header=False)
+    lines = [",".join(map(str, row)) for row in TITLED]
+    (tmp_path / "a.csv").write_text("\n".join(['Of "ward" 3', *lines[1:]]))
+    titled = ["Wards", *(line.replace(",", ";") for line in ("sep=,", *lines[3:]))]
+    (tmp_path / "b.txt").write_text("\n".join(titled))
+    with pytest.raises(DataError, match=r"1 of 2 columns .* row 1: .* row 3 .* skip-lines = 2"):
+        read_table(tmp_path / "a.xlsx")
+    with pytest.raises(DataError, match=r"if this is a title.* skip-lines"):
+        read_table(tmp_path / "a.csv")
+    path = tmp_path / "t.table.toml"
+    for how in (
+        '"a.xlsx"\nskip-lines = 3',
+        '"a.csv"\nskip-lines = 3',
+        '"b.txt"\nseparator = ";"\nskip-lines = 1',
+    ):
+        path.write_text(f"file = {how}\n")
+        for read in (read_table, read_by_cell):
+            assert read(path).to_dict("list") == {"age": [1, 3], "dose": [2.5, 4.5]}
+    path.write_text('file = "a.csv"\nskip-lines = 4\n')
+    with pytest.raises(DataError, match="no header line"):
+        read_table(path)
+    path.write_text('file = "a.csv"\nskip-lines = -1\n')
+    with pytest.raises(DataError, match="'skip-lines' must be a number of lines"):
+        read_table(path)
+
+
+def test_hidden_sheets_are_left_out_and_called_hidden(tmp_path):
+    path = tmp_path / "a.xlsx"
+    for visible in (["one"], ["one", "two"]):
+        with pd.ExcelWriter(path) as book:
+            for name in ("one", "two", "three"):
+                pd.DataFrame({name: [1]}).to_excel(book, sheet_name=name, index=False)
+                if name not in visible:
+                    book.sheets[name].sheet_state = "hidden"
+        if len(visible) == 1:
+            assert [*read_table(path)] == ["one"]
+    with pytest.raises(DataError, match=r"several sheets \(one, two, three \(hidden\)\)"):
+        read_table(path)
+
+
 # Databases.
 
 SECRET, HOST = "hunter2secret", "db.hospital.invalid"
+
+
+ORDERED = {
+    "select a from t order by a": True,
+    "(select a from t order by a);": True,
+    "(select a from t) union (select a from s) order by 1": True,
+    "select a from t where b = 'it''s -- ' order\n by f(g(a))": True,
+    "select a, row_number() over (order by a) from t": False,
+    "select * from (select * from t order by a) s": False,
+    "with s as (select * from t order by a) select * from s": False,
+    "select a from t -- order by a": False,
+    "select a /* order by a */ from t": False,
+    "select 'order by' from t": False,
+    'select a as "order by" from t': False,
+}
+
+
+@pytest.mark.parametrize(("text", "ordered"), ORDERED.items())
+def test_the_rows_themselves_are_ordered(tmp_path, text, ordered):
+    path = query(tmp_path, text.replace("''", "x"))
+    if ordered:
+        assert origin_of(path).query
+    else:
+        with pytest.raises(DataError, match="no ORDER BY of its own"):
+            origin_of(path)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}", "sqlite:///file:{}?mode=rwc&uri=true"])
+def test_reading_makes_no_database(tmp_path, monkeypatch, url):
+    file = tmp_path / "clinik.db"
+    monkeypatch.setenv("HOSPITAL_DB", url.format(file))
+    with pytest.raises(DataError, match="does not exist: check the path") as caught:
+        read_table(query(tmp_path))
+    assert "clinik" not in str(caught.value)
+    assert not file.exists()
+    sqlalchemy.create_engine(f"sqlite:///{file}").connect().close()
+    assert len(read_table(query(tmp_path))) == 1
 
 
 def query(folder, text="select 1 as a order by 1", variable="HOSPITAL_DB"):
@@ -458,7 +556,8 @@ def query(folder, text="select 1 as a order by 1", variable="HOSPITAL_DB"):
         (f"postgresql+psycopg://bob:{SECRET}@{HOST}:port{SECRET}/x", "holds no SQLAlchemy URL"),
         (f"nonesuch://bob:{SECRET}@{HOST}/x", "holds no SQLAlchemy URL"),
         (f"oracle://bob:{SECRET}@{HOST}/x", "pip install"),
-        (f"sqlite:////nowhere/{SECRET}/a.db", "cannot be reached"),
+        (f"sqlite:////nowhere/{SECRET}/a.db", "does not exist: check the path"),
+        (f"duckdb:////nowhere/{SECRET}/a.db", "does not exist: check the path"),
     ],
 )
 @pytest.mark.parametrize("by_cell", [False, True])

@@ -329,3 +329,14 @@ def test_compressed_files_are_told_by_their_content(tmp_path, read):
     packed.write_bytes(gzip.compress(b"a,b\n1,2\n"))
     for path in (plain, packed):
         assert read(path).to_numpy().tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("kind", ["cut", "dtype"])
+def test_intervals_are_states_with_their_texts(kind):
+    x = pd.Series([0.5, 1.5, np.nan, 2.5], name="x")
+    column = pd.cut(x, [0.0, 1.0, 2.0, 9.0])
+    column = column if kind == "cut" else pd.Series(pd.arrays.IntervalArray(column))
+    found = read_table(pd.DataFrame({"x": column, "y": x}))
+    assert found.x.dropna().tolist() == ["(0.0, 1.0]", "(1.0, 2.0]", "(2.0, 9.0]"]
+    assert found.x.isna().tolist() == [False, False, True, False]
+    assert found.y.equals(x.rename("y"))

@@ -49,6 +49,7 @@ def test_the_baselines_are_ges_on_all_rows_and_on_each_partys():
     assert found["solver"] == "GES, BIC"
 
 
+@pytest.mark.slow
 def test_the_baselines_have_the_columns_and_rows_of_the_run():
     tables = [table.assign(same="a") for table in TABLES]
     tables[0].loc[:4, "x1"] = None

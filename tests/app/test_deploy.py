@@ -929,7 +929,7 @@ def test_a_run_is_repeated_with_the_same_dictionary_alone(run_sh, tmp_path):
     assert not asked.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_key_that_does_not_exist_is_named_before_flower_is_asked(run_sh):
     told = run_sh("first", "max-ruonds=3", ends=COMPLETED, checks=True)
     assert (told.returncode, told.asked) == (2, False)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from flwr.common.config import validate_config
+from sweeps import sweep
 
 from flwr_causal.app.config import pairs_of, read_config
 
@@ -37,6 +38,8 @@ KEYS = {
     for key, value in APP["config"].items()
     for name in (value if isinstance(value, dict) else [""])
 }
+#: The pages that a newcomer reads first.
+LED = ("README.md", "docs/start.md", "docs/moments.md", "docs/new_method.md")
 # A method of somebody's own, on the page about it.
 OTHERS = {"mine"}
 
@@ -67,7 +70,7 @@ def test_every_page_with_blocks_is_known():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", sweep(PAGES, LED))
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     if '"mlp"' in TEXTS[page]:
         pytest.importorskip("torch", reason="perceptrons need torch")

@@ -89,7 +89,7 @@ def test_many_rows_of_different_parties_give_the_common_class():
     assert np.array_equal(run.graph.adjacency, cpdag(rows_of(0, 9)[1]))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_checks_of_every_method():
     parties = [rows_of(seed, 60, d=3)[0] for seed in range(3)]
     report = check_method(peri.PERI(), parties, client=peri.PERIClient)

@@ -56,7 +56,7 @@ def key(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in ALL],
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.nightly) for name in ALL],
 )
 def test_a_signed_run_of_every_mode_is_answered(key, tmp_path, name):
     if name in NETWORKS:

@@ -146,7 +146,7 @@ def requests(config, name):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in ALL],
+    [pytest.param(name, marks=() if name in FAST else pytest.mark.nightly) for name in ALL],
 )
 def test_a_party_answers_no_exchange_that_the_run_has_not(name):
     if name in NETWORKS:

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sweeps import sweep
 
 from flwr_causal import simulate
 from flwr_causal.errors import DataError
@@ -89,7 +90,7 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["plain", "private"])
+@pytest.mark.parametrize("name", sweep(["plain", "private"], ["plain"]))
 @pytest.mark.parametrize("file", ["run.json", "history.jsonl", "graph.json"])
 def test_an_edited_run_is_shown_or_refused_by_the_name_of_the_file(runs, name, file):
     path = runs[name] / file

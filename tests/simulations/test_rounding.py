@@ -226,7 +226,7 @@ def test_no_unit_and_no_order_of_rows_decides(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", NAMED)
+@pytest.mark.parametrize("case", sweep(NAMED, (*LEADING, *WIDE)))
 def test_no_order_of_columns_decides(case):
     found = outcome(case, "columns")
     # Warnings name columns in the order of the table.
@@ -261,7 +261,7 @@ def arrays_in(value, path, seen):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sweep(CASES, LEADING))
 def test_what_is_loaded_computes_the_same_to_the_last_bit(case, tmp_path):
     run = run_of(case)
     run.save(tmp_path, influence=False)
@@ -304,7 +304,7 @@ def assert_found_under(**settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", sweep(KERNELS, ("Prescott",)))
 def test_all_processors_find_the_same(kernel):
     needed, settings = KERNELS[kernel]
     machine = Path("/proc/cpuinfo")

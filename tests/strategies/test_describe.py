@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
+from sweeps import sweep
 
 from flwr_causal.core.description.description import Description
 from flwr_causal.data.read import pieces as reading
@@ -225,9 +226,7 @@ def test_gaps_that_are_those_of_another_column_and_one_more_are_not_told_apart()
         simulate("describe", parties, small_counts="refuse")
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 30))]
-)
+@pytest.mark.parametrize("seed", sweep(range(30), (0, 1, 2)))
 def test_no_withheld_number_follows_from_all_that_leaves(seed):
     parties = tables_with_few(seed)
     asked, reports, replies = {}, [], [{}, {}]

@@ -43,6 +43,7 @@ def edges_of(graph):
 TRUE = {("a", "o->", "b"), ("b", "<->", "c"), ("b", "->", "g"), ("e", "o->", "c")}
 
 
+@pytest.mark.slow
 def test_the_hidden_cause_of_a_number_and_a_category_is_found():
     found = [edges_of(searched(table(seed))) for seed in range(6)]
     assert sum(one == TRUE for one in found) >= 5

@@ -274,6 +274,18 @@ def test_the_other_options_limit_what_is_assumed():
     }
 
 
+def test_columns_that_are_declared_are_variables():
+    options = {"text_columns": "keep", "columns": "dose,risk,patient"}
+    assert "patient" in simulate("moments", tables(numbered), **options).graph.names
+    options = {"text_columns": "keep", "categories": "visit"}
+    assert "visit" in simulate("moments", tables(few_days), **options).graph.names
+    with pytest.raises(DataError, match="'patient'"):
+        simulate("moments", tables(patients), columns="dose,risk,patient")
+    # No column would be left.
+    only = [one[["patient"]] for one in tables(numbered)]
+    assert simulate("moments", only).graph.names == ("patient",)
+
+
 def test_a_description_before_the_run_assumes_the_same():
     agreement = agreement_of("moments", tables(*ALL))
     run = simulate("moments", tables(*ALL))

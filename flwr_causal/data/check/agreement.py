@@ -382,7 +382,7 @@ def _refusal(
         text += f"\nSet {listed}{rest}"
     error = DataError(text)
     error.settings = settings
-    error.assumed = assumed(problems, settings, left_open)
+    error.assumed = assumed(problems, settings, policy, left_open)
     return error
 
 

@@ -202,24 +202,29 @@ def settings_for(
 
 
 def assumed(
-    problems: Sequence[TableProblem], settings: Mapping[str, str | int], left_open: Collection[str]
+    problems: Sequence[TableProblem],
+    settings: Mapping[str, str | int],
+    policy: Policy,
+    left_open: Collection[str],
 ) -> tuple[str, ...]:
     """Return a line for each setting, if settings that the options leave open solve all problems.
 
-    An infinite value is an error of the table, of which nothing is assumed.
+    An infinite value is an error of the table, of which nothing is assumed, and a column that is
+    declared is a variable.
 
     Parameters
     ----------
     problems : sequence of TableProblem
     settings : mapping of str to str or int
         As of :func:`settings_for`.
+    policy : Policy
     left_open : collection of str
         The options that are decided by the reports.
     """
     solved = all(one.settings and one.text != INFINITE for one in problems)
-    if not (settings and solved and settings.keys() <= {*left_open}):
-        return ()
     out = {one.name for one in problems if "exclude" in one.settings}
+    if not (settings and solved and settings.keys() <= {*left_open}) or out & policy.named:
+        return ()
     lines = []
     for option, value in settings.items():
         about = [one for one in problems if option in one.settings]

@@ -18,15 +18,18 @@ from flwr_causal.data.check.checks import (
     MISSING,
     NAMES_ROWS,
     NOT_CONSTANT,
+    UNSHARED_COLUMNS,
     Findings,
     TableProblem,
     assumed,
     check_repetition,
+    columns_of,
     examine,
     excluded,
     have_states,
     in_words,
     settings_for,
+    unshared,
 )
 from flwr_causal.data.check.columns import common_type, interval_names
 from flwr_causal.data.check.policy import Policy
@@ -190,6 +193,9 @@ def agree(
     policy = policy or Policy()
     findings = examine(reports, policy)
     if findings.problems:
+        if 2 * len(unshared(reports)) > len(columns_of(reports)):
+            # The tables are of different things, or the ids of their rows are missing.
+            left_open = {*left_open} - {UNSHARED_COLUMNS}
         raise _refusal(findings.problems, policy, accepts, left_open)
     names = findings.names
     mean, variance = pool(reports, names)

@@ -209,8 +209,8 @@ def assumed(
 ) -> tuple[str, ...]:
     """Return a line for each setting, if settings that the options leave open solve all problems.
 
-    An infinite value is an error of the table, of which nothing is assumed, and a column that is
-    declared is a variable.
+    Of infinite values and empty columns nothing is assumed, and a column that is declared is a
+    variable.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def assumed(
     left_open : collection of str
         The options that are decided by the reports.
     """
-    solved = all(one.settings and one.text != INFINITE for one in problems)
+    solved = all(one.settings and one.text not in (INFINITE, NO_VALUE) for one in problems)
     out = {one.name for one in problems if "exclude" in one.settings}
     if not (settings and solved and settings.keys() <= {*left_open}) or out & policy.named:
         return ()

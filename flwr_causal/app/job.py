@@ -85,6 +85,7 @@ def execute(
     CausalError
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
+    method.decide({}, ())
     settings = {**(config or {}), **plain_options(method)}
     directory = method.options.output_dir
     if directory and method.options.resume and results_saved(directory):

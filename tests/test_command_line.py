@@ -206,6 +206,8 @@ def test_check_says_what_each_method_would_say(files):
     assert "column 'y'" in shown.stdout
     files[1].write_text("x,y,z\n1,,2\n3,4,4\n5,6,7\n")
     shown = call("check", *files, "-m", "moments").stdout
+    assert "moments: usable\n  Assumed missing_values='em'" in shown
+    shown = call("check", *files, "-m", "moments", "-o", "strict=true").stdout
     assert shown.endswith("Options are given as -o missing_values=em\n")
     shown = call("check", *files, "-m", "moments", "-o", "missing_values=drop")
     assert shown.exit_code == 0

@@ -80,6 +80,7 @@ def execute(
     CausalError
         If the run failed; its attribute ``outcome`` is the run up to the error.
     """
+    method.decide({}, ())
 
     def finished(outcome: Outcome[Any]) -> Run:
         run: Run = outcome.run

@@ -530,6 +530,8 @@ def naming_columns(
 ) -> list[str]:
     """Return the agreed columns that seem to number or to name the rows, or that hold dates.
 
+    Columns that are declared to be variables are not among them; nor are any if all were.
+
     Parameters
     ----------
     reports : mapping of str to TableReport
@@ -540,9 +542,11 @@ def naming_columns(
         That of the agreement.
     """
     columns = columns_of(reports)
-    unsure = {name: columns[name] for name in agreement.names if name not in policy.certain_names}
+    declared = policy.certain_names | policy.named
+    unsure = {name: columns[name] for name in agreement.names if name not in declared}
     dates = [name for name, holders in unsure.items() if _are_dates(holders)]
-    return [*_naming_rows(reports, unsure), *dates]
+    found = [*_naming_rows(reports, unsure), *dates]
+    return found if len(found) < len(agreement.names) else []
 
 
 def _are_dates(holders: Holders) -> bool:

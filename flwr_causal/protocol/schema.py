@@ -34,6 +34,12 @@ _AROUND = (
         "path of a file that cannot be read",
         "text",
     ),
+    Fact(
+        "incomplete",
+        "beside an error: 1 if missing values, which the party finds itself with secure "
+        "aggregation and in time series, are all that is wrong",
+        "flag",
+    ),
     Fact("public-key", "the party's public key, with secure aggregation only", "text"),
     Fact(
         "signature",

@@ -140,6 +140,8 @@ def run(
     if method.stepwise is not None:
         method.stepwise.end()
         method.stepwise = None
+    # What an earlier run has assumed is not stated by this one.
+    method.decide({}, ())
     method.initial = checked_initial(method, initial_arrays or {})
     if (method.options.replicates or method.options.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]

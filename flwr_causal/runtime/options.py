@@ -149,7 +149,8 @@ class CausalOptions:
         where the method has them, else leaves it out; a warning says which.
     unshared_columns : {"auto", "fail", "drop"}, default "auto"
         What to do about columns that only some parties have. "auto" keeps them where the method can
-        ("keep"), else leaves them out; a warning says which.
+        ("keep"), else leaves them out; a warning says which. If more than half of the columns are
+        such ones, or ``row_id`` is given, "auto" is "fail".
     identifiers : {"auto", "fail"}, default "auto"
         What to do about columns of dates, of more different texts than there may be states, and
         those that number or name the rows. "auto" leaves them out, as ``exclude`` does, with a
@@ -215,8 +216,12 @@ class CausalOptions:
 
     @property
     def left_open(self) -> frozenset[str]:
-        """The options that are decided by the parties' reports."""
+        """The options that are decided by the parties' reports.
+
+        With a column of ids, columns that parties lack are to be joined.
+        """
         if self.strict:
             return frozenset()
-        open_ones = {name for name in OPEN if getattr(self, name) == "auto"}
-        return frozenset(open_ones | ({"exclude"} if self.identifiers == "auto" else set()))
+        found = {name for name in OPEN if getattr(self, name) == "auto"}
+        found |= {"exclude"} if self.identifiers == "auto" else set()
+        return frozenset(found - ({"unshared_columns"} if self.row_id else set()))

@@ -378,12 +378,17 @@ class LinearStrategy(CausalStrategy):
     ) -> Baselines | None:
         """Return the graphs of a search over orders, which takes less than this method may take.
 
+        Where rows have gaps or text, the method's own graphs.
+
         None for time series, whose baselines are in ``simulations/scenarios/baselines.py``, and
         with differential privacy, which such a search ignores.
         """
         if self.private or self.data is DataKind.SERIES:
             return None
-        rows = [prepare(table, names, self.policy) for table in tables]
+        try:
+            rows = [prepare(table, names, self.policy) for table in tables]
+        except DataError:  # the method itself is what takes rows with gaps, and text
+            return super().baselines(tables, names, run_alone)
         if self.options.standardize:
             scale = np.concatenate(rows).std(axis=0)
             rows = [part / scale for part in rows]

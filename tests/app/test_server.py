@@ -153,10 +153,19 @@ def test_a_table_with_a_known_truth(job, study, tmp_path, standardize):
 
 
 def test_errors_of_the_data_name_the_keys_of_the_run_config(job, study):
-    del study["missing-values"]
+    study["missing-values"] = "fail"
     with pytest.raises(DataError, match=r"missing value.* missing-values='drop'"):
         job(study)
     assert "missing_values" not in job.result()["error"]
+
+
+def test_what_is_assumed_names_the_keys_of_the_run_config(job, study, tmp_path):
+    del study["missing-values"]
+    job(study)
+    run = Run.load(tmp_path / "out")
+    assert any("Assumed missing-values='em'" in one for one in run.warnings)
+    # Of rows with gaps the graphs to compare with are the method's own.
+    assert run.metrics["pooled"]["shd"] <= 2
 
 
 def test_a_truth_that_is_not_there_is_found_before_training(job, study):

@@ -35,7 +35,7 @@ WHOLE = replace(
 
 def test_every_key_of_a_report_is_declared_and_no_other():
     around = {"party", "version", "contract", "partition-id", "error"}
-    around |= {"public-key", "signature"}
+    around |= {"incomplete", "public-key", "signature"}
     assert {fact.key for fact in FACTS} == {*WHOLE.to_dict(), *around}
     assert len({fact.key for fact in FACTS}) == len(FACTS)
     assert {fact.part for fact in FACTS} == {None, *PARTS}

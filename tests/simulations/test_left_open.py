@@ -9,13 +9,16 @@ import pytest
 from sweeps import sweep
 from typer.testing import CliRunner
 
+from flwr_causal.clients import client_app
+from flwr_causal.clients.moments import MomentsClient
 from flwr_causal.command_line import app
 from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.reports.run import Run
-from flwr_causal.simulations import simulate
-from flwr_causal.simulations.engines import agreement_of
+from flwr_causal.simulations import LocalGrid, simulate
+from flwr_causal.simulations.engines import PartyTables, agreement_of
 from flwr_causal.simulations.relay import KilledError, Killing
 from flwr_causal.strategies import Lingam, Moments
+from flwr_causal.strategies import run as run_strategy
 
 QUICK = {
     "notears-admm": {"max_rounds": 6},
@@ -117,9 +120,10 @@ def assert_same(run, other):
 CASES = [(method, trait) for method in METHODS for trait in TRAITS]
 
 
-@pytest.mark.parametrize(
-    "case", sweep(CASES, [case for case in CASES if case[0] == "moments" or case[1] == "text"])
-)
+KEPT = [("moments", "dates as text"), ("moments", "a column that one party lacks")]
+
+
+@pytest.mark.parametrize("case", sweep(CASES, [*KEPT, ("lingam", "text"), ("lingam", "gaps")]))
 def test_a_run_is_that_of_the_options_given_or_is_refused_with_the_remedy(case):
     method, trait = case
     parties, options = tables(TRAITS[trait][0]), QUICK.get(method, {})
@@ -147,7 +151,7 @@ def test_a_run_is_that_of_the_options_given_or_is_refused_with_the_remedy(case):
         assert_same(run, by_hand)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sweep(METHODS, ["moments", "fedges"]))
 def test_tables_without_these_traits_are_asked_as_by_fail(method):
     class Spy:
         def __init__(self, grid):
@@ -252,11 +256,15 @@ def test_a_strategy_assumes_anew_in_each_run():
     assert assumed_of(simulate(strategy, tables(wards))) == {"text_columns": "keep"}
     assert assumed_of(simulate(strategy, tables(gaps))) == {"missing_values": "em"}
     assert strategy.options == Moments(min_available_nodes=3).options
-    # What was decided for a run does not stay with a strategy that is used again itself.
-    strategy.decide({"text_columns": "keep"}, ("",))
-    assert strategy.options.text_columns == "keep"
-    strategy.decide({}, ())
-    assert strategy.options == Moments(min_available_nodes=3).options
+    # A strategy that is started itself keeps what was decided until its next run.
+    decided = []
+    for change in (wards, gaps):
+        nodes = client_app(MomentsClient, PartyTables(tables(change)))
+        run_strategy(strategy, LocalGrid(nodes, 3))
+        decided.append(strategy.decided)
+    assert decided == [{"text_columns": "keep"}, {"missing_values": "em"}]
+    assert strategy.options.text_columns == "auto"
+    assert strategy.options.missing_values == "em"
 
 
 def test_the_other_options_limit_what_is_assumed():
@@ -272,6 +280,18 @@ def test_the_other_options_limit_what_is_assumed():
         "unshared_columns",
         "exclude",
     }
+
+
+def test_columns_that_are_declared_are_variables():
+    options = {"text_columns": "keep", "columns": "dose,risk,patient"}
+    assert "patient" in simulate("moments", tables(numbered), **options).graph.names
+    options = {"text_columns": "keep", "categories": "visit"}
+    assert "visit" in simulate("moments", tables(few_days), **options).graph.names
+    with pytest.raises(DataError, match="'patient'"):
+        simulate("moments", tables(patients), columns="dose,risk,patient")
+    # No column would be left.
+    only = [one[["patient"]] for one in tables(numbered)]
+    assert simulate("moments", only).graph.names == ("patient",)
 
 
 def test_a_description_before_the_run_assumes_the_same():
@@ -305,6 +325,7 @@ def test_replicates_and_trainings_without_a_party_follow_what_was_decided():
     np.testing.assert_array_equal(run.graph.confidence, by_hand.graph.confidence)
 
 
+@pytest.mark.slow
 def test_parties_that_find_gaps_themselves_say_so():
     """With secure sums, and of series, the server is not told of single gaps."""
     secure = {"secure_aggregation": True}

@@ -431,4 +431,4 @@ def test_missing_torch_is_said(monkeypatch):
 
 def test_tables_of_text_are_refused():
     with pytest.raises(DataError, match="'kind': not numeric"):
-        found([frame.assign(kind=pd.Series(["a", "b"] * 75)) for frame in MIXED])
+        found([frame.assign(kind=pd.Series(["a", "b"] * 75)) for frame in MIXED], strict=True)

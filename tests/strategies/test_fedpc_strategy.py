@@ -223,7 +223,7 @@ def test_missing_values(cancer):
     holes = cancer[0].copy()
     holes.loc[3, "mean radius"] = np.nan
     with pytest.raises(CausalError, match="'mean radius': 1 missing value"):
-        found(split(holes))
+        found(split(holes), missing_values="fail")
     outcome = found(split(holes), missing_values="drop")
     whole = found(split(holes.dropna().reset_index(drop=True), 1))
     assert (
@@ -323,7 +323,7 @@ def test_the_largest_number_of_states_is_an_option():
         for _ in range(2)
     ]
     with pytest.raises(DataError, match=r"column 'code': .*max_states=64.*raise max_states"):
-        simulate("fedpc", parties)
+        simulate("fedpc", parties, identifiers="fail")
     run = simulate("fedpc", parties, max_states=80)
     assert np.isfinite(run.model.log_likelihood(parties[0])).all()
 

@@ -77,7 +77,7 @@ def test_that_a_value_is_missing_is_a_state():
 def test_missing_values_fail_or_are_left_out():
     table = mixed(holes=0.05)
     with pytest.raises(DataError, match=r"'income'.*missing_values='drop'"):
-        simulate("fedpc", [table])
+        simulate("fedpc", [table], missing_values="fail")
     dropped = simulate("fedpc", [table], missing_values="drop")
     assert sum(dropped.parties.values()) == len(table.dropna())
     nothing = table.assign(job=np.nan)

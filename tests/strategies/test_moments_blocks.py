@@ -135,7 +135,7 @@ def test_declared_columns_need_categories():
 
 def test_the_error_of_text_names_the_page():
     with pytest.raises(DataError, match=r"as categories: moments with 'keep'.*docs/choose\.md"):
-        simulate("moments", dealt(TABLE))
+        simulate("moments", dealt(TABLE), strict=True)
 
 
 def test_a_category_of_one_state_is_named():
@@ -147,14 +147,15 @@ def test_states_are_limited_and_no_option_is_proposed_that_there_is_not():
     many = TABLE.assign(many=[f"s{k % 70}" for k in range(len(TABLE))])
     remedy = r"join values that belong together, or drop it\nSet exclude='many'$"
     with pytest.raises(DataError, match=rf"'many': 70 different values.*; {remedy}"):
-        found(dealt(many))
+        found(dealt(many), strict=True)
     thirds = [many[many.index % 3 == k].iloc[:500] for k in range(3)]
     with pytest.raises(DataError, match=rf"70 different values in all.*; {remedy}"):
         found(
             [
                 one[one["many"].str[-1].isin(list(digits))]
                 for one, digits in zip(thirds, ("0123", "4567", "89"), strict=True)
-            ]
+            ],
+            strict=True,
         )
 
 

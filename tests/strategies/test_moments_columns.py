@@ -169,8 +169,11 @@ def test_rows_with_missing_values_are_rows_that_the_party_lacks(table):
     parties = vertical(table, 2)
     parties[0].loc[parties[0].index[:20], "age"] = np.nan
     with pytest.raises(DataError, match="age"):
-        simulate("moments", parties, row_id="patient")
+        simulate("moments", parties, row_id="patient", missing_values="fail")
     found = simulate("moments", parties, row_id="patient", missing_values="drop")
+    assert simulate("moments", parties, row_id="patient").config["assumed"] == {
+        "missing_values": "drop"
+    }
     assert found.history[-1]["complete_rows"] == 280
     assert found.history[-1]["rows"] == 300
 

@@ -115,7 +115,7 @@ def test_parties_may_lack_columns():
     found = simulate("moments", tables, **EM, unshared_columns="keep")
     assert edges(found) == edges(RUN)
     with pytest.raises(DataError, match="unshared_columns"):
-        simulate("moments", tables, **EM)
+        simulate("moments", tables, **EM, unshared_columns="fail")
     with pytest.raises(ConfigError, match="missing_values='em'"):
         Moments(unshared_columns="keep")
 

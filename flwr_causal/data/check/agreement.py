@@ -18,20 +18,23 @@ from flwr_causal.data.check.checks import (
     MISSING,
     NAMES_ROWS,
     NOT_CONSTANT,
+    UNSHARED_COLUMNS,
     Findings,
     TableProblem,
     assumed,
     check_repetition,
+    columns_of,
     examine,
     excluded,
     have_states,
     in_words,
     left_out_in_words,
     settings_for,
+    unshared,
 )
 from flwr_causal.data.check.columns import common_type, interval_names
 from flwr_causal.data.check.policy import Policy
-from flwr_causal.data.interventions import Targets, agreed_targets, split_names
+from flwr_causal.data.interventions import Targets, agreed_targets
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -203,6 +206,9 @@ def agree(
         findings.dropped |= unusable
         findings.names = tuple(name for name in findings.names if name not in unusable)
     elif findings.problems:
+        if 2 * len(unshared(reports)) > len(columns_of(reports)):
+            # The tables are of different things, or the ids of their rows are missing.
+            left_open = {*left_open} - {UNSHARED_COLUMNS}
         raise _refusal(findings.problems, policy, accepts, left_open)
     names = findings.names
     mean, variance = pool(reports, names)
@@ -391,7 +397,7 @@ def _refusal(
     mended = all(one.settings for one in problems)
     error = DataError(with_settings(text, settings, "" if mended else UNMENDED))
     error.settings = settings
-    error.assumed = assumed(problems, settings, left_open, split_names(policy.columns))
+    error.assumed = assumed(problems, settings, policy, left_open)
     return error
 
 

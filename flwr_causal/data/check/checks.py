@@ -227,26 +227,26 @@ def settings_for(
 def assumed(
     problems: Sequence[TableProblem],
     settings: Mapping[str, str | int],
+    policy: Policy,
     left_open: Collection[str],
-    chosen: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return a line for each setting, if settings that the options leave open solve all problems.
 
-    An infinite value is an error of the table, of which nothing is assumed.
+    Of infinite values and empty columns nothing is assumed, and a column that is declared is a
+    variable.
 
     Parameters
     ----------
     problems : sequence of TableProblem
     settings : mapping of str to str or int
         As of :func:`settings_for`.
+    policy : Policy
     left_open : collection of str
         The options that are decided by the reports.
-    chosen : collection of str
-        The columns that the option ``columns`` names, which are not left out.
     """
-    solved = all(one.settings and one.text != INFINITE for one in problems)
+    solved = all(one.settings and one.text not in (INFINITE, NO_VALUE) for one in problems)
     out = {one.name for one in problems if "exclude" in one.settings}
-    if not (settings and solved and settings.keys() <= {*left_open}) or out & {*chosen}:
+    if not (settings and solved and settings.keys() <= {*left_open}) or out & policy.named:
         return ()
     lines = []
     for option, value in settings.items():

@@ -145,6 +145,11 @@ class Policy:
             one.name for one in entries if one.kind in STATED
         }
 
+    @property
+    def named(self) -> frozenset[str]:
+        """The columns that an option or the dictionary declares to be variables."""
+        return self.number_names | self.category_names | frozenset(split_names(self.columns))
+
     @cached_property
     def certain_names(self) -> frozenset[str]:
         """The columns of which a dictionary lists all states, or says the range."""

@@ -639,13 +639,19 @@ class FedGES(PaperVariant, JoiningStrategy):
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
     ) -> Baselines | None:
-        """Return the graphs of GES with BIC; None where parties cut columns into intervals."""
+        """Return the graphs of GES with BIC; None where parties cut columns into intervals.
+
+        Of rows with gaps they are this method's own.
+        """
         if self._takes_numbers or self.columns_differ:
             return None
+        if self.options.incomplete:
+            return super().baselines(tables, names, run_alone)
         return ges_baselines(tables, names, self.policy)
 
     def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
-        """Return ``bdeu``, the score in nats; nothing if columns are cut, or of a PAG."""
-        if self._takes_numbers or self.columns_differ or graph.kind == "pag":
+        """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""
+        cut = self._takes_numbers or self.columns_differ
+        if cut or self.options.incomplete or graph.kind == "pag":
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}

@@ -12,6 +12,7 @@ import logging
 import re
 import shlex
 import textwrap
+from collections import Counter
 from dataclasses import asdict
 from enum import StrEnum
 from math import isnan
@@ -28,6 +29,8 @@ from flwr_causal.app.dry_run import COULD_BEGIN, on_nodes
 from flwr_causal.app.new_method import create
 from flwr_causal.app.sources import Roles, simulation
 from flwr_causal.core.privacy.calibration import USUAL_DELTA
+from flwr_causal.core.words import some
+from flwr_causal.data.check.agreement import SETTINGS
 from flwr_causal.data.check.far_values import far_values
 from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
 from flwr_causal.data.check.policy import Policy
@@ -315,7 +318,7 @@ def check(
     else:
         if digest:
             typer.echo(f"The tables fit the dictionary, whose digest is {digest}")
-        _print_rows(columns)
+        _print_rows(columns if len(tables) < 2 else _by_column(columns, reports))
         for path, own in reports.items():
             _echo_missing(path, own)
         for cell in stray[:SHOWN_CELLS]:
@@ -325,15 +328,92 @@ def check(
             )
         if len(stray) > SHOWN_CELLS:
             typer.echo(f"... and {len(stray) - SHOWN_CELLS} more such values; --json lists all")
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for one, verdict in verdicts.items():
-            alike.setdefault((verdict["error"], *verdict["warnings"]), []).append(one)
-        for texts, some in alike.items():
-            typer.secho(f"{', '.join(some)}: {'not usable' if texts[0] else 'usable'}", bold=True)
-            for text in texts:
-                _wrapped(text, "  ")
+        _echo_verdicts(verdicts)
     if not any(verdict["usable"] for verdict in verdicts.values()):
         raise typer.Exit(2)
+
+
+def _by_column(
+    columns: Sequence[dict[str, Any]], reports: Mapping[Path, TableReport]
+) -> list[dict[str, Any]]:
+    """Return what is known of the columns of several tables, with a row for each name."""
+    labels = dict(zip(map(str, reports), _labels([*reports]), strict=True))
+    held: dict[str, dict[str, dict[str, Any]]] = {}
+    for one in columns:
+        held.setdefault(one["column"], {}).setdefault(labels[one["table"]], one)
+    rows = []
+    for name, own in held.items():
+        kinds = Counter(one["kind"] for one in own.values())
+        usual, _ = kinds.most_common(1)[0]
+        notes = [
+            f"{what} at {some(tables)}"
+            for what, tables in _notes_of(usual, own).items()
+            if len(tables) < len(own) or what != usual
+        ]
+        lacking = [label for label in labels.values() if label not in own]
+        rows.append(
+            {
+                "column": name,
+                "kind": usual,
+                "missing": ", ".join(str(one["missing"]) for one in own.values()),
+                "notes": "; ".join([*notes, *([f"not in {some(lacking)}"] if lacking else [])]),
+            }
+        )
+    sizes = (report.rows + report.dropped_rows for report in reports.values())
+    listed = zip(labels.values(), sizes, strict=True)
+    typer.echo("; ".join(f"{label}: {counted(rows, 'row')}" for label, rows in listed))
+    return rows
+
+
+def _notes_of(usual: str, own: Mapping[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Return what is unusual about a column, and at which tables."""
+    found: dict[str, list[str]] = {}
+    for label, one in own.items():
+        notes = {
+            one["kind"]: one["kind"] != usual,
+            f"{one['infinite']} infinite": one["infinite"],
+            "constant": one["constant"],
+            f"far values {one['far_values']}": one["far_values"],
+            f"a copy of {one['copy_of']}": one["copy_of"],
+        }
+        for note in (note for note, is_so in notes.items() if is_so):
+            found.setdefault(note, []).append(label)
+    return found
+
+
+def _echo_verdicts(verdicts: Mapping[str, dict[str, Any]]) -> None:
+    """Say which methods can use the tables; what several say of them is printed once."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for method, verdict in verdicts.items():
+        alike.setdefault((verdict["error"], *verdict["warnings"]), []).append(method)
+    parts = {texts: _problems_in(texts[0]) for texts in alike}
+    times = Counter(
+        text
+        for texts, (problems, _) in parts.items()
+        for text in dict.fromkeys([*problems, *texts[1:]])
+    )
+    common = [text for text, count in times.items() if count > 1]
+    numbers = {text: number for number, text in enumerate(common, start=1)}
+    for text, number in numbers.items():
+        _wrapped(text, "    ", f"{number:2}. ")
+    for texts, methods in alike.items():
+        problems, rest = parts[texts]
+        said = [*problems, *texts[1:]]
+        known = ", ".join(str(numbers[text]) for text in said if text in numbers)
+        head = f"{', '.join(methods)}: {'not usable' if texts[0] else 'usable'}"
+        typer.secho(f"{head}, see {known}" if known else head, bold=True)
+        for text in (*(text for text in said if text not in numbers), *rest):
+            _wrapped(text, "    ", "  ")
+
+
+def _problems_in(error: str) -> tuple[list[str], list[str]]:
+    """Return the problems of tables that an error lists, and what it says of the options."""
+    text, settings, rest = error.partition(SETTINGS)
+    _, *lines = text.splitlines() or [""]
+    tail = f"{settings}{rest}".strip().splitlines()
+    if lines and all(line.startswith("  ") for line in lines):
+        return [line.strip() for line in lines], tail
+    return ([text] if text else []), tail
 
 
 def _check_nodes(
@@ -505,7 +585,7 @@ def _verdict(
     return {
         "usable": True,
         "columns": list(agreed.names),
-        "warnings": list(agreed.warnings),
+        "warnings": [_naming(warning, data) for warning in agreed.warnings],
         "error": "",
     }
 
@@ -683,16 +763,33 @@ def _key_and_value(pair: str) -> tuple[str, str]:
 
 
 def _with_files(error: CausalError, data: Sequence[Path]) -> str:
-    """Return an error's words, which files the parties in it are, and how options are given."""
-    text = str(error)
-    named = [k for k in range(len(data)) if re.search(rf"\bparty {k}\b", text)]
-    lines = [text, *(f"party {k} is {data[k]}" for k in named)]
+    """Return an error's words, with files in place of numbered parties, and how to give options."""
+    text = _naming(str(error), data)
+    lines = [text]
     if error.settings:
         given = (f"-o {shlex.quote(f'{name}={value}')}" for name, value in error.settings.items())
         lines.append(f"Options are given as {' '.join(given)}")
     elif option := re.search(r"\b([a-z_]+)='([a-z]+)'", text):
         lines.append(f"Options are given as -o {option[1]}={option[2]}")
     return "\n".join(lines)
+
+
+def _naming(text: str, data: Sequence[Path]) -> str:
+    """Return a text with the names of the files in place of those of the parties."""
+    labels = _labels(data)
+    return re.sub(
+        r"(?<=')party (\d+)(?=')|\bparty (\d+)\b",
+        lambda found: (
+            labels[number] if (number := int(found[1] or found[2])) < len(labels) else found[0]
+        ),
+        text,
+    )
+
+
+def _labels(data: Sequence[Path]) -> list[str]:
+    """Return the names of files, without directories where these differ."""
+    names = [path.name for path in data]
+    return names if len(set(names)) == len(names) else [str(path) for path in data]
 
 
 @app.command()

@@ -299,10 +299,16 @@ def _unlike_levels(levels: Mapping[str, str], remedy: str) -> list[str]:
 def _seen(
     reports: Mapping[str, TableReport], holders: Holders
 ) -> dict[str, tuple[float, float, float]]:
-    """Return rows, mean and standard deviation by party, where a column varies."""
+    """Return rows, mean and standard deviation by party, where a column varies.
+
+    Parties with known interventions are left out: these change the columns on which they act, and
+    those that depend on these.
+    """
     found: dict[str, tuple[float, float, float]] = {}
     for party, column in holders.items():
         report = reports[party]
+        if any(report.targets):
+            continue
         rows = report.rows - (0 if report.dropped_rows else column.missing)
         if rows >= 2 and column.squares > 0 and not column.distinct_one:
             found[party] = rows, column.mean, float(np.sqrt(column.squares / (rows - 1)))

@@ -15,6 +15,7 @@ from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.series.levels import describe_series
 from flwr_causal.data.series.series import SeriesLayout
 from flwr_causal.doubts.tables import SAME_UNITS, Expected, doubts
+from flwr_causal.simulations import simulate
 
 LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
 
@@ -414,3 +415,17 @@ def test_tables_are_not_compared_in_pairs(monkeypatch):
     compared.clear()
     warned({f"p{k}": pd.DataFrame({"a": rng.integers(0, 2, 20)}) for k in range(100)})
     assert not compared
+
+
+@pytest.mark.parametrize(("declared", "warned"), [(True, False), (False, True)])
+def test_a_declared_intervention_is_no_other_unit(declared, warned):
+    """It changes the column on which it acts, and what depends on it."""
+    tables = []
+    for k in range(3):
+        rng = np.random.default_rng(k)
+        x = rng.normal(size=300) * (300 if k == 2 else 1)
+        frame = pd.DataFrame({"x": x, "y": 2 * x + rng.normal(size=300)})
+        tables.append(frame.assign(do="x" if k == 2 else "") if declared else frame)
+    options = {"intervention_column": "do"} if declared else {}
+    run = simulate("moments", tables, **options)
+    assert any("units of some columns" in text for text in run.warnings) == warned

@@ -50,6 +50,18 @@ def is_invisible(character: str) -> bool:
     return category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
+def one_form(text: str) -> str:
+    """Return a text as a name: in the form NFC of Unicode, on one line.
+
+    Tables of some systems have letters and accents apart; headers of workbooks have ends of lines.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if any(one.isspace() and is_invisible(one) for one in text):
+        text = " ".join(text.split())
+    return normalize("NFC", text)
+
+
 def fault_of_name(name: str, most: int = MOST_OF_NAME) -> str:
     """Return what is wrong with the name of a party, a column or a state; "" for a good one.
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.words import MOST_OF_NAME, fault_of_name, is_invisible, printable
+from flwr_causal.core.words import MOST_OF_NAME, fault_of_name, is_invisible, one_form, printable
 
 TEXTS = st.text(st.characters(), max_size=40)
 
@@ -78,3 +78,19 @@ def test_a_foreign_text_is_one_short_line_and_written_once(text, most):
 
 def test_of_a_long_text_both_ends_are_shown():
     assert printable("a" + "b" * 100_000 + "c", 10) == "abbbb [...] bbbbc"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("age", "age"),
+        ("  a  b ", "  a  b "),
+        ("dose\n(mg)", "dose (mg)"),
+        ("dose \r\n (mg)\n", "dose (mg)"),
+        ("a\tb\u2028c", "a b c"),
+        ("a\u0302ge", "\u00e2ge"),
+        ("a\u200bb", "a\u200bb"),  # what cannot be seen is an error, not a blank
+    ],
+)
+def test_names_of_tables_are_in_one_form_and_on_one_line(text, name):
+    assert one_form(text) == name == one_form(one_form(text))

@@ -257,7 +257,7 @@ def test_a_stray_cell_of_a_frame_is_said_once(method, options, everywhere):
         simulate(method, frames, **options)
     for frame in frames:
         frame["v"] = pd.Timestamp("2024-01-01")
-    with pytest.raises(DataError, match=r"tables have 1 problem.*\n.*dates, or a mixture") as found:
+    with pytest.raises(DataError, match=r"tables have 1 problem.*\n.*dates, a mixture") as found:
         simulate(method, frames, strict=True, **options)
     assert "stray" not in str(found.value)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.graphs.graph import distinct_names
-from flwr_causal.core.words import is_utf8
+from flwr_causal.core.words import is_utf8, one_form
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ def sorted_states(states: Iterable[str]) -> tuple[str, ...]:
 
 
 def state_name(value: Any) -> str:
-    """Return the name of a value's state: "1" for 1, 1.0 and ``numpy.int8(1)``.
+    """Return the name of a value's state: "1" for 1, 1.0 and ``numpy.int8(1)``, a text on one line.
 
     Raises
     ------
@@ -348,7 +348,7 @@ def state_name(value: Any) -> str:
     if isinstance(value, str):
         if not is_utf8(value):
             raise DataError("a text is not valid (half of a surrogate pair): read it as UTF-8")
-        return value
+        return one_form(value)
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, int | np.integer):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeGuard
 import numpy as np
 import pandas as pd
 
+from flwr_causal.core.words import one_form
 from flwr_causal.data.read.origin import DESCRIPTION, UTF_8, origin_of
 from flwr_causal.data.read.programs import frames_of
 from flwr_causal.data.read.reading import (
@@ -324,7 +325,7 @@ def _label(name: Any, position: int) -> str:
         ) from error
     if not label.strip():
         raise DataError(f"column number {position} of the table has no name: name it")
-    return label
+    return one_form(label)
 
 
 def _from_series(sources: Sequence[Any], reading: Reading) -> pd.DataFrame:
@@ -656,7 +657,7 @@ def checked_header(text: Delimited, first: list[str]) -> list[str]:
             "it numbers the rows, write the file without it (pandas: to_csv(..., index=False), "
             "R: write.csv(..., row.names = FALSE))"
         )
-    return header
+    return list(map(one_form, header))
 
 
 def _is_blank(row: list[str]) -> bool:

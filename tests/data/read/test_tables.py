@@ -1,12 +1,14 @@
 import bz2
 import gzip
 import lzma
+import unicodedata
 import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from flwr_causal import simulate
 from flwr_causal.data.read.by_cell import read_by_cell
 from flwr_causal.data.read.origin import Delimited
 from flwr_causal.data.read.pieces import open_table_cached
@@ -340,3 +342,24 @@ def test_intervals_are_states_with_their_texts(kind):
     assert found.x.dropna().tolist() == ["(0.0, 1.0]", "(1.0, 2.0]", "(2.0, 9.0]"]
     assert found.x.isna().tolist() == [False, False, True, False]
     assert found.y.equals(x.rename("y"))
+
+
+def test_names_and_states_are_the_same_however_accents_and_ends_of_lines_are_written(tmp_path):
+    """As of files that macOS writes, and of workbooks with headers of two lines."""
+    apart, one = unicodedata.normalize("NFD", "\u00e2ge"), "\u00e2ge"
+    rows = pd.DataFrame({"x": [1.0, 2, 4, 7] * 20, "s": [one, "b c"] * 40})
+    path = tmp_path / "t.csv"
+    spelled = rows.replace({"s": {one: apart, "b c": "b\nc"}})
+    spelled = spelled.rename(columns={"x": "dose\n(mg)", "s": apart})
+    spelled.to_csv(path, index=False)
+    named = rows.rename(columns={"x": "dose (mg)", "s": one})
+    runs = [
+        simulate("fedges", [table, table], discretize=2, minimum_count=0)
+        for table in (named, spelled, path)
+    ]
+    for run in runs:
+        assert run.graph.names == ("dose (mg)", one)
+        assert run.model.states[1] == (*sorted(["b c", one]),)
+        assert list(run.model.predict(spelled, one)) == list(runs[0].model.predict(named, one))
+    with pytest.raises(DataError, match="a b"):
+        simulate("describe", [rows.rename(columns={"x": "a\nb", "s": "a b"})] * 2)

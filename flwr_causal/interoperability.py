@@ -331,6 +331,8 @@ def to_causal_learn(graph: CausalGraph) -> Any:
         ends = {"-": Endpoint.TAIL, "o": Endpoint.CIRCLE}
         start, end = (ends.get(one, Endpoint.ARROW) for one in (mark[0], mark[-1]))
         found.add_edge(Edge(nodes[cause], nodes[effect], start, end))
+    found.set_pag(graph.kind == "pag")
+    found.set_pattern(graph.kind == "cpdag")
     return found
 
 
@@ -342,8 +344,9 @@ def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
     graph : causallearn.graph.GeneralGraph.GeneralGraph
         With edges ``-->`` and ``---`` only, or a PAG without selection, such as ``fci(...)[0]``.
     kind : {"dag", "cpdag", "pag"}, optional
-        Default: "pag" if there is a circle or an edge ``<->``, "cpdag" if some edge is undirected,
-        else "dag".
+        Default: "pag" if the graph says so (``is_pag``), or there is a circle or an edge ``<->``;
+        "cpdag" if it says so (``is_pattern``; ``pc`` does not) or some edge is undirected; else
+        "dag".
 
     Raises
     ------
@@ -353,7 +356,8 @@ def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
     names = tuple(str(name) for name in graph.get_node_names())
     # Its matrix has at [i, j] the mark at i's end of the edge: -1 a tail, 1 an arrow head.
     ends = np.asarray(graph.graph)
-    if kind == "pag" or (kind is None and ((ends == 2) | ((ends == 1) & (ends.T == 1))).any()):
+    hidden = graph.is_pag() or ((ends == 2) | ((ends == 1) & (ends.T == 1))).any()
+    if kind == "pag" or (kind is None and hidden):
         marks = np.select([ends == -1, ends == 1, ends == 2], [TAIL, ARROW, CIRCLE], NONE).T
         return CausalGraph.from_marks(marks, names)
     for i, j in np.argwhere(ends != 0):
@@ -361,7 +365,8 @@ def from_causal_learn(graph: Any, kind: Kind | None = None) -> CausalGraph:
             raise DataError(f"the edge between {names[i]} and {names[j]} cannot be kept: {HIDDEN}")
     weights = ((ends == -1) & (ends.T != 0)).astype(np.float64)
     if kind is None:
-        kind = "cpdag" if undirected_part(weights != 0).any() else "dag"
+        undirected = graph.is_pattern() or undirected_part(weights != 0).any()
+        kind = "cpdag" if undirected else "dag"
     return CausalGraph(names, weights, kind=kind)
 
 
@@ -376,11 +381,19 @@ def to_tigramite(graph: CausalGraph) -> dict[str, NDArray[Any]]:
     dict
         ``graph``, shape (d, d, 1 + lags), of ``"-->"``, ``"<--"``, ``"o-o"`` and ``""``, and
         ``val_matrix`` of the same shape, the weights: ``[i, j, tau]`` is the effect of i on j, tau
-        steps later. Edges without a lag stand at ``[i, j, 0]`` and ``[j, i, 0]``.
+        steps later. Edges without a lag stand at ``[i, j, 0]`` and ``[j, i, 0]``. They do not say
+        of which kind the graph is: give it to :func:`from_tigramite`.
+
+    Raises
+    ------
+    DataError
+        If the graph is a PAG or a summary of lags.
     """
     d = len(graph.names)
     if graph.marks is not None:
         raise DataError("tigramite's arrays of a PAG are not supported: use to_gml")
+    if graph.kind == "summary":
+        raise DataError("tigramite's arrays hold no summary of lags: give the graph it is of")
     lagged = np.zeros((0, d, d)) if graph.lagged is None else graph.lagged
     marks = np.full((d, d, 1 + len(lagged)), "", dtype="<U3")
     values = np.zeros(marks.shape)
@@ -395,7 +408,9 @@ def to_tigramite(graph: CausalGraph) -> dict[str, NDArray[Any]]:
     return {"graph": marks, "val_matrix": values}
 
 
-def from_tigramite(results: Mapping[str, Any], names: Sequence[str]) -> CausalGraph:
+def from_tigramite(
+    results: Mapping[str, Any], names: Sequence[str], kind: Kind | None = None
+) -> CausalGraph:
     """Return the graph of tigramite's results, such as those of ``run_pcmciplus``.
 
     Parameters
@@ -405,11 +420,13 @@ def from_tigramite(results: Mapping[str, Any], names: Sequence[str]) -> CausalGr
         ``val_matrix`` each edge has weight 1.
     names : sequence of str
         The d variables.
+    kind : {"dag", "cpdag"}, optional
+        Default: "cpdag" if an edge without a lag is undirected, else "dag"; the arrays do not say
+        whether a graph of arrows is a class.
 
     Returns
     -------
     CausalGraph
-        A CPDAG if an edge without a lag is undirected, else a DAG.
 
     Raises
     ------
@@ -426,7 +443,7 @@ def from_tigramite(results: Mapping[str, Any], names: Sequence[str]) -> CausalGr
         )
     weights = np.where(np.isin(now, ("-->", "o-o")), values[:, :, 0], 0.0)
     lagged = np.where(marks[:, :, 1:] == "-->", values[:, :, 1:], 0.0).transpose(2, 0, 1)
-    kind: Kind = "cpdag" if (now == "o-o").any() else "dag"
+    kind = kind or ("cpdag" if (now == "o-o").any() else "dag")
     return CausalGraph(tuple(names), weights, kind=kind, lagged=lagged)
 
 

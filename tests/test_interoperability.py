@@ -29,6 +29,7 @@ from flwr_causal.interoperability import (
     to_spflow,
     to_tigramite,
 )
+from flwr_causal.reports.graph_files import read_edges, write_all
 
 NAMES = ("dose", "age in years", "é-2", "x.1", "y", "z")
 
@@ -140,7 +141,7 @@ def test_causal_learn(kind):
     graph = graph_of(4, kind)
     found = to_causal_learn(graph)
     assert isinstance(found, general_graph.GeneralGraph)
-    same(from_causal_learn(found, kind), graph, weights=False)
+    same(from_causal_learn(found), graph, weights=False)
     cause, mark, effect, _ = graph.marked_edges()[0]
     edge = found.get_edge(found.get_node(cause), found.get_node(effect))
     assert str(edge) == f"{cause} {'-->' if mark == '->' else '---'} {effect}"
@@ -318,6 +319,56 @@ def hidden_pag():
     for i, j, at_j, at_i in ((0, 1, 2, 3), (1, 2, 2, 2), (3, 2, 2, 1), (4, 5, 3, 3)):
         marks[i, j], marks[j, i] = at_j, at_i
     return CausalGraph.from_marks(marks, NAMES)
+
+
+ARROWS = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+
+
+def of_arrows(kind):
+    """Arrows alone, from which no reader can tell the kind."""
+    if kind != "pag":
+        return CausalGraph(("a", "b", "c"), ARROWS, kind=kind)
+    return CausalGraph.from_marks((2 * ARROWS + ARROWS.T).astype(int), ("a", "b", "c"))
+
+
+def through_files(name):
+    def convert(graph, directory):
+        write_all(graph, directory)
+        if name.endswith("graphml"):
+            return CausalGraph.from_networkx(nx.read_graphml(directory / name))
+        return read_edges(directory / name, graph.names)
+
+    return convert
+
+
+def through_causal_learn(graph, _):
+    pytest.importorskip("causallearn", reason="pip install causal-learn")
+    return from_causal_learn(to_causal_learn(graph))
+
+
+ROUNDS = {
+    "dagitty": lambda graph, _: from_dagitty(to_dagitty(graph)),
+    "gml": lambda graph, _: from_gml(to_gml(graph)),
+    "networkx": lambda graph, _: CausalGraph.from_networkx(graph.to_networkx()),
+    "bnlearn": lambda graph, _: from_bnlearn(to_bnlearn(graph)),
+    "causal-learn": through_causal_learn,
+    "tigramite": lambda graph, _: from_tigramite(to_tigramite(graph), graph.names, graph.kind),
+    **{name: through_files(name) for name in ("graph.json", "graph.graphml", "edges.csv")},
+}
+#: What a form cannot hold is refused.
+REFUSED = {"bnlearn": {"cpdag", "pag", "summary"}, "tigramite": {"pag", "summary"}}
+REFUSED["causal-learn"] = {"summary"}
+
+
+@pytest.mark.parametrize("kind", ["dag", "cpdag", "pag", "summary"])
+@pytest.mark.parametrize("form", ROUNDS)
+def test_the_kind_travels(form, kind, tmp_path):
+    graph = of_arrows(kind)
+    if form in REFUSED and kind in REFUSED[form]:
+        with pytest.raises(DataError):
+            ROUNDS[form](graph, tmp_path)
+        return
+    same(ROUNDS[form](graph, tmp_path), graph)
 
 
 def test_a_pag_in_gml_keeps_its_marks():

@@ -185,6 +185,15 @@ def direction_warning(
     ]
 
 
+def gaussian_noise(negentropies: FloatArray, num_rows: int) -> BoolArray:
+    """Return the variables whose noise cannot be told from Gaussian noise, (d,).
+
+    Parameters are those of :func:`gaussian_noise_warning`.
+    """
+    # A likelihood ratio of densities that differ by two parameters.
+    return np.asarray(2 * num_rows * negentropies < -2 * np.log(GAUSSIAN_CHANCE))
+
+
 def gaussian_noise_warning(
     graph: CausalGraph, masks: EdgeMasks, negentropies: FloatArray, num_rows: int
 ) -> list[str]:
@@ -204,8 +213,7 @@ def gaussian_noise_warning(
     num_rows : int
         n, the rows that they were fitted to.
     """
-    # A likelihood ratio of densities that differ by two parameters.
-    gaussian = 2 * num_rows * negentropies < -2 * np.log(GAUSSIAN_CHANCE)
+    gaussian = gaussian_noise(negentropies, num_rows)
     adjacency = to_square(stacked_edges(graph))
     d = len(graph.names)
     open_edges = reversible(adjacency, masks.first(len(adjacency)).allowed)[:d, :d]

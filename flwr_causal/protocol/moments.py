@@ -243,7 +243,7 @@ EXPECTED = Exchange(
             "mean",
         ),
     ),
-    when="3 to 12 times",
+    when="3 to 15 times",
     most=MOST_STEPS,
     only=SEEN.only,
     same_parties=True,

@@ -11,10 +11,12 @@ from flwr_causal.errors import CausalError, ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from flwr_causal.core.graphs.doubt import DoubtfulEdge
+    from flwr_causal.core.graphs.doubt import DoubtfulEdge, Evidence
     from flwr_causal.core.graphs.fit_check import FitCheck
     from flwr_causal.reports.record import RunRecord
 
+#: Values of the option ``model`` whose effects are curves, which tell directions apart.
+CURVED = ("additive", "mlp")
 #: Reports test graphs of at most so many variables; more take seconds.
 MOST_VARIABLES = 120
 
@@ -86,7 +88,16 @@ def doubts_of(run: RunRecord, count: int = 3) -> list[DoubtfulEdge]:
     if run.graph is None:
         return []
     tests = run.model.edge_tests() if hasattr(run.model, "edge_tests") else []
-    return doubtful_edges(run.graph, tests, count)
+    return doubtful_edges(run.graph, tests, count, _evidence(run))
+
+
+def _evidence(run: RunRecord) -> Evidence:
+    """Return what tells directions apart in a run that the independencies leave open."""
+    assert run.graph is not None
+    if run.config.get("model") in CURVED:
+        return "curves"
+    assumed = run.graph.kind == "dag" and hasattr(run.model, "noise_variances")
+    return "equal variances" if assumed else "independencies"
 
 
 def disagreement_of(model: Any) -> pd.DataFrame | None:

@@ -140,7 +140,8 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
 
     ``lag`` is 0 for instantaneous edges; unknown values are empty. A graph with an agreement of its
     parties has a further column ``party_agreement``, a CPDAG a column ``undirected``, and its
-    undirected edges are written in both directions. `read_edges` reads the file.
+    undirected edges are written in both directions; a summary of lags has a column ``summary``.
+    `read_edges` reads the file.
     """
     lagged_rows = [
         {
@@ -170,6 +171,7 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
             "required": graph.required is not None and bool(graph.required[i, j]),
             "undirected": bool(graph.adjacency[j, i]),
             "mark": None if graph.marks is None else int(graph.marks[i, j]),
+            "summary": True,
         }
         for i, j in np.argwhere(graph.adjacency)
     ]
@@ -180,6 +182,8 @@ def write_edge_csv(graph: CausalGraph, path: str | Path) -> None:
         columns.append("undirected")
     if graph.marks is not None:
         columns.append("mark")
+    if graph.kind == "summary":
+        columns.append("summary")
     table = pd.DataFrame(rows + lagged_rows, columns=columns)
     table["required"] = table["required"].eq(True)
     write_csv(table, Path(path))
@@ -197,7 +201,7 @@ def read_edges(path: str | Path, names: Sequence[str]) -> CausalGraph:
           ``effect``; ``from``, ``to``) and optionally ``weight`` (default 1) and ``lag`` (default
           0). A table with a column ``undirected`` is a CPDAG; an undirected edge is one row, or
           two rows in opposite directions. One with a column ``mark``, the mark at the target, is
-          a PAG; each edge is two rows;
+          a PAG; each edge is two rows. One with a column ``summary`` is a summary of lags;
         - a CSV with a ``(d, d)`` matrix, row causes column, with or without a header and row
           labels;
         - an NPZ archive with such a matrix as ``weights`` or ``adjacency``, or as the only square
@@ -363,7 +367,7 @@ def _from_table(table: pd.DataFrame, names: Sequence[str], path: Path) -> Causal
 
     graph: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     graph.add_nodes_from(names)
-    kinds = {"undirected": "cpdag", "mark": "pag"}
+    kinds = {"undirected": "cpdag", "mark": "pag", "summary": "summary"}
     graph.graph.update([("kind", kinds[name]) for name in table.columns if name in kinds])
     undirected: list[tuple[str, str, dict[str, Any]]] = []
     for line, row in enumerate(table.to_dict("records"), start=2):

@@ -252,7 +252,9 @@ class Progress:
 
     def _choice(self, choice: Choice, place: int) -> Any:
         if self.replicate:
-            return choice.again(self.choices[place])
+            # A replicate that needs fewer exchanges is here before the training: it chooses itself.
+            known = place < len(self.choices)
+            return choice.again(self.choices[place]) if known else choice.compute()
         self.choices.append(choice.compute())
         return self.choices[place]
 

@@ -18,7 +18,12 @@ from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import Mode, bounded
 from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.doubts.graphs import determined_warning, gaussian_noise_warning, plausible
+from flwr_causal.doubts.graphs import (
+    determined_warning,
+    gaussian_noise,
+    gaussian_noise_warning,
+    plausible,
+)
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.base import CausalStrategy
@@ -252,12 +257,17 @@ class Lingam(LinearStrategy):
             else CausalGraph(agreement.names, weights, raw_weights=raw, required=masks.required)
         )
         graph, warnings = plausible(graph, self.units(agreement), masks)
+        noise = search.negentropies(problem, order)
+        if search.known:
+            # The best of many orders is a little more likely by chance.
+            chance = gaussian_noise(noise, agreement.n)
+            loss = np.where(np.outer(chance, chance), 0.0, search.turning_loss(problem, order))
+            graph = replace(graph, turning_loss=loss)
         if ended and search.wanted:
             warnings.append(
                 f"The search for the causal order was cut short after {self.options.max_rounds} "
                 "exchanges: moves that would improve the likelihood may be left. Raise max_rounds."
             )
-        noise = search.negentropies(problem, order)
         warnings += gaussian_noise_warning(graph, masks, noise, agreement.n)
         warnings += said
         warnings += stationarity_warning(graph, agreement.n)

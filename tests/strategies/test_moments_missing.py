@@ -10,10 +10,11 @@ from sweeps import sweep
 
 from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
 from flwr_causal.core.blocks.design import Category, Number
-from flwr_causal.core.blocks.missing import MOST_STEPS
+from flwr_causal.core.blocks.missing import MOST_STEPS, change, stepped
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.strategies import Moments
+from flwr_causal.strategies.moments import missing
 from flwr_causal.strategies.moments.missing import _never_together
 
 NAMES = list("abcdef")
@@ -139,6 +140,99 @@ def test_parties_that_lack_columns_need_few_exchanges_however_their_rows_are_spl
     secure = simulate("moments", tables, **kept, secure_aggregation=True)
     assert "own" not in {record["exchange"] for record in secure.history}
     assert edges(secure) == edges(RUN)
+
+
+def series(n, seed=0):
+    rows = complete(n, seed)[["b", "d", "e"]].to_numpy(copy=True)
+    for t in range(1, n):
+        rows[t] += 0.5 * (rows[t - 1] - 10)
+    return pd.DataFrame(rows, columns=["b", "d", "e"])
+
+
+FORMS = {
+    "numbers": (complete, {}, {}),
+    "kept": (complete, {"unshared_columns": "keep"}, {1: ["c"]}),
+    "categories": (lambda n: mixed(n), {"text_columns": "keep"}, {}),
+    "kept category": (
+        lambda n: mixed(n),
+        {"text_columns": "keep", "unshared_columns": "keep"},
+        {2: ["group"]},
+    ),
+    "series": (series, {"order": 1}, {}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_ends_within_a_thousandth_of_the_pooled_estimate(form, monkeypatch):
+    made, options, lacking = FORMS[form]
+    tables = parties(gaps_at_random(made(1200), 0.25, seed=4), (300, 700))
+    for party, columns in lacking.items():
+        tables[party] = tables[party].drop(columns=columns)
+    if "order" in options:
+        tables = [[table] for table in tables]
+    ended = []
+
+    def kept(restrictions, estimate):
+        found = yield from of_steps(restrictions, estimate)
+        moved = stepped(found.products[0])
+        ended.append(moved)
+        return found
+
+    of_steps = missing._iterated
+    monkeypatch.setattr(missing, "_iterated", kept)
+    for secure in (False, True):
+        simulate("moments", tables, **EM, **options, secure_aggregation=secure)
+    monkeypatch.setattr(missing, "TOLERANCE", 1e-10)
+    simulate("moments", tables, **EM, **options)
+    opened, secured, exact = ended
+    for found in (opened, secured):
+        assert change(exact, found) < 1e-3
+
+
+def four_rows(rng):
+    return pd.DataFrame(rng.normal(size=(4, 4)), columns=[*"abcd"]), {}
+
+
+def shares(rng):
+    table = pd.DataFrame(100 * rng.dirichlet([2, 3, 4], 120), columns=["clay", "silt", "sand"])
+    return table.assign(crop=table.clay + rng.normal(size=120)), {}
+
+
+def total(rng):
+    table = pd.DataFrame(rng.normal(50, 10, (120, 2)), columns=["a", "b"])
+    return table.assign(total=table.a + table.b), {}
+
+
+def coarser(rng):
+    fine = rng.choice([*"pqrs"], 120)
+    table = pd.DataFrame({"fine": fine, "coarse": np.where(np.isin(fine, ["p", "q"]), "l", "h")})
+    return table.assign(c=rng.normal(size=120) + (fine == "p")), {"text_columns": "keep"}
+
+
+def copied(rng):
+    table, options = coarser(rng)
+    return table.assign(copy="of " + table.coarse), options
+
+
+@pytest.mark.parametrize("made", [four_rows, shares, total, coarser, copied])
+@pytest.mark.parametrize("secure", [False, True])
+def test_columns_that_determine_each_other_give_an_outcome_or_an_error_that_names_them(
+    made, secure
+):
+    said = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        tables, options = [], {}
+        for _ in range(3):
+            table, options = made(rng)
+            gaps = rng.random(len(table)) < 0.2
+            gaps[0] = True
+            tables.append(table.assign(**{table.columns[-1]: table.iloc[:, -1].mask(gaps)}))
+        try:
+            simulate("moments", tables, **EM, **options, secure_aggregation=secure)
+        except DataError as error:
+            said.append(str(error))
+    assert all(any(repr(name) in text for name in tables[0].columns) for text in said)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import numpy as np
 from flwr_causal.core.circuits import storage
 from flwr_causal.core.circuits.distribution import Distribution
 from flwr_causal.core.circuits.domain import Domain
-from flwr_causal.core.circuits.layers import Layers
+from flwr_causal.core.circuits.layers import Layers, TiltedLeaves
 from flwr_causal.core.circuits.nodes import Sum, combined, with_leaves
 from flwr_causal.core.received import arrays_of, json_of
 from flwr_causal.errors import ConfigError, DataError
@@ -158,6 +158,19 @@ class Circuit(Distribution):
     def layers(self) -> Layers:
         """The circuit as it is evaluated."""
         return Layers.of(self.root)
+
+    @cached_property
+    def peak_layers(self) -> Layers:
+        """The circuit as the engine finds most probable explanations: by densities of numbers."""
+        heights = {
+            column: np.exp(self.domain.variables[column].log_heights)
+            for column in self.scope
+            if self.domain.variables[column].edges is not None
+        }
+        if not heights:
+            return self.layers
+        own = self.layers.leaves
+        return Layers.of(self.root, lambda _: TiltedLeaves(own, heights))
 
     @property
     def scope(self) -> tuple[int, ...]:

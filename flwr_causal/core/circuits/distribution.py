@@ -57,6 +57,11 @@ class Distribution(SingleThreaded, ABC):
     def layers(self) -> Layers:
         """The circuit as the engine evaluates it."""
 
+    @property
+    def peak_layers(self) -> Layers:
+        """The circuit as the engine finds most probable explanations."""
+        return self.layers
+
     def log_densities(self, values: FloatArray) -> FloatArray:
         """Log density of rows (n, d), NaN integrated out, shape (n,)."""
         return self.layers.log_densities(values)
@@ -109,11 +114,13 @@ class Distribution(SingleThreaded, ABC):
     def log_likelihood(self, data: Any) -> FloatArray:
         """Log density of each row in nats, missing values integrated out, shape (n,).
 
-        Of a category, and of a number in intervals, it is the log probability of the state or the
-        interval: finite wherever training smooths probabilities, also for a value that many rows
-        share. It compares rows and circuits over the same intervals, and is no log density.
+        Of a category it is the log probability of the state. A number in intervals has the density
+        of its interval (`Variable.log_density_inside`), which is finite wherever training smooths
+        probabilities, also for a value that many rows share.
         """
-        return self.log_densities(self.encode(data))
+        values = self.encode(data)
+        inside = self.domain.log_density_inside(data, values, self.scope)
+        return self.log_densities(values) + inside
 
     def anomaly_score(self, data: Any) -> FloatArray:
         """Minus the log-likelihood of each row: high where a row is unlike the others."""
@@ -121,9 +128,11 @@ class Distribution(SingleThreaded, ABC):
 
     def classes(self, target: str) -> NDArray[Any]:
         """Return the labels of a category in the order of `predict_proba`."""
-        column = self._category(target)
-        states = np.arange(self.domain.variables[column].num_states, dtype=np.float64)
-        return self.domain.decoded_column(column, states)
+        return self._labels(self._category(target))
+
+    def is_number(self, name: str) -> bool:
+        """Whether a variable is a number, also one that is only known by its interval."""
+        return self.domain.variables[self._column(name)].states is None
 
     def predict_proba(self, data: Any, target: str) -> FloatArray:
         """Probability of each class given the rest of each row, shape (n, classes).
@@ -143,16 +152,17 @@ class Distribution(SingleThreaded, ABC):
             If the target is a number.
         """
         column = self._category(target)
-        values = self.domain.encode(data, [name for name in self.names if name != target])
-        return self.state_probabilities(values, column)
+        return self.state_probabilities(self._without(data, target), column)
 
     def predict(self, data: Any, target: str, threshold: float | None = None) -> NDArray[Any]:
-        """Return the most probable class of each row as its label, shape (n,).
+        """Return the most probable class of each row as its label, or the mean of a number, (n,).
 
         Parameters
         ----------
-        data, target
-            As in `predict_proba`.
+        data : DataFrame or array of values
+            A column of the target is not read.
+        target : str
+            A category, or a number, whose mean given the rest of the row is returned.
         threshold : float, optional
             Probability from which on the second of two classes is predicted. Default: the more
             probable class is predicted.
@@ -162,6 +172,11 @@ class Distribution(SingleThreaded, ABC):
         ConfigError
             For a threshold and another number of classes than two.
         """
+        column = self._column(target)
+        if self.is_number(target):
+            if threshold is not None:
+                raise ConfigError(f"a threshold is for two classes, {target!r} is a number")
+            return self._moments(self._without(data, target), column)[0]
         chosen = chosen_classes(self.predict_proba(data, target), threshold, target)
         return np.asarray(self.classes(target)[chosen])
 
@@ -179,14 +194,26 @@ class Distribution(SingleThreaded, ABC):
         """
         column = self._column(name)
         values = self.encode(data)
-        num_states = self.domain.variables[column].num_states
+        means, variances = self._moments(values, column)
+        present = np.flatnonzero(~np.isnan(values[:, column]))
+        if self.domain.variables[column].edges is not None and hasattr(data, "columns"):
+            seen = present[~np.asarray(data[name].isna())[present]] if len(present) else present
+            means[seen] = np.asarray(data[name], dtype=np.float64)[seen] if len(seen) else 0.0
+            variances[seen] = 0.0
+        return means, variances
+
+    def _moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
+        """Return `moments` of values, those of the interval where it is given."""
+        variable = self.domain.variables[column]
+        num_states = variable.num_states
         if num_states == 0:
             return self.layers.column_moments(values, column)
-        variable = self.domain.variables[column]
         try:
-            numbers = np.asarray(self.classes(name), dtype=np.float64)
+            numbers = np.asarray(self._labels(column), dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"the states of {name!r} are no numbers ({error})") from error
+            raise ConfigError(
+                f"the states of {variable.name!r} are no numbers ({error})"
+            ) from error
         shares = self.state_probabilities(values, column)
         present = np.flatnonzero(~np.isnan(values[:, column]))
         shares[present] = np.eye(num_states)[values[present, column].astype(np.int64)]
@@ -195,11 +222,7 @@ class Distribution(SingleThreaded, ABC):
             shares = shares[:, seen] / shares[:, seen].sum(axis=1, keepdims=True)
         means = shares @ numbers[seen]
         within = 0.0 if variable.edges is None else variable.moments_inside[1] ** 2
-        variances = (shares * (within + (numbers[seen] - means[:, None]) ** 2)).sum(axis=1)
-        if variable.edges is not None and len(present) and hasattr(data, "columns"):
-            means[present] = np.asarray(data[name], dtype=np.float64)[present]
-            variances[present] = 0.0
-        return means, variances
+        return means, (shares * (within + (numbers[seen] - means[:, None]) ** 2)).sum(axis=1)
 
     def mpe(self, data: Any) -> pd.DataFrame:
         """Fill missing values by the most probable explanation of each row.
@@ -207,7 +230,8 @@ class Distribution(SingleThreaded, ABC):
         It is found by max-product. The result is exact if at most one child of every sum is
         possible for a complete row (as in a mixture over classes, with the class among the
         variables). Otherwise it is the mode of the best combination of components, not of their
-        mixture.
+        mixture. A number in intervals is where its density is largest, not the probability of the
+        interval, which rises with its width.
 
         Returns
         -------
@@ -216,7 +240,7 @@ class Distribution(SingleThreaded, ABC):
             numbers.
         """
         values = self.encode(data)
-        filled = self.domain.decode(self.layers.mpe(values), self.names)
+        filled = self.domain.decode(self.peak_layers.mpe(values), self.names)
         if hasattr(data, "columns"):
             for name in self.names:
                 if name in data.columns:
@@ -268,9 +292,20 @@ class Distribution(SingleThreaded, ABC):
 
     def _category(self, name: str) -> int:
         column = self._column(name)
-        if self.domain.variables[column].num_states == 0:
-            raise ConfigError(f"{name!r} is a number without states: ask for its moments")
+        if self.is_number(name):
+            raise ConfigError(
+                f"{name!r} is a number, which has no classes: `moments` returns its mean and "
+                "variance, `predict` its mean"
+            )
         return column
+
+    def _labels(self, column: int) -> NDArray[Any]:
+        states = np.arange(self.domain.variables[column].num_states, dtype=np.float64)
+        return self.domain.decoded_column(column, states)
+
+    def _without(self, data: Any, target: str) -> FloatArray:
+        """Return data as values, the column of the target missing."""
+        return self.domain.encode(data, [name for name in self.names if name != target])
 
     def _row(self, evidence: Mapping[str, Any]) -> FloatArray:
         """Return evidence as values, shape (d,)."""

@@ -81,6 +81,70 @@ class Variable(NamedTuple):
             bounds = np.concatenate(([inner[0] - widths[0]], inner, [inner[-1] + widths[-1]]))
         return (bounds[1:] + bounds[:-1]) / 2, np.diff(bounds) / math.sqrt(12)
 
+    @property
+    def _widths(self) -> FloatArray:
+        """Width of each interval between two edges, shape (edges - 1,).
+
+        Of whole numbers it is how many there are. None is narrower than a thousandth of the median:
+        rounding can leave almost nothing between two edges.
+        """
+        widths = np.diff(np.asarray(self.edges, dtype=np.float64))
+        if self.whole:
+            return np.maximum(np.diff(np.floor(self.edges or ())), 1.0)
+        spread = self.moments_inside[1][1:-1] > 0
+        return np.maximum(widths, 1e-3 * np.median(widths[spread])) if spread.any() else widths
+
+    @property
+    def _narrowest(self) -> float:
+        """Width of the narrowest interval between two edges that holds several values."""
+        deviations = self.moments_inside[1]
+        spread = deviations[1:-1] > 0
+        return float(self._widths[spread].min() if spread.any() else deviations.max() or 1.0)
+
+    def log_density_inside(self, numbers: FloatArray) -> FloatArray:
+        """Log density of numbers within their intervals, shape (n,); 0 for a missing one.
+
+        Added to the log probability of the interval it gives the log density of the number. It is
+        even between two edges. Beyond the first and the last one it falls exponentially with the
+        distance, whose mean is that of ``inside``. Of whole numbers it is a log probability. It is
+        0 in an interval of one value, so that the sum is the log probability of the value, and
+        without edges, as of a constant column, of which no number says anything.
+        """
+        edges = np.asarray(self.edges, dtype=np.float64)
+        means, deviations = self.moments_inside
+        if len(edges) == 0:
+            return np.zeros(len(numbers))
+        index = np.searchsorted(edges, numbers, side="left")
+        inner = np.where(deviations[1:-1] > 0, -np.log(self._widths), 0.0)
+        result = np.concatenate(([0.0], inner, [0.0]))[index]
+        starts = (edges[0], means[0]), (edges[-1] + self.whole, means[-1])
+        for end, (start, mean) in zip((0, len(edges)), starts, strict=True):
+            own = (index == end) & ~np.isnan(numbers)
+            one_value = deviations[end] == 0.0  # other numbers lie beyond it
+            beyond = np.abs(numbers[own] - (mean if one_value else start))
+            scale = self._narrowest if one_value else abs(mean - start)
+            if self.whole:
+                share = scale / (1.0 + scale) if scale else 0.5
+                density = beyond * math.log(share) + math.log1p(-share)
+            else:
+                scale = max(scale, 1e-3 * self._narrowest)
+                density = -beyond / scale - math.log(scale)
+            result[own] = np.where((beyond == 0) & one_value, 0.0, density)
+        return np.where(np.isnan(numbers), 0.0, result)
+
+    @property
+    def log_heights(self) -> FloatArray:
+        """Log density of each interval's numbers at their mean, 0 for missing ones, (states,).
+
+        An interval of one value counts as wide as the narrowest of the others, whose densities it
+        is compared with.
+        """
+        means, deviations = self.moments_inside
+        heights = self.log_density_inside(means)
+        if not self.whole:
+            heights[deviations == 0] = -math.log(self._narrowest)
+        return np.append(heights, 0.0) if self.missing_state else heights
+
 
 @dataclass(frozen=True, repr=False)
 class Domain:
@@ -184,6 +248,33 @@ class Domain:
             if variable.missing_state:
                 values[np.isnan(values[:, j]), j] = variable.num_states - 1
         return values
+
+    def log_density_inside(
+        self, data: Any, values: FloatArray, columns: Iterable[int]
+    ) -> FloatArray:
+        """Log density of the numbers of each row within their intervals, shape (n,).
+
+        Parameters
+        ----------
+        data : DataFrame or array of values
+            In an array of values a number is the mean of its interval.
+        values : ndarray of float64, shape (n, d)
+            The same, as `encode` returns it.
+        columns : iterable of int
+        """
+        result = np.zeros(len(values))
+        for column in columns:
+            variable = self.variables[column]
+            if variable.edges is None:
+                continue
+            if not hasattr(data, "columns"):
+                numbers = self.decoded_column(column, values[:, column])
+            elif variable.name in data.columns:
+                numbers = _encoded_number(variable.name, data[variable.name])
+            else:
+                continue
+            result += variable.log_density_inside(numbers)
+        return result
 
     def decode(
         self,

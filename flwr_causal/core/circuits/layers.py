@@ -32,7 +32,7 @@ from flwr_causal.core.ties import first_largest
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray, IntArray
     from flwr_causal.core.circuits.nodes import LeafBatch, Node
@@ -191,6 +191,27 @@ class LocalLeaves(LeafLayer):
             if np.isnan(own).any():
                 result[place] = leaf.mode(own) if rng is None else leaf.sample(own, rng)
         return result
+
+
+class TiltedLeaves(LocalLeaves):
+    """Leaves whose probabilities of states count times heights where the largest is sought.
+
+    Parameters
+    ----------
+    leaves : sequence of Leaf
+        Ordered by kind.
+    heights : mapping of int to ndarray, shape (states,)
+        Of the columns of intervals: densities of numbers within them.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], heights: Mapping[int, FloatArray]) -> None:
+        tilted = [leaf.tilted(heights) for leaf in leaves]
+        super().__init__([leaf for leaf, _ in tilted])
+        self._log_totals = np.array([total for _, total in tilted])[:, None]
+
+    def peaks(self, values: FloatArray) -> FloatArray:
+        """Log density of each leaf at its mode given the values of the row, shape (L, n)."""
+        return super().peaks(values) + self._log_totals
 
 
 class Siblings(NamedTuple):

@@ -115,7 +115,7 @@ class CircuitModel(SingleThreaded):
     def predict(
         self, data: Any, target: str | None = None, threshold: float | None = None
     ) -> NDArray[Any]:
-        """Return the predicted class of each row as its label, shape (n,).
+        """Return the predicted class of each row as its label, or the mean of a number, (n,).
 
         Parameters
         ----------
@@ -128,9 +128,12 @@ class CircuitModel(SingleThreaded):
         Raises
         ------
         ConfigError
-            As in `predict_proba`; or for a threshold if there are not two classes.
+            If the model has no target and none is given; or for a threshold if there are not two
+            classes.
         """
         asked = self._asked(target)
+        if self.density.is_number(asked):
+            return self.density.predict(self._frame(data, asked), asked, threshold)
         cut = self.threshold if threshold is None and asked == self.target else threshold
         chosen = chosen_classes(self.predict_proba(data, asked), cut, asked)
         return np.asarray(self.classes(asked)[chosen])

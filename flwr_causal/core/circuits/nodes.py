@@ -18,7 +18,7 @@ import numpy as np
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -116,6 +116,32 @@ class Leaf(Node, ABC):
     @abstractmethod
     def mode(self, values: FloatArray) -> FloatArray:
         """Fill missing values by the most probable ones given the others, shape (n, k)."""
+
+    def tilted(self, heights: Mapping[int, FloatArray]) -> tuple[Leaf, float]:
+        """Return the leaf whose probabilities of states are proportional to these times heights.
+
+        Parameters
+        ----------
+        heights : mapping of int to ndarray, shape (states,)
+            Of some columns, positive.
+
+        Returns
+        -------
+        leaf : Leaf
+        log_total : float
+            Logarithm of the sum by which the products are divided.
+
+        Raises
+        ------
+        ConfigError
+            If this kind of leaf cannot be tilted and has such a column.
+        """
+        if not heights.keys().isdisjoint(self.scope):
+            raise ConfigError(
+                f"leaves of kind {self.kind!r} find no most probable number among intervals: "
+                "`predict` and `moments` return its mean"
+            )
+        return self, 0.0
 
     @abstractmethod
     def moments(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LEVEL, POWER = 0.05, 0.8
 #: How much, about what, and why.
 Doubt: TypeAlias = tuple[float, Literal["presence", "direction"], str]
+#: What tells directions apart that the independencies leave open.
+Evidence: TypeAlias = Literal["independencies", "equal variances", "curves"]
 #: Doubt about a direction for which the rows alone give no reason.
 OPEN = 0.5
 
@@ -77,8 +79,9 @@ class DoubtfulEdge(NamedTuple):
         The edge, as in :meth:`CausalGraph.marked_edges`.
     doubt
         From 0 to 1. About the presence: 1 less the confidence, or the probability of absence by the
-        BIC if that is larger. About the direction: 1 less the confidence, at least 0.5 where the
-        independencies in the rows agree with both directions.
+        BIC if that is larger. About the direction: 1 less the confidence; where the independencies
+        in the rows agree with both directions at least the probability of the other direction by
+        the method's own score, as far as it has one (``CausalGraph.turning_loss``), else 0.5.
     about
         "presence" or "direction".
     reason
@@ -100,7 +103,10 @@ class DoubtfulEdge(NamedTuple):
 
 
 def doubtful_edges(
-    graph: CausalGraph, tests: Sequence[EdgeTest] = (), count: int = 3
+    graph: CausalGraph,
+    tests: Sequence[EdgeTest] = (),
+    count: int = 3,
+    evidence: Evidence = "independencies",
 ) -> list[DoubtfulEdge]:
     """Return the most doubtful edges, the most doubtful one first.
 
@@ -113,6 +119,10 @@ def doubtful_edges(
         Of its edges, as far as there are any.
     count
         How many edges.
+    evidence
+        What tells directions apart that the independencies leave open: nothing more; the assumption
+        that all noise terms have one variance; or the curves of effects, whose weight is not known,
+        so that nothing is said of these directions.
 
     Returns
     -------
@@ -143,13 +153,14 @@ def doubtful_edges(
         if place is None and sure is not None:
             doubts.append((1.0 - sure, "presence", f"it has confidence {sure:.2f}"))
         if place is not None:
-            doubts += _about_direction(graph, place, mark, either=bool(either[place]))
+            open_one = bool(either[place]) and evidence != "curves"
+            doubts += _about_direction(graph, place, mark, evidence, either=open_one)
         if doubts:
             # Of equal doubts the first, which is about the presence.
             doubt, about, reason = max(doubts, key=lambda one: one[0])
             remedy = f"an intervention on {cause} or {effect} would decide"
             if about == "presence":
-                remedy = _more_rows(test)
+                remedy = _more_rows(test, doubt)
             edge = DoubtfulEdge(cause, mark, effect, doubt, about, reason, remedy)
             found.append((-doubt, np.inf if test is None else test.statistic, edge))
     return [edge for *_, edge in sorted(found, key=lambda one: one[:2])][:count]
@@ -172,7 +183,7 @@ def _about_presence(
 
 
 def _about_direction(
-    graph: CausalGraph, place: tuple[int, int], mark: str, *, either: bool
+    graph: CausalGraph, place: tuple[int, int], mark: str, evidence: Evidence, *, either: bool
 ) -> list[Doubt]:
     found: list[Doubt] = []
     if graph.marks is not None:
@@ -182,8 +193,16 @@ def _about_direction(
     if graph.confidence is not None and mark == "->":
         forward = float(graph.confidence[place])
         found.append((1.0 - forward, "direction", f"its direction has confidence {forward:.2f}"))
-    if either:
+    if either and graph.turning_loss is not None:
+        loss = float(graph.turning_loss[place])
+        reason = f"the other direction makes the rows less likely by {loss:.3g} nats"
+        if loss == 0:
+            reason = "the rows agree with both directions, and so does their noise"
+        found.append((float(1 / (1 + np.exp(min(loss, 500.0)))), "direction", reason))
+    elif either:
         reason = "the independencies in the rows agree with both directions"
+        if evidence == "equal variances":
+            reason += ", and the graph's rests on the assumption of one noise variance"
         found.append((OPEN, "direction", reason))
     return found
 
@@ -195,7 +214,9 @@ def _about_marks(graph: CausalGraph, place: tuple[int, int], mark: str) -> Doubt
     return 1.0 - sure, "direction", f"one of the marks of {mark} has confidence {sure:.2f}"
 
 
-def _more_rows(test: EdgeTest | None) -> str:
+def _more_rows(test: EdgeTest | None, doubt: float) -> str:
+    if doubt < LEVEL:
+        return "no more is needed"
     needed = None if test is None else test.rows_needed
     if test is None or needed is None:
         return "more rows would decide"

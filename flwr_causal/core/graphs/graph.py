@@ -59,7 +59,7 @@ _BOOLEANS = ("required", "allowed", "required_lagged")
 _ARRAYS = (
     *("weights", "lagged", "raw_weights", "raw_lagged", *_BOOLEANS),
     *("confidence", "adjacency_confidence", "lagged_confidence"),
-    *("party_agreement", "deviations", "marks"),
+    *("party_agreement", "turning_loss", "deviations", "marks"),
 )
 
 
@@ -99,6 +99,10 @@ class CausalGraph(SingleThreaded):
         The share of the parties that agree with each edge, by their own graph or their own score,
         where a method has it (``fedges``). It does not say how sure an edge is: parties with few
         rows disagree by chance, and all may be wrong alike.
+    turning_loss : ndarray of float64, shape (d, d), optional
+        How many nats less likely the rows are by the method's own score where an edge is turned, 0
+        elsewhere and where that is chance; of methods whose score tells directions apart
+        (``lingam``).
     required : ndarray of bool, shape (d, d), optional
         Edges that background knowledge requires: they are in `adjacency` whatever their weight, and
         neither `threshold` nor the removal of cycles drops them.
@@ -136,6 +140,7 @@ class CausalGraph(SingleThreaded):
     deviations: FloatArray | None = None
     party_agreement: FloatArray | None = None
     marks: IntArray | None = None
+    turning_loss: FloatArray | None = None
 
     def __post_init__(self) -> None:
         names = distinct_names(self.names)
@@ -166,6 +171,7 @@ class CausalGraph(SingleThreaded):
             "party_agreement": _frozen_numbers(
                 "party_agreement", self.party_agreement, square, names
             ),
+            "turning_loss": _frozen_numbers("turning_loss", self.turning_loss, square, names),
         }
         if checked["weights"] is None:
             raise DataError("weights is None: give a matrix, all zeros for a graph without edges")

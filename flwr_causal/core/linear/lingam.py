@@ -265,6 +265,28 @@ class OrderSearch:
             found[regression[0]] = self.known.get(regression, np.nan)
         return found
 
+    def turning_loss(self, problem: OrderProblem, order: Sequence[int]) -> FloatArray:
+        """Return what turning each edge of an order's graph costs in nats, shape (d, d).
+
+        An edge is turned where its cause moves behind its effect, or the effect before the cause,
+        whichever scores better; all others keep their order. 0 where there is no edge, or where
+        neither order is allowed or known.
+        """
+        score, d = _Score(problem, self.known), problem.num_variables
+        here, found = score.total(order), np.zeros((d, d))
+        for i, j in np.argwhere(problem.adjacency(order)[:d]).tolist():
+            turned = []
+            for moving, after in ((i, True), (j, False)):
+                others = [one for one in order if one != moving]
+                place = others.index(j) + 1 if after else others.index(i)
+                first, last = problem.limits(moving, others)
+                if first <= place <= last:
+                    order_of = [*others[:place], moving, *others[place:]]
+                    turned.append(score.total(order_of) - here)
+            known = [one for one in turned if not np.isnan(one)]
+            found[i, j] = max(min(known, default=0.0), 0.0)
+        return found
+
 
 @single_threaded()
 def begin(problem: OrderProblem, seed: int) -> OrderSearch:

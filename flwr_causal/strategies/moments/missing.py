@@ -187,7 +187,7 @@ def expected_moments(
         alone = seen_alone(seen, widths, masks.required)
         sets = column_sets(own, seen, alone)
         estimate = estimate_of_sets(sets, estimate.without(alone), seen)
-        if any(len(one.columns) < sum(widths) - alone.sum() for one in sets):
+        if few_together(seen)[np.ix_(~alone, ~alone)].any():
             apart = alone[[columns[0] for columns in columns_of(widths)]]
             allowed = masks.allowed & ~(apart[:, None] | apart)
             dag, estimate = structured(

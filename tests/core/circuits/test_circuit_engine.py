@@ -301,7 +301,7 @@ def test_frames_are_read_by_name_and_labels_come_back_as_given():
     # What the target holds does not matter when it is asked for.
     assert circuit.predict(pd.DataFrame({"x": [0.0], "y": ["maybe"]}), "y").tolist() == ["no"]
     for call, error in (
-        (lambda: circuit.predict(rows, "x"), ConfigError),
+        (lambda: circuit.predict_proba(rows, "x"), ConfigError),
         (lambda: circuit.moments("y", rows), ConfigError),
         (lambda: circuit.moments("z", rows), DataError),
         (lambda: circuit.marginal([]), ConfigError),

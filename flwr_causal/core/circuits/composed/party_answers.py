@@ -51,7 +51,7 @@ def class_densities(circuits: Sequence[Circuit], values: FloatArray, column: int
 
 def peak_densities(circuits: Sequence[Circuit], values: FloatArray) -> FloatArray:
     """Return the log density of each circuit's best explanation of each row, (n, circuits)."""
-    return np.stack([circuit.layers.peak_densities(values) for circuit in circuits], axis=1)
+    return np.stack([circuit.peak_layers.peak_densities(values) for circuit in circuits], axis=1)
 
 
 def filled(
@@ -81,7 +81,7 @@ def filled(
         rows = np.flatnonzero(chosen[:, k])
         if len(rows):
             own = values[rows]
-            full = circuit.layers.mpe(own) if rng is None else circuit.layers.sample(own, rng)
+            full = circuit.peak_layers.mpe(own) if rng is None else circuit.layers.sample(own, rng)
             result[np.ix_(rows, np.array(circuit.scope))] = full[:, circuit.scope]
     return result
 

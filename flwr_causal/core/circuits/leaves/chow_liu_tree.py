@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -13,7 +14,7 @@ from flwr_causal.core.circuits.nodes import Leaf, LeafBatch, probabilities, scop
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
 
@@ -135,6 +136,26 @@ class ChowLiuTree(Leaf):
         The maximum is also over the hidden variables.
         """
         return self._filled(values, None)
+
+    def tilted(self, heights: Mapping[int, FloatArray]) -> tuple[ChowLiuTree, float]:
+        """Return the tree of the products with heights, and the logarithm of their sum."""
+        if heights.keys().isdisjoint(self.scope):
+            return self, 0.0
+        sizes = self.flat.sizes
+        beliefs = [np.ones(size) for size in sizes]
+        for j, column in enumerate(self.scope):
+            if column in heights:
+                beliefs[j] = heights[column]
+        tables, log_total = list(self.tables), 0.0
+        for j in self._order[::-1]:  # children before their parents
+            products = tables[j] * beliefs[j]
+            totals = products.sum(axis=1)
+            tables[j] = products / totals[:, None]
+            largest = float(totals.max())
+            log_total += math.log(largest)
+            if self.parents[j] >= 0:
+                beliefs[self.parents[j]] = beliefs[self.parents[j]] * (totals / largest)
+        return ChowLiuTree(self.scope, self.parents, tuple(tables), self.hidden), log_total
 
     def _filled(self, values: FloatArray, rng: np.random.Generator | None) -> FloatArray:
         from flwr_causal.core.circuits import kernels

@@ -20,7 +20,7 @@ from flwr_causal.core.circuits.nodes import (
 from flwr_causal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -104,6 +104,14 @@ class Categorical(Univariate):
     def log_density(self, values: FloatArray) -> FloatArray:
         """Log probability of each row's state, 0 where it is missing, shape (n,)."""
         return _log_table(self.probabilities)[state_codes(values[:, 0], len(self.probabilities))]
+
+    def tilted(self, heights: Mapping[int, FloatArray]) -> tuple[Leaf, float]:
+        """Return the leaf of the products with heights, and the logarithm of their sum."""
+        if self.column not in heights:
+            return self, 0.0
+        products = self.probabilities * heights[self.column]
+        total = float(products.sum())
+        return Categorical(self.column, products / total), math.log(total)
 
     def _draws(self, count: int, rng: np.random.Generator) -> FloatArray:
         return draws_of(np.broadcast_to(self.probabilities, (count, len(self.probabilities))), rng)

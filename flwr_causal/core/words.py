@@ -8,6 +8,7 @@ from unicodedata import category, is_normalized, normalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
 #: How many entries a message lists, where nothing else is said.
 LISTED = 5
@@ -60,6 +61,12 @@ def one_form(text: str) -> str:
     if any(one.isspace() and is_invisible(one) for one in text):
         text = " ".join(text.split())
     return normalize("NFC", text)
+
+
+def with_forms(frame: Any) -> Any:
+    """Return a data frame whose columns are named as those of a table that a party reads."""
+    names = [one_form(str(name)) for name in frame.columns]
+    return frame if names == list(frame.columns) else frame.set_axis(names, axis=1)
 
 
 def fault_of_name(name: str, most: int = MOST_OF_NAME) -> str:

@@ -121,7 +121,7 @@ def test_texts_of_an_exchange(change, caplog, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["moments", "fedges"])
-@pytest.mark.parametrize("name", ["a\x1bb", "a\nb", "a\u202eb", "e\u0301", "a" * 501])
+@pytest.mark.parametrize("name", ["a\x1bb", "a\u202eb", "a" * 501])
 def test_a_party_reports_no_such_name(method, name):
     frames = [pd.DataFrame(np.arange(60).reshape(20, 3) % 7, columns=["x", "y", name])] * 2
     with pytest.raises(

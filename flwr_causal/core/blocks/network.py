@@ -14,6 +14,7 @@ from flwr_causal.core.discrete.bayesian_network import BayesianNetwork
 from flwr_causal.core.discrete.discrete import known_codes, labelled, seen_patterns
 from flwr_causal.core.discrete.probabilities import drawn_states, table_shape
 from flwr_causal.core.graphs.acyclicity import topological_order
+from flwr_causal.core.words import with_forms
 from flwr_causal.errors import DataError
 
 #: Rows that agree with what is seen are looked for among so many draws.
@@ -298,6 +299,7 @@ def rows_of(
     names = tuple(one.name for one in variables)
     if not hasattr(frame, "columns"):
         raise DataError("give a DataFrame, whose columns have the names of the variables")
+    frame = with_forms(frame)
     states = tuple(one.states if isinstance(one, Category) else () for one in variables)
     categories = [j for j, own in enumerate(states) if own and j != but]
     n = len(frame)

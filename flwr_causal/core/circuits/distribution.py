@@ -13,6 +13,7 @@ import numpy as np
 from flwr_causal.core.graphs import notebook
 from flwr_causal.core.threads import SingleThreaded
 from flwr_causal.core.ties import first_largest
+from flwr_causal.core.words import with_forms
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ class Distribution(SingleThreaded, ABC):
             The circuit's variables. Given values are unchanged; an interval becomes the mean of its
             numbers.
         """
+        data = with_forms(data) if hasattr(data, "columns") else data
         values = self.encode(data)
         filled = self.domain.decode(self.peak_layers.mpe(values), self.names)
         if hasattr(data, "columns"):

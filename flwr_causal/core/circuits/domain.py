@@ -16,7 +16,7 @@ import numpy as np
 
 from flwr_causal.core.discrete.discrete import labelled, state_name
 from flwr_causal.core.graphs.graph import distinct_names
-from flwr_causal.core.words import some
+from flwr_causal.core.words import one_form, some
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class Domain:
         return values
 
     def _encoded_frame(self, frame: Any, wanted: set[str]) -> FloatArray:
-        given = [str(name) for name in frame.columns]
+        given = [one_form(str(name)) for name in frame.columns]
         distinct_names(name for name in given if name in wanted)
         place = {name: k for k, name in enumerate(given)}
         values = np.full((len(frame), len(self.variables)), np.nan)

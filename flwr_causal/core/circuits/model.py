@@ -28,6 +28,7 @@ from flwr_causal.core.circuits.storage import KINDS, read_pair, write_pair
 from flwr_causal.core.files import write
 from flwr_causal.core.saved import DAMAGE, writing
 from flwr_causal.core.threads import SingleThreaded
+from flwr_causal.core.words import with_forms
 from flwr_causal.errors import CausalError, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class CircuitModel(SingleThreaded):
 
     def _seen(self, frame: Any, unread: str) -> Any:
         """Return a frame in which states that no party has are missing, with a warning."""
-        replaced = {}
+        frame, replaced = with_forms(frame), {}
         for variable in self.domain.variables:
             if variable.states is None or variable.name == unread:
                 continue

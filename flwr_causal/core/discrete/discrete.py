@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flwr_causal.core.discrete.cut_points import apply_cuts
 from flwr_causal.core.graphs.graph import distinct_names
-from flwr_causal.core.words import is_utf8, one_form
+from flwr_causal.core.words import is_utf8, one_form, with_forms
 from flwr_causal.errors import DataError
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ def _as_frame(table: Any, names: tuple[str, ...]) -> Any:
     import pandas as pd
 
     if hasattr(table, "columns"):
-        return table
+        return with_forms(table)
     array = np.asarray(table)
     if array.ndim != 2 or array.shape[1] != len(names):
         raise DataError(f"expected an array of {len(names)} columns, got shape {array.shape}")

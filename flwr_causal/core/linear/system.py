@@ -25,6 +25,7 @@ from flwr_causal.core.linear.moments import (
 from flwr_causal.core.linear.parties import disagreement, known_parties, left_out_log_likelihood
 from flwr_causal.core.saved import read_record, undamaged, write_record
 from flwr_causal.core.threads import SingleThreaded
+from flwr_causal.core.words import one_form
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ def named_columns(data: Any, wanted: Sequence[str], names: Sequence[str]) -> Flo
         If columns are missing or do not hold numbers.
     """
     if hasattr(data, "columns"):
-        present = [str(column) for column in data.columns]
+        present = [one_form(str(column)) for column in data.columns]
         missing = [name for name in wanted if name not in present]
         if missing:
             raise DataError(f"the data lack the variables {missing}")

@@ -65,6 +65,7 @@ UNSHARED: Settings = {UNSHARED_COLUMNS: ("keep", "drop")}
 GAPS_OF_KEPT: Mapping[str, str | int] = {"missing_values": "em"}
 INFINITE, MISSING = "infinite value", "missing value"
 GAPS: Settings = {"missing_values": ("em", "keep", "drop")}
+SAME_NAME = " columns have this name"
 NAMES_ROWS = "it seems to number or to name the rows, or holds dates"
 #: What a setting assumes, by option and value.
 ASSUMED: Mapping[tuple[str, str], str] = {
@@ -173,8 +174,8 @@ def in_words(problems: Sequence[TableProblem]) -> list[str]:
 
 
 def left_out_in_words(problems: Sequence[TableProblem]) -> dict[str, str]:
-    """Return by column its problems in words; nothing if one is of no column."""
-    if any(one.name is None for one in problems):
+    """Return by column its problems in words; nothing if one is of no column, or of two."""
+    if any(one.name is None or one.text.endswith(SAME_NAME) for one in problems):
         return {}
     found: dict[str, str] = {}
     for name in dict.fromkeys(one.name for one in problems if one.name is not None):
@@ -432,9 +433,7 @@ def _check_duplicate_names(reports: Mapping[str, TableReport], found: Findings) 
     for party, report in reports.items():
         for name in report.duplicate_names:
             count = report.names.count(name)
-            found.add(
-                party, name, f"{count} columns have this name", "rename or remove all but one"
-            )
+            found.add(party, name, f"{count}{SAME_NAME}", "rename or remove all but one")
 
 
 def _check_shared(

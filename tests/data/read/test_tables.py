@@ -361,5 +361,5 @@ def test_names_and_states_are_the_same_however_accents_and_ends_of_lines_are_wri
         assert run.graph.names == ("dose (mg)", one)
         assert run.model.states[1] == (*sorted(["b c", one]),)
         assert list(run.model.predict(spelled, one)) == list(runs[0].model.predict(named, one))
-    with pytest.raises(DataError, match="a b"):
+    with pytest.raises(DataError, match="column 'a b': 2 columns have this name"):
         simulate("describe", [rows.rename(columns={"x": "a\nb", "s": "a b"})] * 2)

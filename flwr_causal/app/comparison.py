@@ -230,10 +230,21 @@ def answers(model: Any, rows: pd.DataFrame, row_id: str = ROW_ID) -> pd.DataFram
     found["log_likelihood"] = model.log_likelihood(rows)
     if model.target is not None:
         labels = np.asarray(model.classes())
-        shares = model.predict_proba(rows)
+        shares = model.predict_proba(_possible(model, rows, found["log_likelihood"]))
         found["predicted"] = labels[chosen_classes(shares, model.threshold, model.target)]
         found |= {_share_of(label): shares[:, k] for k, label in enumerate(labels)}
     return pd.DataFrame(found, index=rows.index)
+
+
+def _possible(model: Any, rows: pd.DataFrame, densities: FloatArray) -> pd.DataFrame:
+    """Return rows, of which those that are impossible without the class too know nothing."""
+    doubtful = np.isneginf(densities)
+    if not doubtful.any():
+        return rows
+    known = rows.drop(columns=[model.target], errors="ignore")
+    impossible = np.isneginf(model.log_likelihood(known))
+    blank = np.broadcast_to(impossible[:, None], rows.shape)
+    return rows.astype(object).mask(blank) if impossible.any() else rows
 
 
 def _share_of(label: Any) -> str:

@@ -70,8 +70,7 @@ class Distribution(SingleThreaded, ABC):
     def state_probabilities(self, values: FloatArray, column: int) -> FloatArray:
         """Probability of each state of a category given the rest of each row, (n, states).
 
-        The column itself is not read. For an impossible row the probabilities are those without
-        evidence.
+        The column itself is not read. An impossible row is a DataError.
         """
         num_states = self.domain.variables[column].num_states
         return self.layers.state_probabilities(values, column, num_states)
@@ -148,7 +147,7 @@ class Distribution(SingleThreaded, ABC):
         Raises
         ------
         DataError
-            If the target is not in the scope.
+            If the target is not in the scope, or what is known of a row is impossible.
         ConfigError
             If the target is a number.
         """
@@ -192,6 +191,8 @@ class Distribution(SingleThreaded, ABC):
         ------
         ConfigError
             If the variable's states are no numbers.
+        DataError
+            If what is known of a row is impossible.
         """
         column = self._column(name)
         values = self.encode(data)

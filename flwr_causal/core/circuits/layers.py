@@ -444,8 +444,8 @@ class Layers:
         return [np.concatenate([nothing, *parts]) for parts in arriving[: self.num_leaves]]
 
     # -- queries ----------------------------------------------------------------------------------
-    # ``values`` have the shape (n, d), NaN where a value is missing. For a row that is impossible
-    # under the circuit, probabilities of states and moments are those without evidence.
+    # ``values`` have the shape (n, d), NaN where a value is missing. A row that is impossible
+    # under the circuit is a DataError, but has a density: minus infinity.
 
     def leaf_values(self, values: FloatArray) -> FloatArray:
         """Return the log densities of all leaves, shape (L, n)."""
@@ -502,11 +502,8 @@ class Layers:
         """
         joint = self.state_log_densities(values, column, num_states)
         peaks = joint.max(axis=1, keepdims=True)
-        impossible = ~np.isfinite(peaks[:, 0])
-        joint = np.exp(joint - np.where(impossible[:, None], 0.0, peaks))
-        if impossible.any():
-            nothing = np.full((1, values.shape[1]), np.nan)
-            joint[impossible] = self.state_probabilities(nothing, column, num_states)
+        _check(peaks[:, 0], 0)
+        joint = np.exp(joint - peaks)
         return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
     def column_moments(self, values: FloatArray, column: int) -> tuple[FloatArray, FloatArray]:
@@ -520,11 +517,7 @@ class Layers:
         for rows in self.chunks(len(values)):
             given = values[rows]
             node_values = self.upward(self.leaf_values(given))
-            impossible = ~np.isfinite(node_values[-1])
-            if impossible.any():
-                given = given.copy()
-                given[impossible] = np.nan
-                node_values = self.upward(self.leaf_values(given))
+            _check(node_values[-1], rows.start)
             flows = self.flows(node_values)[0][holders]
             mean, variance = self.source.moments(given, column, holders, flows)
             present = ~np.isnan(values[rows, column])
@@ -692,6 +685,6 @@ def _check(root_values: FloatArray, start: int) -> None:
     bad = np.flatnonzero(~np.isfinite(root_values))
     if len(bad):
         raise DataError(
-            f"row {start + bad[0]}: its values are impossible under the circuit, so missing values "
-            "cannot be filled; leave out the row, or the value that never occurred in training"
+            f"row {start + bad[0]}: its values are impossible under the circuit, nothing follows "
+            "from them; leave out the row, or the value that never occurred in training with others"
         )

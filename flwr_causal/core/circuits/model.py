@@ -107,6 +107,8 @@ class CircuitModel(SingleThreaded):
         ------
         ConfigError
             If the model has no target and none is given, or the target is a number.
+        DataError
+            If what is known of a row is impossible.
         """
         asked = self._asked(target)
         own = self.posterior if asked == self.target else None

@@ -237,22 +237,26 @@ class BayesianNetwork(SingleThreaded):
         Returns
         -------
         ndarray of float64, shape (n, states of the target)
-            For a row of probability 0, the probabilities without evidence.
 
         Raises
         ------
         DataError
-            If the target is unknown, a value is not one of its variable's states, or a sum needs a
-            table of more than 2^28 cells.
+            If the target is unknown, a value is not one of its variable's states, what is known of
+            a row has probability 0, or a sum needs a table of more than 2^28 cells.
         """
         y = self._index(target)
         codes, seen = known_codes(frame, self.names, self.state_names, self.cuts, but=y)
         result = np.empty((codes.shape[1], len(self.states[y])))
-        prior = self._joint([y])
         for pattern, rows in seen_patterns(seen):
             for part in np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE)):
                 evidence = {int(v): codes[v, part] for v in np.flatnonzero(pattern)}
-                result[part] = self._posterior(y, evidence, len(part), prior)
+                result[part] = self._posterior(y, evidence, len(part))
+        impossible = np.flatnonzero(np.isnan(result[:, 0]))
+        if len(impossible):
+            raise DataError(
+                f"row {impossible[0]}: its values are impossible under the network, nothing "
+                "follows from them; leave out the row, or one of the values"
+            )
         return result
 
     def predict(self, frame: Any, target: str) -> NDArray[Any]:
@@ -695,9 +699,9 @@ class BayesianNetwork(SingleThreaded):
         return np.asarray(joint / joint.sum())
 
     def _posterior(
-        self, target: int, evidence: Mapping[int, IntArray], num_rows: int, prior: FloatArray
+        self, target: int, evidence: Mapping[int, IntArray], num_rows: int
     ) -> FloatArray:
-        """Return the probabilities of a variable's states given the evidence of each row."""
+        """Return the probabilities of a variable's states given each row, NaN where impossible."""
         relevant = _with_ancestors(self.parents, [target, *evidence])
         sizes, factors, axis = self._sizes(), self._factors(), (inference.ROWS,)
         sizes[inference.ROWS] = num_rows
@@ -706,7 +710,7 @@ class BayesianNetwork(SingleThreaded):
         left = inference.eliminate(left, hidden, sizes)
         values = inference.product(left, (*axis, target), sizes)
         total = values.sum(axis=1, keepdims=True)
-        return np.where(total > 0, values / np.where(total > 0, total, 1.0), prior)
+        return np.asarray(values / np.where(total > 0, total, np.nan))
 
     def sample_table(
         self, num_rows: int, seed: int | Sequence[int] | np.random.Generator | None = None

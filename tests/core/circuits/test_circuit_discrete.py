@@ -237,8 +237,8 @@ def test_impossible_evidence():
     )
     rows = np.array([[1.0, np.nan]])
     assert circuit.log_likelihood(rows)[0] == -np.inf
-    # It says nothing: the answer is the one without evidence.
-    np.testing.assert_allclose(circuit.predict_proba(rows, "b"), [[0.6, 0.4]])
+    with pytest.raises(DataError, match="row 0: its values are impossible"):
+        circuit.predict_proba(rows, "b")
     with pytest.raises(DataError, match="row 0"):
         circuit.mpe(rows)
     with pytest.raises(DataError, match="row 0"):

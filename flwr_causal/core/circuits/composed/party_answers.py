@@ -107,7 +107,8 @@ def weighted_moments(
     """
     result = np.zeros((2, len(values)))
     for k, circuit in enumerate(circuits):
-        if column in circuit.scope:
-            mean, variance = circuit.layers.column_moments(values, column)
-            result += flows[:, k] * np.stack((mean, variance + mean**2))
+        rows = np.flatnonzero(flows[:, k])  # in others the party's columns may be impossible
+        if column in circuit.scope and len(rows):
+            mean, variance = circuit.layers.column_moments(values[rows], column)
+            result[:, rows] += flows[rows, k] * np.stack((mean, variance + mean**2))
     return result

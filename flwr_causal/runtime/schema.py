@@ -13,9 +13,16 @@ import numpy as np
 from flwr.app import Message
 from flwr.supercore import log
 
-from flwr_causal.compat import own_run
+from flwr_causal.compat import own_run, raised_text
 from flwr_causal.core.options import to_plain
-from flwr_causal.core.words import MOST_OF_PARTY, as_seen, fault_of_name, nearest, printable
+from flwr_causal.core.words import (
+    MOST_OF_PARTY,
+    as_seen,
+    by_reason,
+    fault_of_name,
+    nearest,
+    printable,
+)
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
@@ -150,7 +157,7 @@ def _check_answered(failed: Mapping[int, str]) -> None:
     if failed:
         raise FederationError(
             "The schema exchange failed; training was not started. "
-            + "; ".join(failed.values())
+            + "; ".join(by_reason(dict(text.split(": ", 1) for text in failed.values())))
             + ". A node that was killed counts as connected for another minute."
         )
 
@@ -438,7 +445,7 @@ def ask_schema(
             if node_id not in failed or node_id in answers:
                 continue  # delivered twice
             if reply.has_error():
-                failed[node_id] = f"node {node_id}: {printable(str(reply.error.reason))}"
+                failed[node_id] = f"node {node_id}: {printable(raised_text(reply.error.reason))}"
                 continue
             size += records.reply_bytes(reply)
             try:
@@ -677,8 +684,7 @@ def _check_parts(reports: Mapping[str, TableReport]) -> None:
 
 def check_errors(answers: Sequence[tuple[Party, dict[str, Any]]]) -> None:
     """Check that all parties can use their tables; a DataError names those that cannot."""
-    errors = [f"{party.name}: {values['error']}" for party, values in answers if "error" in values]
+    errors = {party.name: values["error"] for party, values in answers if "error" in values}
     if errors:
-        raise DataError(
-            "Some parties cannot take part; training was not started.\n" + "\n".join(errors)
-        )
+        listed = "\n".join(by_reason(errors))
+        raise DataError(f"Some parties cannot take part; training was not started.\n{listed}")

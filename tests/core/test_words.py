@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.words import MOST_OF_NAME, fault_of_name, is_invisible, printable
+from flwr_causal.core.words import (
+    MOST_OF_NAME,
+    by_reason,
+    fault_of_name,
+    is_invisible,
+    printable,
+)
 
 TEXTS = st.text(st.characters(), max_size=40)
 
@@ -78,3 +84,10 @@ def test_a_foreign_text_is_one_short_line_and_written_once(text, most):
 
 def test_of_a_long_text_both_ends_are_shown():
     assert printable("a" + "b" * 100_000 + "c", 10) == "abbbb [...] bbbbc"
+
+
+def test_a_reason_that_several_have_is_given_once():
+    reasons = {f"p{k}": "no answer" for k in range(14)} | {"q": "no table"}
+    one, other = by_reason(reasons)
+    assert one == "p0, p1, p2, p3, p4 and 9 more: no answer"
+    assert other == "q: no table"

@@ -166,9 +166,10 @@ def repeated_rows(table: Table) -> int:
         if not rows and not _tells_rows_apart(piece):
             return 0
         try:
-            rows.append(pd.util.hash_pandas_object(piece, index=False).to_numpy())
+            found = pd.util.hash_pandas_object(piece, index=False)
         except TypeError:  # lists and the like
-            rows.append(pd.util.hash_pandas_object(piece.map(str), index=False).to_numpy())
+            found = pd.util.hash_pandas_object(piece.map(str), index=False)
+        rows.append(np.asarray(found, dtype=np.uint64))
     return _repeated(rows)
 
 

@@ -32,7 +32,7 @@ from flwr_causal.core.privacy.calibration import USUAL_DELTA
 from flwr_causal.core.words import some
 from flwr_causal.data.check.agreement import SETTINGS
 from flwr_causal.data.check.far_values import far_values
-from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
+from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, repeated_rows, stray_cells
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.dictionary.faults import DictionaryFaultError
@@ -321,6 +321,9 @@ def check(
         _print_rows(columns if len(tables) < 2 else _by_column(columns, reports))
         for path, own in reports.items():
             _echo_missing(path, own)
+            if count := repeated_rows(tables[path]):
+                repeat = "repeats an earlier one" if count == 1 else "repeat earlier ones"
+                typer.echo(f"{path}: {counted(count, 'row')} {repeat} in all columns")
         for cell in stray[:SHOWN_CELLS]:
             typer.echo(
                 "{table}, column {column!r}: {value!r} in row {row} is no number, as most of the "

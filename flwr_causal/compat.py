@@ -39,6 +39,7 @@ __all__ = [
     "own_identity",
     "own_run",
     "quiet",
+    "raised_text",
     "registration_of",
     "run_on_ray",
     "set_message_id",
@@ -47,6 +48,8 @@ __all__ = [
 
 # A key and its value, as Flower finds them in the text of a node's configuration.
 _PAIR = re.compile(r"""\S+?=(?:'[^']*'|"[^"]*"|\S+)""")
+# What Flower makes of an exception of a ClientApp.
+_RAISED = re.compile(r"<class '(?:[\w.]*\.)?(\w+)'>:<'(.*)'>", re.DOTALL)
 CLIENT_RAISED: int = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 NODE_UNAVAILABLE: int = ErrorCode.NODE_UNAVAILABLE
 #: A node whose clock is further ahead or behind, in seconds, is refused.
@@ -226,3 +229,10 @@ def registration_of(
     except httpx.HTTPError as error:
         return str(error)
     return "registered"
+
+
+def raised_text(reason: str | None) -> str:
+    """Return the class and the words of what a ClientApp has raised, as Flower tells it."""
+    text = reason or "unknown reason"
+    told = _RAISED.search(text)
+    return f"{told[1]}: {told[2]}" if told else text

@@ -16,11 +16,13 @@ import tomllib
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
+from logging import WARNING, LogRecord
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flwr_causal.app import methods
+from flwr_causal.compat import FLOWER_LOGGER
 from flwr_causal.core.options import checked, option_types, require
 from flwr_causal.core.words import nearest
 from flwr_causal.data.dictionary.entries import DIGEST, dictionary_digest
@@ -238,6 +240,22 @@ def keys_in_errors(method: str) -> Iterator[None]:
     except CausalError as error:
         error.args = (in_keys(str(error), method),)
         raise
+
+
+@contextmanager
+def keys_in_log(method: str) -> Iterator[None]:
+    """Replace the names of options by their keys in warnings that are logged inside."""
+
+    def renamed(record: LogRecord) -> bool:
+        if record.levelno >= WARNING:
+            record.msg, record.args = in_keys(record.getMessage(), method), ()
+        return True
+
+    FLOWER_LOGGER.addFilter(renamed)
+    try:
+        yield
+    finally:
+        FLOWER_LOGGER.removeFilter(renamed)
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:

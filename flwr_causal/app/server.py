@@ -11,7 +11,7 @@ from flwr.supercore import log
 
 from flwr_causal.app import methods
 from flwr_causal.app.comparison import answers, baselines, circuit_scores, judged, query_table
-from flwr_causal.app.config import in_keys, keys_in_errors, read_config
+from flwr_causal.app.config import in_keys, keys_in_errors, keys_in_log, read_config
 from flwr_causal.app.dry_run import dry_run
 from flwr_causal.app.job import execute, result_line
 from flwr_causal.app.sources import Roles, simulation
@@ -48,13 +48,13 @@ def server_app() -> ServerApp:
         try:
             job, data, strategy = read_config(context.run_config)
             if job.dry_run:
-                with keys_in_errors(job.method):
+                with keys_in_errors(job.method), keys_in_log(job.method):
                     found = dry_run(strategy, grid, settle=loop.SETTLE_SECONDS)
                 log(INFO, result_line(found))
                 return
             if strategy.options.output_dir:
                 before_exit(partial(mark_stopped, strategy.options.output_dir))
-            with keys_in_errors(job.method):
+            with keys_in_errors(job.method), keys_in_log(job.method):
                 run = _run(grid, job, data, strategy)
         except CausalError as error:
             if (
@@ -99,6 +99,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy)
         raise
     finally:
         run.warnings = [in_keys(warning, job.method) for warning in run.warnings]
+        run.stop_reason = in_keys(run.stop_reason, job.method)
     return run
 
 

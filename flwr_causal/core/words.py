@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from unicodedata import category, is_normalized, normalize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
 #: How many entries a message lists, where nothing else is said.
@@ -24,6 +24,14 @@ def some(entries: Iterable[str], most: int = LISTED) -> str:
     listed = list(entries)
     rest = len(listed) - most
     return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """Return each reason once, behind those who have it."""
+    alike: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        alike.setdefault(reason, []).append(name)
+    return [f"{some(names)}: {reason}" for reason, names in alike.items()]
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

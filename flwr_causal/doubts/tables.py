@@ -144,6 +144,7 @@ def doubts(
         *(_repeated(held) if expected.densities else ()),
         *_unlike_steps(reports),
         *_same_tables(reports),
+        *_repeated_rows(reports),
         *_row_numbers(reports, unsure),
         *_without_values(reports, held),
         *_states_that_are_names(unsure),
@@ -169,6 +170,7 @@ def own_doubts(party: str, report: TableReport) -> tuple[str, ...]:
     held = columns_of({party: report})
     dominated, far = _dominated(held), _far(held)
     return (
+        *_repeated_rows({party: report}),
         *_combinations({party: report}, report.names),
         *_of_one_row({name: where for name, where in dominated.items() if name not in far}),
         *_far_outside(far),
@@ -471,6 +473,18 @@ def _unlike_steps(reports: Mapping[str, TableReport]) -> list[str]:
         f"The time steps differ between the parties: {listed}. A lag then is not the same time at "
         "all parties. Bring the series to one step, or leave parties out; if only the clocks "
         "differ, give the times in one unit."
+    ]
+
+
+def _repeated_rows(reports: Mapping[str, TableReport]) -> list[str]:
+    """Warn of tables in which many rows are copies of others."""
+    parties = [party for party, report in reports.items() if report.repeats]
+    if not parties:
+        return []
+    return [
+        f"Many rows repeat an earlier row in all columns, at {some_parties(parties)}: patients "
+        "that are in a table twice count twice. 'flwr-causal check' tells how many, on the party's "
+        "machine. Remove the copies, or leave a column in by which the rows differ."
     ]
 
 

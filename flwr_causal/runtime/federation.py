@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from flwr.app import ArrayRecord, Message, MessageType, RecordDict
 from flwr.supercore import log
 
-from flwr_causal.compat import NODE_UNAVAILABLE
-from flwr_causal.core.words import printable
+from flwr_causal.compat import NODE_UNAVAILABLE, raised_text
+from flwr_causal.core.words import by_reason, printable, some
 from flwr_causal.errors import FederationError, ForgottenError, TableChangedError
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.contract import ReplyContext
@@ -469,25 +469,29 @@ class Federation:
     def latest_reasons(self) -> str:
         """Say why the last parties that failed have failed."""
         latest = {failure.party: failure.reason for failure in self.failures}
-        return "; ".join(f"{party}: {reason}" for party, reason in list(latest.items())[-3:])
+        return "; ".join(by_reason(latest)[-3:])
 
     def _note(self, attempt: _Attempt, server_round: int) -> None:
         """Note which parties have the setup, and which have failed."""
         good = [reply.party for reply in attempt.result.replies]
         self._informed.update(party.node_id for party in good)
         self.failed_in_a_row |= {party.name: 0 for party in good}
+        alike: dict[tuple[str, bool], list[str]] = {}
         for node_id, (_, reason) in attempt.reasons.items():
             failure = Failure(server_round, attempt.parties[node_id].name, reason)
             failed = self.failed_in_a_row.get(failure.party, 0) + 1
             self.failed_in_a_row[failure.party] = failed
             self.failures.append(failure)
+            alike.setdefault((reason, failed >= MAX_FAILURES), []).append(failure.party)
+        for (reason, last), names in alike.items():
             log(
                 WARNING,
-                "Exchange %d: %s is left out (%s).%s",
+                "Exchange %d: %s %s left out (%s).%s",
                 server_round,
-                failure.party,
+                some(names),
+                "is" if len(names) == 1 else "are",
                 reason,
-                " It is not asked again." if failed >= MAX_FAILURES else "",
+                f" {'It is' if len(names) == 1 else 'They are'} not asked again." if last else "",
             )
 
 
@@ -633,5 +637,5 @@ def setup_bytes(content: RecordDict) -> int:
 
 
 def _last_line(reason: str | None) -> str:
-    lines = [line for line in (reason or "unknown reason").splitlines() if line.strip()]
+    lines = [line for line in raised_text(reason).splitlines() if line.strip()]
     return printable(lines[-1].strip()) if lines else "unknown reason"

@@ -13,9 +13,16 @@ import numpy as np
 from flwr.app import Message
 from flwr.supercore import log
 
-from flwr_causal.compat import own_run
+from flwr_causal.compat import own_run, raised_text
 from flwr_causal.core.options import to_plain
-from flwr_causal.core.words import MOST_OF_PARTY, as_seen, fault_of_name, nearest, printable
+from flwr_causal.core.words import (
+    MOST_OF_PARTY,
+    as_seen,
+    by_reason,
+    fault_of_name,
+    nearest,
+    printable,
+)
 from flwr_causal.data.check.agreement import not_used_in_words
 from flwr_causal.data.check.checks import columns_of, unshared
 from flwr_causal.data.check.report import TableReport
@@ -177,7 +184,7 @@ def _check_answered(failed: Mapping[int, str]) -> None:
     if failed:
         raise FederationError(
             "The schema exchange failed; training was not started. "
-            + "; ".join(failed.values())
+            + "; ".join(by_reason(dict(text.split(": ", 1) for text in failed.values())))
             + ". A node that was killed counts as connected for another minute."
         )
 
@@ -466,7 +473,7 @@ def ask_schema(
             if node_id not in failed or node_id in answers:
                 continue  # delivered twice
             if reply.has_error():
-                failed[node_id] = f"node {node_id}: {printable(str(reply.error.reason))}"
+                failed[node_id] = f"node {node_id}: {printable(raised_text(reply.error.reason))}"
                 continue
             size += records.reply_bytes(reply)
             try:
@@ -713,8 +720,8 @@ def check_errors(
     errors = {party.name: values for party, values in answers if "error" in values}
     if not errors:
         return
-    text = "\n".join(f"{name}: {values['error']}" for name, values in errors.items())
-    error = DataError(f"Some parties cannot take part; training was not started.\n{text}")
+    listed = "\n".join(by_reason({name: values["error"] for name, values in errors.items()}))
+    error = DataError(f"Some parties cannot take part; training was not started.\n{listed}")
     if method is not None and all(values.get("incomplete") == 1 for values in errors.values()):
         mended = method.mended(errors)
         if mended.assumed:

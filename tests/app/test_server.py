@@ -64,6 +64,18 @@ def test_a_run_whose_process_is_ended_is_stopped(job, tmp_path, monkeypatch):
     assert Run.load(tmp_path).status == "completed"
 
 
+def test_warnings_name_options_by_their_keys_as_they_are_logged(job, tmp_path):
+    rng = np.random.default_rng(0)
+    for k in range(3):
+        frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]).assign(c="x")
+        frame.to_csv(tmp_path / f"{k}.csv", index=False)
+    configs = [{"data-path": str(tmp_path / f"{k}.csv")} for k in range(3)]
+    job({"method": "fedges", "fedges.discretize": 3}, node_configs=configs)
+    told = [line for line in job.lines() if "one state only" in line]
+    assert told
+    assert all("constant-columns='fail'" in line for line in told)
+
+
 def test_no_exchange_is_numbered_beyond_the_most(job, tmp_path):
     """With missing values the number of exchanges is not known before; replicates add some."""
     rng = np.random.default_rng(0)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flwr_causal.core.words import MOST_OF_NAME, fault_of_name, is_invisible, one_form, printable
+from flwr_causal.core.words import (
+    MOST_OF_NAME,
+    by_reason,
+    fault_of_name,
+    is_invisible,
+    one_form,
+    printable,
+)
 
 TEXTS = st.text(st.characters(), max_size=40)
 
@@ -94,3 +101,10 @@ def test_of_a_long_text_both_ends_are_shown():
 )
 def test_names_of_tables_are_in_one_form_and_on_one_line(text, name):
     assert one_form(text) == name == one_form(one_form(text))
+
+
+def test_a_reason_that_several_have_is_given_once():
+    reasons = {f"p{k}": "no answer" for k in range(14)} | {"q": "no table"}
+    one, other = by_reason(reasons)
+    assert one == "p0, p1, p2, p3, p4 and 9 more: no answer"
+    assert other == "q: no table"

@@ -9,13 +9,14 @@ import pytest
 
 import flwr_causal.doubts.tables as doubts_module
 from flwr_causal.data.check.agreement import agree
-from flwr_causal.data.check.party_table import describe
+from flwr_causal.data.check.party_table import describe, repeated_rows
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.series.levels import describe_series
 from flwr_causal.data.series.series import SeriesLayout
 from flwr_causal.doubts.tables import SAME_UNITS, Expected, doubts
 from flwr_causal.simulations import simulate
+from flwr_causal.simulations.engines import agreement_of
 
 LINEAR = Expected(SAME_UNITS, level_remedy="set center='party'", raw_units=True, columns=1)
 
@@ -429,3 +430,33 @@ def test_a_declared_intervention_is_no_other_unit(declared, warned):
     options = {"intervention_column": "do"} if declared else {}
     run = simulate("moments", tables, **options)
     assert any("units of some columns" in text for text in run.warnings) == warned
+
+
+COPIES = {0: False, 4: False, 6: True, 100: True}
+
+
+@pytest.mark.parametrize(("copies", "told"), COPIES.items())
+@pytest.mark.parametrize("method", ["moments", "fedpc", "notears-admm"])
+def test_patients_who_are_in_a_table_twice_are_told(method, copies, told):
+    tables = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=150)
+        tables.append(pd.DataFrame({"x": x, "y": x + rng.normal(size=150)}))
+    tables[1] = pd.concat([tables[1], tables[1].head(copies)])
+    found = agreement_of(method, tables).warnings
+    (warning,) = [text for text in found if "repeat an earlier row" in text] or [""]
+    assert bool(warning) == told
+    assert not told or "at party 'party 1':" in warning
+
+
+def test_equal_rows_of_categories_and_of_parts_of_rows_are_no_copies():
+    rng = np.random.default_rng(0)
+    few = pd.DataFrame(rng.integers(0, 2, (300, 3)), columns=[*"abc"])
+    assert not describe(few, states=True).repeats
+    # The numbers repeat, and the texts differ.
+    visits = pd.DataFrame({"x": np.repeat(rng.normal(size=100), 2), "day": ["a", "b"] * 100})
+    assert not describe(visits, Policy(text_columns="keep")).repeats
+    assert describe(visits.drop(columns="day")).repeats
+    assert repeated_rows(visits) == 0
+    assert repeated_rows(visits.assign(day="a")) == 100

@@ -17,7 +17,7 @@ from federations import (
 )
 from flwr.app import Error, Message
 
-from flwr_causal.compat import NODE_UNAVAILABLE
+from flwr_causal.compat import NODE_UNAVAILABLE, raised_text
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol import records
 from flwr_causal.protocol.consensus import ROUND
@@ -308,3 +308,18 @@ def test_the_order_of_replies_and_nodes_does_not_matter(method):
     one = run(method(), spy(TABLES))
     for seed in range(3):
         assert same(one, run(method(), ShufflingGrid(app_of(TABLES), 4, seed)))
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("<class 'flwr_causal.errors.TableChangedError'>:<'it has changed'>",
+         "TableChangedError: it has changed"),
+        ("<class 'ValueError'>:<'a\nb'>", "ValueError: a\nb"),
+        ("ValueError: as it is", "ValueError: as it is"),
+        (None, "unknown reason"),
+    ],
+)  # fmt: skip
+def test_what_a_client_raised_is_told_without_the_words_of_python(told, shown):
+    """Flower's real nodes write the class as Python prints it."""
+    assert raised_text(told) == shown

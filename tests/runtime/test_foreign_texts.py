@@ -125,7 +125,7 @@ def test_texts_of_an_exchange(change, caplog, tmp_path):
 def test_a_party_reports_no_such_name(method, name):
     frames = [pd.DataFrame(np.arange(60).reshape(20, 3) % 7, columns=["x", "y", name])] * 2
     with pytest.raises(
-        DataError, match=r"party 0: The report was not sent: the name of the column"
+        DataError, match=r"party 0, party 1: The report was not sent: the name of the column"
     ):
         simulate(method, frames)
 

@@ -10,7 +10,7 @@ from flwr_causal.app.doctor.finding import Finding
 from flwr_causal.compat import node_config_of
 from flwr_causal.core.circuits.learners.by_name import NAMES
 from flwr_causal.core.options import option_types
-from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, stray_cells
+from flwr_causal.data.check.party_table import SHOWN_CELLS, describe, repeated_rows, stray_cells
 from flwr_causal.data.read.pieces import open_table
 from flwr_causal.errors import CausalError
 from flwr_causal.party.dictionary import MAP_KEY
@@ -19,6 +19,7 @@ from flwr_causal.party.node_config import NodeConfig, check_keys, weakness_of
 from flwr_causal.party.policy import PartyPolicy
 from flwr_causal.party.record import PartyRecord
 from flwr_causal.party.tables import tables_of
+from flwr_causal.reports.page.words import counted
 from flwr_causal.secure.signatures import PEERS, SUMS_KEY
 
 if TYPE_CHECKING:
@@ -159,6 +160,13 @@ def _tables(node: NodeConfig, policy: PartyPolicy) -> Iterator[Finding]:
                 subject,
                 f"column {column!r}: {value!r} in row {row} is no number, as most of the column is",
                 "Correct it, unless the column holds codes: it counts as text.",
+            )
+        if count := repeated_rows(table):
+            yield Finding(
+                "note",
+                subject,
+                f"{counted(count, 'row')} of it repeat earlier ones in all columns",
+                "Remove them if patients are in the table twice: they would count twice.",
             )
         if looks:
             text = f"{', '.join(looks)} look like identifiers: runs that use them are refused"

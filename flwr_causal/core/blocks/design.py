@@ -67,9 +67,8 @@ class Number:
     @property
     def terms(self) -> tuple[str, ...]:
         """What the columns are, in words."""
-        if self.functions == 1:
-            return (self.name,)
-        return tuple(f"{self.name}[{k}]" for k in range(self.functions))
+        more = (f"{self.name} (function {k})" for k in range(2, self.functions + 1))
+        return (self.name, *more)
 
     @property
     def units(self) -> FloatArray:
@@ -240,5 +239,8 @@ def _variable(
 
 
 def column_names(variables: Sequence[Variable]) -> tuple[str, ...]:
-    """Return a name for each column."""
+    """Return a name for each column, as messages call it; numbered where two were the same."""
+    names = tuple(term for one in variables for term in one.terms)
+    if len(set(names)) == len(names):
+        return names
     return tuple(f"{one.name}[{k}]" for one in variables for k in range(one.width))

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 #: A row dominates a column where it holds more than this share of the sum of squares, and Gaussian
 #: rows would do so with less than this probability.
 MOST_OF_SQUARES, CHANCE = 0.5, 1e-9
+#: A column tells rows apart if more than this share of the values in its first rows differ.
+MANY_VALUES, LOOKED_AT = 0.25, 1000
+#: A table of fewer rows that repeat others is none of copies.
+FEWEST_REPEATED = 5
 #: How many cells of a table commands list.
 SHOWN_CELLS = 10
 
@@ -144,7 +148,54 @@ def describe(
             facts[position] |= _states(rows[position], name, kind, policy)
         columns.append(ColumnReport(name, kind, copy_of=copy_of, **facts[position]))
     dropped = len(table) - found.rows
-    return TableReport(found.rows, dropped, tuple(columns), sums, states, relations)
+    needed = max(FEWEST_REPEATED, found.rows / 100)
+    # The numbers alone tell faster that there are not so many.
+    repeats = found.repeated_numbers >= needed and repeated_rows(table) >= needed
+    return TableReport(
+        found.rows, dropped, tuple(columns), sums, states, relations, repeats=repeats
+    )
+
+
+def repeated_rows(table: Table) -> int:
+    """Return how many rows repeat an earlier one in all columns.
+
+    0 where no column has many different values: then equal rows are no copies.
+    """
+    rows: list[NDArray[np.uint64]] = []
+    for piece in pieces(table):
+        if not rows and not _tells_rows_apart(piece):
+            return 0
+        try:
+            found = pd.util.hash_pandas_object(piece, index=False)
+        except TypeError:  # lists and the like
+            found = pd.util.hash_pandas_object(piece.map(str), index=False)
+        rows.append(np.asarray(found, dtype=np.uint64))
+    return _repeated(rows)
+
+
+def _tells_rows_apart(piece: pd.DataFrame) -> bool:
+    """Return whether a column has many different values."""
+    first = piece.head(LOOKED_AT)
+    return any(
+        column.nunique() > len(first) * MANY_VALUES
+        for column in all_columns(first)
+        if kind_of(column) in ("numeric", "category")
+    )
+
+
+def _repeated(digests: Sequence[NDArray[np.uint64]]) -> int:
+    together = np.concatenate([np.zeros(0, dtype=np.uint64), *digests])
+    return len(together) - len(pd.unique(together))
+
+
+def _digests(values: FloatArray) -> NDArray[np.uint64]:
+    """Return a number for each row, equal for equal rows, shape (n,); columns are contiguous."""
+    found = np.zeros(len(values), dtype=np.uint64)
+    for column in values.T:
+        found ^= column.view(np.uint64)
+        found *= np.uint64(0x9E3779B97F4A7C15)
+        found ^= found >> np.uint64(32)
+    return found
 
 
 def _kept_columns(frame: pd.DataFrame, found: _Pass) -> list[pd.Series]:
@@ -375,6 +426,8 @@ class _Pass:
         self.ends: list[Ends] = []
         self.sums: list[ColumnSums] = []
         self.products: ColumnProducts | None = None
+        self._rows: list[NDArray[np.uint64]] = []
+        self._varies = False
         self._missing: list[IntArray] = []
         self._infinite: list[IntArray] = []
         self._texts: dict[int, set[str | None]] = {}
@@ -384,6 +437,11 @@ class _Pass:
     def rows(self) -> int:
         """The number of rows that are used."""
         return sum(int(kept.sum()) for kept in self.kept)
+
+    @property
+    def repeated_numbers(self) -> int:
+        """How many rows that are used repeat the numbers of an earlier one; or 0, as there."""
+        return _repeated(self._rows) if self._varies else 0
 
     def add(self, piece: pd.DataFrame) -> None:
         """Look at further rows."""
@@ -401,6 +459,8 @@ class _Pass:
         for place, ends, column in zip(self.places, self.ends, values.T, strict=True):
             self.digests[place].update(column.data)
             ends.add(column)
+        if self._varies:
+            self._rows.append(_digests(values))
         self.sums.append(sums_of(values))
         if self._relations:
             if self.products is None:
@@ -427,6 +487,7 @@ class _Pass:
         # Twice as fast as other digests on today's processors, and no secret.
         self.digests = [hashlib.sha1(usedforsecurity=False) for _ in self.kinds]
         self.ends = [Ends() for _ in self.places]
+        self._varies = _tells_rows_apart(piece)
         self._texts = {k: set() for k, kind in enumerate(self.kinds) if kind not in NUMBERS}
 
     def facts(self, *, sums: bool) -> list[dict[str, Any]]:

@@ -209,6 +209,12 @@ class TableReport:
         "counts the states below, and one more where there are more values",
         "flag",
     )
+    repeats: bool = fact(
+        False,
+        "whether a hundredth of the rows, and five of them at least, repeat an earlier row in all "
+        "columns, of which one has many different values",
+        "flag",
+    )
     level_rows: int | None = fact(
         None,
         "rows behind the means, where these are of the rows that are not perturbed "

@@ -102,9 +102,11 @@ def exchange_schema(
         try:
             federation, agreement = _exchanged(method, grid, settle, sizes)
             break
-        except DataError as error:
+        except (DataError, ConfigError) as error:
             decided = {**method.decided, **error.settings}
             if not error.assumed or decided == method.decided:
+                if method.assumed:  # which the user has not stated
+                    error.args = ("\n".join([*method.assumed, str(error)]),)
                 raise
             method.decide(decided, (*method.assumed, *error.assumed))
             settle = 0.0

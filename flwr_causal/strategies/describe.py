@@ -72,6 +72,9 @@ class DescribeOptions(CausalOptions):
         at the others.
     duplicate_columns : {"keep", "drop", "fail"}, default "keep"
         What to do about columns that equal another one in every row.
+    identifiers : {"fail", "auto"}, default "fail"
+        "auto" leaves out columns of dates, and those that number or name the rows; "fail" describes
+        them, too.
     categories : str, default ""
         Columns that are categories, separated by commas: all parties read them as text, in the
         spelling of their cells, such as codes of wards.
@@ -87,6 +90,7 @@ class DescribeOptions(CausalOptions):
     text_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     unshared_columns: AutoDropKeep = "keep"  # type: ignore[assignment]
     duplicate_columns: Literal["fail", "drop", "keep"] = "keep"  # type: ignore[assignment]
+    identifiers: Literal["auto", "fail"] = "fail"
     categories: str = ""
     numbers: str = ""
     narrowed: ClassVar[Mapping[str, Mode]] = {

@@ -450,7 +450,7 @@ def test_rows_of_fewer_than_three_parties_are_not_summed_by_themselves():
 def test_parties_check_themselves_what_the_server_cannot_see():
     holes = [TABLES[0], TABLES[1].assign(x2=np.nan), *TABLES[2:]]
     with pytest.raises(DataError, match=r"party 1.*column 'x2': 60 missing values"):
-        simulate("moments", holes, secure_aggregation=True)
+        simulate("moments", holes, secure_aggregation=True, missing_values="fail")
     short = [*TABLES[:3], TABLES[3].iloc[:1]]
     with pytest.raises(DataError, match=r"party 3.*the table has 1 row"):
         simulate("moments", short, secure_aggregation=True)

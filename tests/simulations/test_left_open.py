@@ -251,6 +251,14 @@ def test_what_a_table_itself_has_to_mend_is_not_assumed():
         simulate("moments", parties)
 
 
+def test_an_error_says_what_was_assumed_before():
+    # No row is complete.
+    cells = (np.arange(ROWS)[:, None] + np.arange(3)) % 3 == 0
+    with pytest.raises(DataError, match=r"(?s)^Assumed missing_values='drop'.*0 rows left") as one:
+        simulate("lingam", [table.mask(cells) for table in CLINICS])
+    assert str(one.value).count("Assumed") == 1
+
+
 def test_a_strategy_assumes_anew_in_each_run():
     strategy = Moments(min_available_nodes=3)
     assert assumed_of(simulate(strategy, tables(wards))) == {"text_columns": "keep"}

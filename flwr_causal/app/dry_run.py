@@ -52,7 +52,7 @@ def dry_run(strategy: CausalStrategy, grid: Grid, *, settle: float = 0.0) -> dic
     ConfigError
         With ``epsilon``: parties count the privacy loss of a run from the schema exchange on.
     """
-    if strategy.private:
+    if strategy._private:
         raise ConfigError(
             "A dry run with 'epsilon' would use up the parties' privacy budgets, which count a run "
             "from its schema exchange on: leave epsilon, delta and scales out of the dry run."
@@ -60,10 +60,10 @@ def dry_run(strategy: CausalStrategy, grid: Grid, *, settle: float = 0.0) -> dic
     if strategy.options.output_dir:
         check_own(Path(strategy.options.output_dir))
     federation, agreement, size = exchange_schema(strategy, grid, settle=settle)
-    strategy.federation, strategy.grid = federation, grid
-    strategy.init(agreement)
+    strategy._federation, strategy._grid = federation, grid
+    strategy._init(agreement)
     options, parties = strategy.options, len(federation.parties)
-    exchanges = strategy.exchanges_at_most
+    exchanges = strategy._exchanges_at_most
     costs = costs_of(strategy, federation)
     trainings = 1 + options.replicates + parties * options.leave_one_out
     return {

@@ -92,7 +92,7 @@ def _run(grid: Grid, job: JobConfig, data: DataConfig, strategy: CausalStrategy)
     try:
         _judge(run, job, data, strategy)
         _answer(run, job, strategy)
-        run.warnings += strategy.metric_warnings(run.metrics)
+        run.warnings += strategy._metric_warnings(run.metrics)
     except CausalError as error:
         run.error, run.status = in_keys(str(error), job.method), "failed"
         error.outcome = run
@@ -112,13 +112,13 @@ def _judge(run: Run, job: JobConfig, data: DataConfig, strategy: CausalStrategy)
             run.truth, run.metrics = truth, compare(truth, run.graph)
         return
     what = (data, len(run.parties), strategy.data, Roles.of(strategy))
-    tables, made, test = simulation(*what, by_cell=strategy.private, reading=strategy.reading)
+    tables, made, test = simulation(*what, by_cell=strategy._private, reading=strategy._reading)
     truth = truth or made
     run.truth = None if run.graph is None else truth
     run.metrics = judged(run.model if run.graph is None else run.graph, truth, test)
     compared = bool(run.metrics) and job.compare
     if run.graph is not None:
-        run.metrics |= strategy.pooled_metrics(tables, run.graph)
+        run.metrics |= strategy._pooled_metrics(tables, run.graph)
     if compared:
         client = methods.find(job.method).client
         run.metrics |= baselines(strategy, client, tables, names, truth, test)
@@ -128,7 +128,7 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy) -> None:
     """Evaluate a fitted circuit on the rows of the query while its parties are connected."""
     if job.query:
         row_id = Roles.of(strategy).row_id
-        rows = query_table(job.query, row_id, strategy.reading)
+        rows = query_table(job.query, row_id, strategy._reading)
         run.answers = answers(run.model, rows, row_id)
         run.metrics["query"] = circuit_scores(run.model, rows, run.answers)
 
@@ -136,7 +136,7 @@ def _answer(run: Run, job: JobConfig, strategy: CausalStrategy) -> None:
 def _round_line(record: dict[str, Any], method: CausalStrategy) -> str:
     shown = ("h", "consensus", "changed", "num_edges")
     values = [f"{name} {record[name]:.3g}" for name in shown if name in record]
-    number, most = record["round"], method.exchanges_at_most
+    number, most = record["round"], method._exchanges_at_most
     # Replicates are further trainings.
     limit = f" of at most {most}" if most is not None and number <= most else ""
     head = f"Exchange {number}{limit} ({record['exchange']})"

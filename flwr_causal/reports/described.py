@@ -33,7 +33,7 @@ def described(strategy: Any) -> dict[str, Any]:
         "description": text.strip(),
         "references": [" ".join(paper.split()) for paper in papers.split("\n\n") if paper.strip()],
         "data": strategy.data.value,
-        "exchanges_at_most": strategy.exchanges_at_most,
+        "exchanges_at_most": strategy._exchanges_at_most,
         "exchanges": [
             {
                 "name": exchange.name,

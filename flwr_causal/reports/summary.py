@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flwr_causal.core.words import printable
+from flwr_causal.reports.asked import answer, asked_of
 from flwr_causal.reports.edges import describe_graph
 from flwr_causal.reports.record import privacy_line
 from flwr_causal.reports.run import TABLE_FILE
@@ -49,6 +50,8 @@ def describe_run(run: Run) -> list[str]:
     lines = [f"{run.config.get('method', 'run')}, {run.headline}: {run.stop_reason}"]
     if run.graph is not None:
         lines += describe_graph(run.graph, signed=not run.unsigned)
+    if (asked := asked_of(run)) is not None:
+        lines += answer(run, *asked)
     lines += describe_targets(run.targets)
     if run.heterogeneity is not None:
         lines += describe_heterogeneity(run.heterogeneity)

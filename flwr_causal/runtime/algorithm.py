@@ -340,7 +340,7 @@ class Algorithm(Method[Progress]):
         Result
         """
 
-    def init(self, agreement: Agreement) -> Progress:
+    def _init(self, agreement: Agreement) -> Progress:
         """Return the state before the first exchange."""
         training = self.train(agreement)
         if not isinstance(training, Generator):
@@ -350,23 +350,23 @@ class Algorithm(Method[Progress]):
             )
         return Progress(agreement, training).given(None)
 
-    def request(self, state: Progress) -> Request:
+    def _request(self, state: Progress) -> Request:
         """Return what the parties are sent next."""
         assert state.ask is not None
         return state.ask
 
-    def close(self, state: Progress, replies: Replies) -> tuple[Progress, dict[str, Any]]:
+    def _close(self, state: Progress, replies: Replies) -> tuple[Progress, dict[str, Any]]:
         """Return the state after an exchange, and what the history says of it."""
         if not state.replicate and state.ask is not None and state.ask.shared:
             state.shared.append(replies)
         after = state.given(replies)
         return after, after.info
 
-    def finished(self, state: Progress) -> str | None:
+    def _finished(self, state: Progress) -> str | None:
         """Return why the training is over, None to go on."""
         return None if state.ask else state.result.reason
 
-    def replicated(self, state: Progress, agreement: Agreement, number: int) -> Progress | None:
+    def _replicated(self, state: Progress, agreement: Agreement, number: int) -> Progress | None:
         """Return the state in which a replicate begins: after the requests that it shares."""
         training = self.train(agreement, number)
         own = Progress(agreement, training, choices=state.choices, replicate=number).given(None)
@@ -378,7 +378,7 @@ class Algorithm(Method[Progress]):
         """Return the graph, at the end or so far."""
         return state.result.graph
 
-    def fitted(self, state: Progress) -> Any:
+    def _fitted(self, state: Progress) -> Any:
         """Return the fitted model, None without one."""
         return state.result.model
 

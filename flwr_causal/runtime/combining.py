@@ -53,8 +53,8 @@ class SingleReplies:
 
     def ask(self, grid: Grid, messages: Iterable[Message], timeout: float, find: Find) -> Collected:
         """Send the messages; return the replies, see ``Federation.exchange``."""
-        assert self.method.federation is not None
-        return self.method.federation.exchange(
+        assert self.method._federation is not None
+        return self.method._federation.exchange(
             grid,
             self.exchange,
             messages,
@@ -145,7 +145,7 @@ def _as_declared(
             f"aggregation='median' needs {LEAST_FOR_MEDIAN}: of fewer none can be told to be "
             "the false one."
         )
-        reasons = method.federation.latest_reasons() if method.federation else ""
+        reasons = method._federation.latest_reasons() if method._federation else ""
         raise FederationError(f"{text} {reasons}".rstrip())
     return Replies(names, median_of(exchange, arrays, rows))
 

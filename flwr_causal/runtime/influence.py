@@ -135,7 +135,7 @@ class LeaveOneOut(Generic[StateT]):
     ) -> LeaveOneOut[StateT]:
         """Return an instance for the replies that arrived, with a copy of the method."""
         kept = copy.copy(method)
-        kept.state, kept.federation, kept.grid = None, None, None
+        kept.state, kept._federation, kept._grid = None, None, None
         arrays = {reply.party.name: reply.arrays for reply in replies}
         rows, counts = np.array(
             [(reply.party.num_rows, reply.count) for reply in replies], dtype=np.float64
@@ -176,8 +176,8 @@ class LeaveOneOut(Generic[StateT]):
             by_rows = self.exchange.weight == "rows"
             combined = mean_of(arrays, rows if by_rows else np.delete(self.counts, index))
         own_rows = {name: int(own) for name, own in zip(others, rows, strict=True)}
-        before = self.method.init(dataclasses.replace(self.agreement, rows=own_rows))
-        state, _ = self.method.close(before, Replies(tuple(others), combined))
+        before = self.method._init(dataclasses.replace(self.agreement, rows=own_rows))
+        state, _ = self.method._close(before, Replies(tuple(others), combined))
         graph = self.method.graph(state)
         assert graph is not None
         return change_between(self.graph, graph, float(self._distances[index]))

@@ -137,12 +137,12 @@ def run(
     check_argument("run", "method", method, instance(Method, "a strategy, such as Moments()"))
     check_argument("run", "grid", grid, GRID)
     outcome: Outcome[StateT] = Outcome()
-    if method.stepwise is not None:
-        method.stepwise.end()
-        method.stepwise = None
+    if method._stepwise is not None:
+        method._stepwise.end()
+        method._stepwise = None
     # What an earlier run has assumed is not stated by this one.
     method.decide({}, ())
-    method.initial = checked_initial(method, initial_arrays or {})
+    method._initial = checked_initial(method, initial_arrays or {})
     if (method.options.replicates or method.options.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
     wrapper = "" if strategy is None else type(strategy).__name__
@@ -153,7 +153,7 @@ def run(
             if strategy is not None:
                 check_wrapper(method, strategy)
             session.begin(settle, state)
-            while (reason := method.finished(session.state)) is None:
+            while (reason := method._finished(session.state)) is None:
                 session.check_rounds()
                 record = session.exchange()
                 if on_round is not None:
@@ -225,7 +225,7 @@ class Session(Generic[StateT]):
     started: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        self.outcome.as_run = self.method.as_run
+        self.outcome.as_run = self.method._as_run
 
     @property
     def state(self) -> StateT:
@@ -236,8 +236,8 @@ class Session(Generic[StateT]):
     @property
     def federation(self) -> Federation:
         """The parties."""
-        assert self.method.federation is not None
-        return self.method.federation
+        assert self.method._federation is not None
+        return self.method._federation
 
     def note(self, warning: str) -> None:
         """Add a solver's warning to those of the run, once."""
@@ -268,7 +268,7 @@ class Session(Generic[StateT]):
             if not self.resuming:
                 self.checkpoint = checkpoint
                 self._keep()
-        if method.private:
+        if method._private:
             method.release = secrets.token_hex(16) if checkpoint is None else checkpoint.release()
         self._agree(settle, checkpoint, state)
         if checkpoint is not None and self.resuming:
@@ -305,9 +305,9 @@ class Session(Generic[StateT]):
         outcome.warnings = list(agreement.warnings)
         outcome.answered = {party.name: 0 for party in federation.parties}
         outcome.tables = digests_of(federation)
-        method.federation, method.grid = federation, self.grid
+        method._federation, method._grid = federation, self.grid
         with server_work(method, "The initial state"):
-            method.state = method.init(agreement) if state is None else state
+            method.state = method._init(agreement) if state is None else state
 
     def check_rounds(self) -> None:
         """Raise a FederationError if the training has had all exchanges that it may use."""
@@ -387,14 +387,14 @@ class Session(Generic[StateT]):
         """Return what the parties are sent next."""
         method = self.method
         with server_work(method, f"Exchange {self.outcome.rounds + 1}"):
-            request = method.asked = method.request(self.state)
+            request = method._asked = method._request(self.state)
         return request
 
     def close(self, request: Request, replies: Replies) -> dict[str, Any]:
         """Take the next step on combined replies; return what the history says of it."""
         method, number = self.method, self.outcome.rounds + 1
         with server_work(method, f"Exchange {number} ('{request.exchange.name}')"):
-            method.state, info = method.close(self.state, replies)
+            method.state, info = method._close(self.state, replies)
         self._took_part(number, request, replies.answered)
         return info
 
@@ -431,7 +431,7 @@ class Session(Generic[StateT]):
         main: Method[Any] = method
         state: Any = before
         if isinstance(method, Trainings):
-            if method.inner.finished(state.main) is not None:
+            if method.inner._finished(state.main) is not None:
                 return
             main, state, part = method.main_part(state)
             exchange, replies = part.exchange, of_part(part, replies)
@@ -441,7 +441,7 @@ class Session(Generic[StateT]):
         if moments and complete:
             self.by_party = {reply.party.name: reply.arrays for reply in replies}
         # Where the training compares the parties itself it says how they differ.
-        last = self.outcome.rounds == 1 and method.finished(self.state) is not None
+        last = self.outcome.rounds == 1 and method._finished(self.state) is not None
         if last and not exchange.single_means:
             self._weigh(main, exchange, replies)
 
@@ -466,7 +466,7 @@ class Session(Generic[StateT]):
         outcome.influence = left_out
         if left_out.largest_distance > STANDS_OUT:
             outcome.warnings += influence_warnings(
-                self.outcome.influence, graph, median=method.takes_median
+                self.outcome.influence, graph, median=method._takes_median
             )
 
     def _keep(self, step: KeptExchange | None = None) -> None:
@@ -474,7 +474,7 @@ class Session(Generic[StateT]):
         if self.checkpoint is None:
             return
         outcome = self.outcome
-        if self.method.federation is not None:
+        if self.method._federation is not None:
             outcome.note_failures(self.federation)
         try:
             if step is not None:
@@ -579,7 +579,7 @@ class Session(Generic[StateT]):
         )
         outcome.warnings = [*agreement.warnings, *self._restarting(warning)]
         outcome.agreement, outcome.parties = agreement, others.parties
-        method.federation = replace(
+        method._federation = replace(
             others,
             size=federation.size,
             failures=federation.failures,
@@ -587,7 +587,7 @@ class Session(Generic[StateT]):
         )
         outcome.answered = dict.fromkeys(agreement.rows, 0)
         with server_work(method, "The initial state"):
-            method.state = method.init(agreement)
+            method.state = method._init(agreement)
 
     def _start_over(self, changed: Sequence[str]) -> None:
         """Start the training again with a new schema exchange, since tables have changed.
@@ -637,12 +637,12 @@ class Session(Generic[StateT]):
             else:
                 with server_work(method, f"Exchange {step.record['round']}, resumed"):
                     request = self._asked_again(step)
-                    method.state, _ = method.close(self.state, step.replies)
+                    method.state, _ = method._close(self.state, step.replies)
                 self._took_part(int(step.record["round"]), request, step.replies.answered)
                 outcome.influence = step.influence
                 if step.influence:
                     outcome.warnings += influence_warnings(
-                        step.influence, method.graph(self.state), median=method.takes_median
+                        step.influence, method.graph(self.state), median=method._takes_median
                     )
             outcome.history.append(step.record)
         log(INFO, "Resumed after %d exchanges", outcome.rounds)
@@ -652,7 +652,7 @@ class Session(Generic[StateT]):
             if party.name in lost:
                 federation.left(party)
         absent = ", ".join(party.name for party in federation.parties if not party.has_node)
-        if absent and method.finished(self.state) is None:
+        if absent and method._finished(self.state) is None:
             warning = (
                 f"The run was resumed after exchange {outcome.rounds} without {absent}, which did "
                 "not answer."
@@ -662,8 +662,8 @@ class Session(Generic[StateT]):
 
     def _asked_again(self, step: KeptExchange) -> Request:
         """Return what the method asks next, which must be what a kept exchange had asked."""
-        over = self.method.finished(self.state) is not None
-        request = None if over else self.method.request(self.state)
+        over = self.method._finished(self.state) is not None
+        request = None if over else self.method._request(self.state)
         if request is None or digest_of_request(request) != step.asked:
             raise CheckpointError(
                 f"The run in '{self.method.options.output_dir}' cannot be resumed: exchange "
@@ -737,13 +737,13 @@ class Session(Generic[StateT]):
             return
         with server_work(method, f"The results after exchange {outcome.rounds}"):
             graph = method.graph(state)
-            outcome.graph = None if graph is None else method.annotated(state, graph)
+            outcome.graph = None if graph is None else method._annotated(state, graph)
             total = self.federation.total
             # Rows that several parties have are in the totals as often.
-            counted = None if method.columns_differ else total
+            counted = None if method._columns_differ else total
             outcome.num_rows = counted.all.rows if counted else method.num_rows(state)
-            outcome.model = method.with_parties(
-                state, method.fitted(state), self.by_party, self.federation.summed_reports
+            outcome.model = method._with_parties(
+                state, method._fitted(state), self.by_party, self.federation.summed_reports
             )
             if isinstance(method, Trainings) and method.options.leave_one_out:
                 outcome.influence = method.influence(cast("Any", state))
@@ -804,7 +804,7 @@ class Session(Generic[StateT]):
     def _write(self, directory: Path) -> None:
         """Write the results; where they cannot be written, what was computed stands."""
         try:
-            self.method.write(self.outcome, resumable=not self.wrapper)
+            self.method._write(self.outcome, resumable=not self.wrapper)
         except Exception as error:
             warning = (
                 f"The results cannot be written to '{directory}': {error} They are in the outcome."
@@ -816,16 +816,16 @@ class Session(Generic[StateT]):
         """Bring the directory up to date, and make the method as good as new."""
         method = self.method
         self.outcome.seconds = time.perf_counter() - self.started
-        if method.federation is not None:
-            self.outcome.note_failures(method.federation)
+        if method._federation is not None:
+            self.outcome.note_failures(method._federation)
         self._keep()
         self.let_go()
         ended = self.outcome.status in ("completed", "failed")
         if self.checkpoint is not None and self.write_results and ended:
             self._write(self.checkpoint.directory)
-        method.state = method.federation = method.grid = method.asked = None
-        method.initial = {}
-        method.release, method.clipping_norm, method.clipping_mod = None, 0.0, ""
+        method.state = method._federation = method._grid = method._asked = None
+        method._initial = {}
+        method.release, method._clipping_norm, method._clipping_mod = None, 0.0, ""
 
 
 def plain_options(method: Method[Any]) -> dict[str, Any]:
@@ -834,7 +834,7 @@ def plain_options(method: Method[Any]) -> dict[str, Any]:
         name: value if isinstance(value, int | float | str | None) else value.to_dict()
         for name, value in method.options.by_name().items()
     }
-    given = {INITIAL: digest_of(method.initial)} if method.initial else {}
+    given = {INITIAL: digest_of(method._initial)} if method._initial else {}
     if method.policy.dictionary:
         given[DIGEST] = dictionary_digest(method.policy.dictionary)
     return {"method": method.method, **options, **given}
@@ -852,7 +852,7 @@ def checked_initial(
     """
     if not arrays:
         return {}
-    names, needed = list(arrays), method.initial_names
+    names, needed = list(arrays), method._initial_names
     if not needed:
         raise ConfigError(
             f"start({INITIAL}=...) has no meaning for {type(method).__name__} with these options, "

@@ -1,8 +1,8 @@
 """The protocol of every method: what the loop calls between the exchanges of a contract.
 
-Before each exchange :meth:`Method.request` returns what the parties are sent. Their replies are
-combined as the contract declares. :meth:`Method.close` turns the combined replies into the next
-state, and :meth:`Method.finished` says when the run is over. All methods implement these through
+Before each exchange :meth:`Method._request` returns what the parties are sent. Their replies are
+combined as the contract declares. :meth:`Method._close` turns the combined replies into the next
+state, and :meth:`Method._finished` says when the run is over. All methods implement these through
 :class:`flwr_causal.runtime.algorithm.Algorithm`, whose generator reads as the algorithm.
 """
 
@@ -113,8 +113,8 @@ class Request:
 class Method(Generic[StateT]):
     """Base of all methods, free of Flower.
 
-    A subclass sets :attr:`contract` and implements :meth:`init`, :meth:`request`, :meth:`close`,
-    :meth:`finished` and :meth:`graph`.
+    A subclass sets :attr:`contract` and implements :meth:`_init`, :meth:`_request`, :meth:`_close`,
+    :meth:`_finished` and :meth:`graph`.
 
     Attributes
     ----------
@@ -131,36 +131,36 @@ class Method(Generic[StateT]):
     #: How replies that an exchange declares as averaged are combined.
     aggregation: Literal["mean", "median"] = "mean"
     #: Whether a median is possible with the other options.
-    takes_median: bool = True
+    _takes_median: bool = True
     #: Whether all that depends on the parties' rows has the noise of differential privacy.
-    private: bool = False
+    _private: bool = False
     #: The random name of a private run, also where it is resumed: the parties keep by it what they
     #: have drawn.
     release: str | None = None
     #: Whether the parties' reports hold nothing that depends on their rows, and no totals follow.
-    withholds_totals: bool = False
+    _withholds_totals: bool = False
     #: Whether parties that have ids of their rows may hold different columns.
-    joins_columns: bool = False
+    _joins_columns: bool = False
     #: Whether they do, and products of columns of two parties need keys of pairs.
-    columns_differ: bool = False
+    _columns_differ: bool = False
     #: The norm to which mods of the parties clip their replies, by Flower's client-side wrappers; 0
     #: without one.
-    clipping_norm: float = 0.0
+    _clipping_norm: float = 0.0
     #: The mod of Flower's that such a wrapper needs at the parties.
-    clipping_mod: str = ""
-    federation: Federation | None
-    grid: Grid | None
+    _clipping_mod: str = ""
+    _federation: Federation | None
+    _grid: Grid | None
     state: StateT | None
     #: What the parties are sent in the exchange in progress, if it is known.
-    asked: Request | None = None
-    #: The arrays that a run starts from, by the names of `initial_names`; empty: the method's own.
-    initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    _asked: Request | None = None
+    #: The arrays that a run starts from, by the names of `_initial_names`; empty: the method's own.
+    _initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
     #: What was assumed of options that the run leaves open, by the parties' reports: by option the
     #: value, and a line each.
     decided: Mapping[str, Any] = MappingProxyType({})
     assumed: tuple[str, ...] = ()
     #: The run that the ``start`` of a strategy around the method goes through.
-    stepwise: Any = None
+    _stepwise: Any = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -189,7 +189,7 @@ class Method(Generic[StateT]):
         """How problems of the data are handled."""
 
     @property
-    def initial_names(self) -> tuple[str, ...]:
+    def _initial_names(self) -> tuple[str, ...]:
         """The arrays that a run may be given to start from; the first one is needed."""
         return ()
 
@@ -202,12 +202,12 @@ class Method(Generic[StateT]):
         return False
 
     @property
-    def fewest_groups(self) -> int:
+    def _fewest_groups(self) -> int:
         """The fewest groups, where parties add up in groups."""
         return 2
 
     @property
-    def within_parties(self) -> bool:
+    def _within_parties(self) -> bool:
         """Whether variances are those within parties, whose levels are their own."""
         return False
 
@@ -217,7 +217,7 @@ class Method(Generic[StateT]):
         return ()
 
     @property
-    def schema_options(self) -> PartyOptions:
+    def _schema_options(self) -> PartyOptions:
         """The options that the clients need to describe their tables."""
         question = self.contract.question
         return self.client_options if question is None else self.sent(question)
@@ -227,7 +227,7 @@ class Method(Generic[StateT]):
         """The options that the clients are sent, of the contract's class ``options``."""
         return self.sent(self.contract.options)
 
-    def agreed_options(self, agreement: Agreement) -> PartyOptions:
+    def _agreed_options(self, agreement: Agreement) -> PartyOptions:
         """Return the options that the clients are sent once the columns are agreed."""
         return self.client_options
 
@@ -258,7 +258,7 @@ class Method(Generic[StateT]):
     @property
     def run(self) -> Mapping[str, Any]:
         """The run by its options, as the conditions of exchanges see it."""
-        return self.options.asked() | {COLUMNS_DIFFER: self.columns_differ}
+        return self.options.asked() | {COLUMNS_DIFFER: self._columns_differ}
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
@@ -301,15 +301,15 @@ class Method(Generic[StateT]):
         return replace(agreement, rows=rows, total=None)
 
     @abstractmethod
-    def init(self, agreement: Agreement) -> StateT:
+    def _init(self, agreement: Agreement) -> StateT:
         """Return the state before the first exchange; options that do not fit are ConfigErrors."""
 
     @abstractmethod
-    def request(self, state: StateT) -> Request:
-        """Return what the parties are sent next; called while :meth:`finished` returns None."""
+    def _request(self, state: StateT) -> Request:
+        """Return what the parties are sent next; called while :meth:`_finished` returns None."""
 
     @abstractmethod
-    def close(self, state: StateT, replies: Replies) -> tuple[StateT, dict[str, Any]]:
+    def _close(self, state: StateT, replies: Replies) -> tuple[StateT, dict[str, Any]]:
         """Return the state after an exchange.
 
         Parameters
@@ -327,22 +327,22 @@ class Method(Generic[StateT]):
         """
 
     @abstractmethod
-    def finished(self, state: StateT) -> str | None:
+    def _finished(self, state: StateT) -> str | None:
         """Return why the run is over, in words for the user, or None to go on."""
 
     @abstractmethod
     def graph(self, state: StateT) -> CausalGraph | None:
         """Return the graph of a state; called after every failure as well as at the end."""
 
-    def annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
+    def _annotated(self, state: StateT, graph: CausalGraph) -> CausalGraph:
         """Return the graph of a state with what the method knows beside its edges."""
         return graph
 
-    def fitted(self, state: StateT) -> Any:
+    def _fitted(self, state: StateT) -> Any:
         """Return the fitted model, None if the method fits a graph only."""
         return None
 
-    def with_parties(
+    def _with_parties(
         self,
         state: StateT,
         model: Any,
@@ -372,7 +372,7 @@ class Method(Generic[StateT]):
         """Return the parties' own graphs and how they differ from the common one, if known."""
         return None
 
-    def replicated(self, state: StateT, agreement: Agreement, number: int) -> StateT | None:
+    def _replicated(self, state: StateT, agreement: Agreement, number: int) -> StateT | None:
         """Return the state in which a replicate begins, given the main training's state.
 
         Parameters
@@ -389,7 +389,7 @@ class Method(Generic[StateT]):
             None while the main training prepares what all trainings share, such as cut points: the
             replicates begin after that exchange. Default: the first state.
         """
-        return self.init(agreement)
+        return self._init(agreement)
 
     def num_rows(self, state: StateT) -> int | None:
         """Return how many rows the parties have together; None for the sum of their numbers.
@@ -402,11 +402,11 @@ class Method(Generic[StateT]):
         """Return the guarantee of differential privacy in plain values; empty if there is none."""
         return {}
 
-    def as_run(self, outcome: Any) -> Any:
+    def _as_run(self, outcome: Any) -> Any:
         """Return an outcome as the run that users save and read."""
         return outcome
 
-    def write(self, outcome: Any, *, resumable: bool) -> None:
+    def _write(self, outcome: Any, *, resumable: bool) -> None:
         """Write the results of a run into its ``output_dir``.
 
         Parameters
@@ -420,7 +420,7 @@ class Method(Generic[StateT]):
         """Return what the user should know about the finished run."""
         return []
 
-    def messages(
+    def _messages(
         self,
         request: Request,
         server_round: int,
@@ -439,7 +439,7 @@ class Method(Generic[StateT]):
         further : mapping
             Further plain values for the parties.
         """
-        exchange, federation = request.exchange, self.federation
+        exchange, federation = request.exchange, self._federation
         assert federation is not None
         parties = federation.asked(
             exchange, server_round, self.options.fraction_train, self.options.seed
@@ -482,8 +482,8 @@ class Method(Generic[StateT]):
         ConfigError
             Naming the exchange and the value.
         """
-        assert self.federation is not None
-        agreed = self.contract.sizes(self.federation.setup, 0)
+        assert self._federation is not None
+        agreed = self.contract.sizes(self._federation.setup, 0)
         agreed.pop("n")
         for sent in {id(one): one for one in contents}.values():
             try:

@@ -23,7 +23,7 @@ SECURE = Mode("secure_aggregation=True", lambda method: method.options.secure_ag
 OF_COUNTS = Mode("methods and options that send counts of rows", sends_counts)
 OF_FEW_ROWS = Mode(
     "methods and options that send counts of rows, or join different columns by ids",
-    lambda method: sends_counts(method) or method.joins_columns,
+    lambda method: sends_counts(method) or method._joins_columns,
 )
 #: Of these options "auto" is decided by the parties' reports; they are asked as by "fail" before.
 OPEN = ("text_columns", "missing_values", "unshared_columns")

@@ -150,7 +150,7 @@ def _exchanged(
         unused = _unused(method, reports)
     parties = with_groups(method, parties)
     federation, agreement = agreed(method, parties, reports)
-    if method.options.secure_aggregation and not method.withholds_totals:
+    if method.options.secure_aggregation and not method._withholds_totals:
         total, collected = ask_totals(method, grid, federation)
         sizes.append(collected.bytes_sent + collected.bytes_received + collected.setup_bytes)
         replied = {reply.party.name for reply in collected.replies}
@@ -208,7 +208,7 @@ def _needs_names(method: Method[Any]) -> bool:
     """Return whether the names of columns are asked for first, since some are not used."""
     policy = method.policy
     some = policy.unshared_columns == "drop" or policy.chooses_columns
-    return some and not method.private and method.schema_options.chooses_columns(policy)
+    return some and not method._private and method._schema_options.chooses_columns(policy)
 
 
 def _not_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, str]:
@@ -289,7 +289,7 @@ def _unused(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str
 
 def columns_asked(method: Method[Any], reports: Mapping[str, TableReport]) -> dict[str, list[str]]:
     """Return the values on columns that a schema question has, given the parties' reports."""
-    if method.private or not method.schema_options.chooses_columns(method.policy):
+    if method._private or not method._schema_options.chooses_columns(method.policy):
         return {}
     return {"columns": [*columns_of(reports)]}
 
@@ -402,7 +402,7 @@ def agreed(
         policy=method.policy,
         precision=method.options.precision,
         small=SmallCounts(method.options.minimum_count, method.options.small_counts),
-        options=method.agreed_options(agreement),
+        options=method._agreed_options(agreement),
         exchange=secrets.token_hex(8),
         states=agreement.states,
         targets=agreement.targets,
@@ -446,12 +446,12 @@ def ask_schema(
     """
     policy = method.policy
     rules = {f"policy-{name}": value for name, value in to_plain(policy).items()}
-    options = {f"option-{name}": value for name, value in to_plain(method.schema_options).items()}
+    options = {f"option-{name}": value for name, value in to_plain(method._schema_options).items()}
     secure = {"secure-aggregation": 1} if method.options.secure_aggregation else {}
-    if method.joins_columns:
+    if method._joins_columns:
         secure["pair-keys"] = 1
     values = {"method": method.method, **secure, **_terms(method), **rules, **options, **further}
-    norm = method.clipping_norm or PROBE_NORM
+    norm = method._clipping_norm or PROBE_NORM
     question = records.message_content(
         records.pack_arrays({PROBE: probe()}), {records.CLIPPING_NORM: norm, **values}
     )
@@ -526,14 +526,14 @@ def _answer(
         if not isinstance(values.get("error"), str):
             door.reported(values, method.contract.parts(policy), policy.max_states)
             report = TableReport.from_dict(values)
-            withheld = names_only or method.options.secure_aggregation or method.withholds_totals
+            withheld = names_only or method.options.secure_aggregation or method._withholds_totals
             if report.withheld is not withheld:
                 raise door.RefusedError(
                     "it withholds its numbers"
                     if report.withheld
                     else "it does not withhold its numbers, as the run's options ask"
                 )
-            if method.clipping_norm:
+            if method._clipping_norm:
                 _check_clips(method, reply, party)
             values = {"version": values["version"], "report": report}
     except (door.RefusedError, DataError) as error:
@@ -559,11 +559,11 @@ def _check_clips(method: Method[Any], reply: Message, party: str) -> None:
         Naming the party, the mod and what may be used instead.
     """
     # In the start of a wrapper, which kind it is cannot be told; Flower asks for the norm bit.
-    mod = method.clipping_mod or FIXED_MOD
+    mod = method._clipping_mod or FIXED_MOD
     kind = "Adaptive" if mod == ADAPTIVE_MOD else "Fixed"
     tells = records.has_norm_bit(reply.content)
     returned = door.received(reply.content).get(PROBE)
-    if is_clipped(returned, method.clipping_norm) and (tells or mod != ADAPTIVE_MOD):
+    if is_clipped(returned, method._clipping_norm) and (tells or mod != ADAPTIVE_MOD):
         return
     raise ConfigError(
         f"{party} does not clip its replies as the privacy wrapper takes for granted; training was "
@@ -610,7 +610,7 @@ def _with_unique_names(
         to tell who takes part, as ``expected_parties`` names parties or keys are signed. If the
         parties withhold their numbers, so that two reports on one table cannot be told.
     """
-    withheld = method.options.secure_aggregation or method.withholds_totals
+    withheld = method.options.secure_aggregation or method._withholds_totals
     nodes: dict[str, list[Party]] = {}
     for party, _ in answers:
         nodes.setdefault(as_seen(party.name), []).append(party)

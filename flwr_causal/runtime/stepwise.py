@@ -74,10 +74,10 @@ class Stepwise:
         norm = config.get(records.CLIPPING_NORM)
         with self._step():
             if isinstance(norm, int | float):
-                method.clipping_norm = float(norm)
+                method._clipping_norm = float(norm)
             check_wrapped(method, WRAPPER)
             initial = records.unpack_arrays(initial_arrays)
-            method.initial = checked_initial(method, initial)
+            method._initial = checked_initial(method, initial)
             self.session.begin(loop.SETTLE_SECONDS, None)
         self.federation = self.session.federation
         log(
@@ -125,7 +125,7 @@ class Stepwise:
         check_composes(method, WRAPPER, exchange, list(common))
         self.number = number
         self.arrays = records.pack_arrays(common, method.options.precision, exchange.exact)
-        messages = method.messages(asked, number, self.arrays, config)
+        messages = method._messages(asked, number, self.arrays, config)
         self.sent = {one.metadata.dst_node_id: one.content for one in messages}
         own = {party.node_id: party for party in self.federation.parties}
         self.parties = [own[node_id] for node_id in self.sent]
@@ -147,7 +147,7 @@ class Stepwise:
                     self._note_failure()
                 else:
                     self._close(self.contents, records.unpack_arrays(arrays))
-                reason = method.finished(self.session.state)
+                reason = method._finished(self.session.state)
                 outcome.graph = method.graph(self.session.state)
                 if reason is not None:
                     self.session.completed(reason)

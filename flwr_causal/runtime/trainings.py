@@ -116,15 +116,15 @@ class Trainings(Generic[StateT]):
         self._state = state
         self.inner.state = None if state is None else state.main
 
-    def init(self, agreement: Agreement) -> TrainingsState[StateT]:
+    def _init(self, agreement: Agreement) -> TrainingsState[StateT]:
         """Return the states before the first exchange."""
-        states = {MAIN: self.inner.init(agreement)}
+        states = {MAIN: self.inner._init(agreement)}
         parties = list(agreement.rows)
         if self.options.leave_one_out and len(parties) > 1:
             for place, party in enumerate(parties, start=1):
                 others = {name: rows for name, rows in agreement.rows.items() if name != party}
                 without = Training(without=place)
-                states[without] = self.inner.init(replace(agreement, rows=others))
+                states[without] = self.inner._init(replace(agreement, rows=others))
         return self._with_replicates(TrainingsState(states, {}, agreement))
 
     def _with_replicates(self, state: TrainingsState[StateT]) -> TrainingsState[StateT]:
@@ -135,7 +135,7 @@ class Trainings(Generic[StateT]):
         for number in range(1, 1 + self.options.replicates):
             # Each has a state of its own, which may hold a cache.
             try:
-                own = self.inner.replicated(state.main, state.agreement, number)
+                own = self.inner._replicated(state.main, state.agreement, number)
             except DeadlineError:
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
@@ -146,7 +146,7 @@ class Trainings(Generic[StateT]):
             states[Training(replicate=number)] = own
         return replace(state, states=states, failed=failed)
 
-    def request(self, state: TrainingsState[StateT]) -> Request:
+    def _request(self, state: TrainingsState[StateT]) -> Request:
         """Return the requests of all trainings that have not finished, in one."""
         requests = self._requests(state)
         if list(requests) == [MAIN]:
@@ -180,7 +180,7 @@ class Trainings(Generic[StateT]):
         if self._latest[0] is not state:
             running = self._running(state)
             requests = {
-                training: _among(training, self.inner.request(running[training]), state.rows)
+                training: _among(training, self.inner._request(running[training]), state.rows)
                 for training in each("what trainings ask", running)
             }
             self._latest = (state, requests)
@@ -191,11 +191,11 @@ class Trainings(Generic[StateT]):
             training: own
             for training, own in state.states.items()
             if training not in state.failed
-            and self.inner.finished(own) is None
-            and (training == MAIN or not self.inner.request(own).graph_stands)
+            and self.inner._finished(own) is None
+            and (training == MAIN or not self.inner._request(own).graph_stands)
         }
 
-    def close(
+    def _close(
         self, state: TrainingsState[StateT], replies: Replies
     ) -> tuple[TrainingsState[StateT], dict[str, Any]]:
         """Return the states after an exchange; the main training is the first to be closed."""
@@ -206,19 +206,19 @@ class Trainings(Generic[StateT]):
             part = BundlePart(training, request.exchange)
             own = part.replies(replies, [party for party in state.rows if request.asks(party)])
             if training == MAIN:
-                states[MAIN], info = self.inner.close(state.main, own)
+                states[MAIN], info = self.inner._close(state.main, own)
                 continue
             try:
-                states[training], _ = self.inner.close(states[training], own)
+                states[training], _ = self.inner._close(states[training], own)
             except DeadlineError:
                 raise
             except (CausalError, ArithmeticError, ValueError) as error:
                 failed[training] = str(error)
         return self._with_replicates(replace(state, states=states, failed=failed)), info
 
-    def finished(self, state: TrainingsState[StateT]) -> str | None:
+    def _finished(self, state: TrainingsState[StateT]) -> str | None:
         """Return why the main training is over, once all are."""
-        reason = self.inner.finished(state.main)
+        reason = self.inner._finished(state.main)
         return None if reason is None or self._running(state) else reason
 
     def graph(self, state: TrainingsState[StateT]) -> CausalGraph | None:
@@ -233,9 +233,9 @@ class Trainings(Generic[StateT]):
         ]
         return graph if graph is None or not found else graph.with_confidence(found)
 
-    def annotated(self, state: TrainingsState[StateT], graph: CausalGraph) -> CausalGraph:
+    def _annotated(self, state: TrainingsState[StateT], graph: CausalGraph) -> CausalGraph:
         """Return the graph with what the main training knows beside its edges."""
-        return self.inner.annotated(state.main, graph)
+        return self.inner._annotated(state.main, graph)
 
     def influence(self, state: TrainingsState[StateT]) -> Influence:
         """Return by party the change of the graph in the training without it."""
@@ -248,11 +248,11 @@ class Trainings(Generic[StateT]):
                     found[parties[training.without - 1]] = change_between(graph, other)
         return found
 
-    def fitted(self, state: TrainingsState[StateT]) -> Any:
+    def _fitted(self, state: TrainingsState[StateT]) -> Any:
         """Return the main training's model."""
-        return self.inner.fitted(state.main)
+        return self.inner._fitted(state.main)
 
-    def with_parties(
+    def _with_parties(
         self,
         state: TrainingsState[StateT],
         model: Any,
@@ -260,7 +260,7 @@ class Trainings(Generic[StateT]):
         reports: Mapping[str, TableReport],
     ) -> Any:
         """Return the main training's model with what is known of each party."""
-        return self.inner.with_parties(state.main, model, replies, reports)
+        return self.inner._with_parties(state.main, model, replies, reports)
 
     def scores(self, state: TrainingsState[StateT]) -> NDArray[np.float64] | None:
         """Return the main training's strengths of edges."""
@@ -330,7 +330,7 @@ class Trainings(Generic[StateT]):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Return the messages of the exchange in progress."""
-        return self.inner.messages(self.asked, server_round, arrays, dict(config))
+        return self.inner._messages(self._asked, server_round, arrays, dict(config))
 
     def main_part(
         self, before: TrainingsState[StateT]

@@ -100,7 +100,7 @@ def _expect_clipping(method: Method[Any], wrapper: object) -> None:
     """Let the schema exchange check that the parties clip, where the wrapper leaves it to them."""
     for kind, mod in CLIENT_SIDE.items():
         if isinstance(wrapper, kind):
-            method.clipping_norm, method.clipping_mod = float(wrapper.clipping_norm), mod
+            method._clipping_norm, method._clipping_mod = float(wrapper.clipping_norm), mod
 
 
 def check_composes(
@@ -143,7 +143,7 @@ def check_composes(
             f"{returned} for {sent}. Run it without the wrapper, or without the option that needs "
             "this exchange."
         )
-    if method.clipping_norm and exchange.contradiction is not None:
+    if method._clipping_norm and exchange.contradiction is not None:
         raise ConfigError(
             f"With {wrapper} the parties clip their replies, which in the exchange "
             f"'{exchange.name}' of {name} would contradict what they reported of their tables: "

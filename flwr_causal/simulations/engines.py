@@ -168,7 +168,7 @@ def simulate(
         grid = grid if wrap_grid is None else wrap_grid(grid)
         if not hasattr(grid, "send_and_receive"):
             raise ConfigError(f"wrap_grid returned {grid!r}; it must return a Grid.")
-        with progress_bar(progress, strategy.exchanges_at_most) as bar:
+        with progress_bar(progress, strategy._exchanges_at_most) as bar:
             if bar is None:
                 return execute(strategy, grid, settle=settle)
             return execute(strategy, bar.watch(grid), settle=settle, on_round=bar.after_exchange)
@@ -192,7 +192,7 @@ def simulate(
             read_table(party, _reading(strategy, own))
             for party, own in zip(parties, own_maps, strict=True)
         )
-        run.metrics |= strategy.pooled_metrics(rows, run.graph)
+        run.metrics |= strategy._pooled_metrics(rows, run.graph)
     if strategy.options.output_dir:
         run.save(strategy.options.output_dir, influence=False)
     return run
@@ -378,7 +378,7 @@ def _named_truth(
     """
     try:
         reading = _reading(strategy, own_map)
-        columns = open_table(first_party, by_cell=strategy.private, reading=reading).columns
+        columns = open_table(first_party, by_cell=strategy._private, reading=reading).columns
     except DataError as error:
         raise DataError(f"party 0: {error}") from error
     names = tuple(name for name in columns if name not in strategy.role_columns)
@@ -432,7 +432,7 @@ def _run_on_engine(
             app = client_app(client, PartyTables(parties, directory, maps))
             return _run_on_ray(run_on, app, len(parties))
     number, kept = len(parties), {}
-    if strategy.private and strategy.options.output_dir:
+    if strategy._private and strategy.options.output_dir:
         kept[RELEASES] = str(Path(strategy.options.output_dir, EXCHANGES, RELEASES))
     nodes = [{"partition-id": k, "num-partitions": number, **kept} for k in range(number)]
     grid = LocalGrid(

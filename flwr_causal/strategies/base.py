@@ -109,8 +109,6 @@ class CausalStrategy(FedAvg, Algorithm):
     Attributes
     ----------
     options_type : type of CausalOptions
-    entries : Dictionary or None
-        The dictionary of the parties' columns that the option ``dictionary`` names.
     options : CausalOptions
         With what was left to the method filled in. As of Flower's strategies, each is also read as
         an attribute, unless a method has its name.
@@ -123,12 +121,13 @@ class CausalStrategy(FedAvg, Algorithm):
 
     options_type: ClassVar[type[CausalOptions]] = CausalOptions
     options: CausalOptions
-    entries: Dictionary | None = None
+    #: The dictionary of the parties' columns that the option ``dictionary`` names.
+    _entries: Dictionary | None = None
 
-    federation: Federation | None = None
-    grid: Grid | None = None
+    _federation: Federation | None = None
+    _grid: Grid | None = None
     state: Progress | None = None
-    stepwise: Stepwise | None = None
+    _stepwise: Stepwise | None = None
 
     def __new__(cls, *positional: Any, **options: Any) -> Self:
         """Refuse a class whose options are its own fields."""
@@ -177,9 +176,9 @@ class CausalStrategy(FedAvg, Algorithm):
         """Set the options that were given, fill in the others and check them all."""
         self.options = self.options_type(**given)
         path = self.options.dictionary
-        self.entries = Dictionary.read(path) if path else None
-        if self.entries is not None:
-            self.options = with_dictionary(self, self.entries)
+        self._entries = Dictionary.read(path) if path else None
+        if self._entries is not None:
+            self.options = with_dictionary(self, self._entries)
         self.options = self.settled(self.options)
         self.validate()
 
@@ -243,7 +242,7 @@ class CausalStrategy(FedAvg, Algorithm):
 
     def _check_sums(self) -> None:
         """Check that everything that leaves a party is a sum."""
-        require_fitting(self.options, self.with_secure_aggregation, "secure_aggregation=True")
+        require_fitting(self.options, self._with_secure_aggregation, "secure_aggregation=True")
         reasons = [not_a_sum(exchange) for exchange in self.exchanges]
         reason = next(filter(None, reasons), "")
         if reason:
@@ -255,7 +254,7 @@ class CausalStrategy(FedAvg, Algorithm):
             )
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums, by name, and what they must be."""
         return {
             "fraction_train": (self.options.fraction_train == 1, "1"),
@@ -276,7 +275,7 @@ class CausalStrategy(FedAvg, Algorithm):
         return UNSTATED if self.options.max_rounds == self.options_type.max_rounds == 1 else 0
 
     @property
-    def exchanges_at_most(self) -> int | None:
+    def _exchanges_at_most(self) -> int | None:
         """How many exchanges the training has at most; None if the method does not say."""
         beyond = self.exchanges_beyond
         return None if beyond == UNSTATED else self.options.max_rounds + beyond
@@ -291,11 +290,11 @@ class CausalStrategy(FedAvg, Algorithm):
         """How problems of the data are handled."""
         known = {one.name for one in fields(Policy)}
         own = {name: value for name, value in self.options.asked().items() if name in known}
-        own["dictionary"] = "" if self.entries is None else self.entries.text
+        own["dictionary"] = "" if self._entries is None else self._entries.text
         return self.contract.completed(self.options, Policy(**own))
 
     @property
-    def reading(self) -> Reading:
+    def _reading(self) -> Reading:
         """How the parties' tables are read."""
         return self.policy.reading.for_options(self.options)
 
@@ -337,7 +336,7 @@ class CausalStrategy(FedAvg, Algorithm):
     @property
     def _left_open(self) -> frozenset[str]:
         """The options that the reports decide; a private release is drawn with the first ones."""
-        return frozenset() if self.private else self.options.left_open
+        return frozenset() if self._private else self.options.left_open
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options beside the others that were given."""
@@ -365,11 +364,11 @@ class CausalStrategy(FedAvg, Algorithm):
         return Expected()
 
     @property
-    def knowledge_or_none(self) -> Knowledge | None:
+    def _knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge, None for methods without."""
         return None
 
-    def initial_weights(self, agreement: Agreement, lags: int = 0) -> FloatArray | None:
+    def _initial_weights(self, agreement: Agreement, lags: int = 0) -> FloatArray | None:
         """Return the weights that the run was given to start from, stacked, (d (1 + p), d).
 
         Parameters
@@ -388,43 +387,43 @@ class CausalStrategy(FedAvg, Algorithm):
         ConfigError
             If they have other shapes than the agreement and the lags.
         """
-        if not self.initial:
+        if not self._initial:
             return None
         d = len(agreement.names)
         shapes = {"weights": (d, d), "lagged": (lags, d, d)}
-        for name, array in self.initial.items():
+        for name, array in self._initial.items():
             if array.shape != shapes[name]:
                 raise ConfigError(
                     f"start(initial_arrays=...): '{name}' has the shape {array.shape}, not "
                     f"{shapes[name]} for the columns {', '.join(agreement.names)}: give a row and "
                     "a column for each of them, in this order."
                 )
-        lagged = self.initial.get("lagged", np.zeros(shapes["lagged"]))
-        return np.concatenate([self.initial["weights"], *lagged])
+        lagged = self._initial.get("lagged", np.zeros(shapes["lagged"]))
+        return np.concatenate([self._initial["weights"], *lagged])
 
-    def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
+    def _annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with the background knowledge about its edges."""
-        knowledge = self.knowledge_or_none
+        knowledge = self._knowledge_or_none
         return graph.with_knowledge(knowledge) if knowledge else graph
 
     def warnings(self, state: Progress) -> list[str]:
         """Return what the user should know about the finished run; subclasses add to it."""
         return [*tier_warning(self.graph(state)), *super().warnings(state)]
 
-    def as_run(self, outcome: Outcome[Progress]) -> Run:
+    def _as_run(self, outcome: Outcome[Progress]) -> Run:
         """Return an outcome as a :class:`~flwr_causal.reports.run.Run`."""
         run = Run.of(outcome, about=described(self))
-        if self.entries is not None:
-            roles = {role: self.entries.of_role(role) for role in (TREATMENT, OUTCOME)}
+        if self._entries is not None:
+            roles = {role: self._entries.of_role(role) for role in (TREATMENT, OUTCOME)}
             run.config |= {role: name for role, name in roles.items() if name}
         return run
 
-    def write(self, outcome: Outcome[Progress], *, resumable: bool) -> None:
+    def _write(self, outcome: Outcome[Progress], *, resumable: bool) -> None:
         """Write the results of a run into its ``output_dir``."""
         assert self.options.output_dir
         outcome.run.save(self.options.output_dir, influence=False, resumable=resumable)
 
-    def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
+    def _metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Return what the user should know of the metrics, of test rows and of a query."""
         return []
 
@@ -453,7 +452,7 @@ class CausalStrategy(FedAvg, Algorithm):
         pooled = pd.concat(tables, ignore_index=True)
         return Baselines(run_alone(pooled), [run_alone(table) for table in tables])
 
-    def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
+    def _pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return metrics of a graph on the pooled rows, by name."""
         return {}
 
@@ -482,12 +481,12 @@ class CausalStrategy(FedAvg, Algorithm):
             holds what was done.
         """
         name = type(self).__name__
-        if self.stepwise is None:
+        if self._stepwise is None:
             raise FederationError(
                 f"No start of a strategy around {name} has run. After {name}'s own start the "
                 "outcome is that of its result."
             )
-        outcome: Outcome[Progress] = self.stepwise.outcome
+        outcome: Outcome[Progress] = self._stepwise.outcome
         if outcome.status != "completed":
             error = FederationError(
                 f"{name} has not finished after {outcome.rounds} exchanges "
@@ -506,24 +505,24 @@ class CausalStrategy(FedAvg, Algorithm):
         In the ``start`` of a privacy wrapper the first round begins with the schema exchange, and
         ``arrays`` is filled with what is sent.
         """
-        if self.federation is not None and self.stepwise is None:  # in loop.run
+        if self._federation is not None and self._stepwise is None:  # in loop.run
             state = self._running
-            if self.finished(state) is not None:
+            if self._finished(state) is not None:
                 return []
-            request = self.asked or self.request(state)
-            return self.messages(request, server_round, arrays, dict(config))
+            request = self._asked or self._request(state)
+            return self._messages(request, server_round, arrays, dict(config))
         if server_round == 1:
-            if self.stepwise is not None:
-                self.stepwise.end()
-                self.stepwise = None
-            self.stepwise = Stepwise(self, config, grid, arrays)
-        if self.stepwise is None:
+            if self._stepwise is not None:
+                self._stepwise.end()
+                self._stepwise = None
+            self._stepwise = Stepwise(self, config, grid, arrays)
+        if self._stepwise is None:
             raise self._not_started()
-        return self.stepwise.configure(arrays, config)
+        return self._stepwise.configure(arrays, config)
 
     def _averaged(self, contents: list[RecordDict], weighted_by: str) -> MetricRecord:
         """Return FedAvg's means of the replies' metrics, for the history."""
-        return MetricRecord({}) if self.stepwise is None else self.stepwise.averaged(contents)
+        return MetricRecord({}) if self._stepwise is None else self._stepwise.averaged(contents)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -533,8 +532,8 @@ class CausalStrategy(FedAvg, Algorithm):
         In the ``start`` of a privacy wrapper ``arrays`` is the mean with its noise, on which the
         method takes its step, and is then filled with the weights of the graph so far.
         """
-        if self.stepwise is not None:
-            self.stepwise.evaluated(arrays)
+        if self._stepwise is not None:
+            self._stepwise.evaluated(arrays)
         return []
 
     def start(

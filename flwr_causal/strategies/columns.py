@@ -342,11 +342,11 @@ class JoiningStrategy(CausalStrategy):
     exchanges of :mod:`flwr_causal.protocol.columns` and reports "ids".
     """
 
-    columns_differ: bool = False
+    _columns_differ: bool = False
     _columns: Sequence[set[str]] = ()
 
     @property
-    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns, by name, and what they must be."""
         return {
             "fraction_train": (self.options.fraction_train == 1, "1"),
@@ -359,7 +359,7 @@ class JoiningStrategy(CausalStrategy):
     def policy(self) -> Policy:
         """How problems of the data are handled; columns that only some parties have are kept."""
         policy = super().policy
-        return replace(policy, unshared_columns="keep") if self.columns_differ else policy
+        return replace(policy, unshared_columns="keep") if self._columns_differ else policy
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
         """Agree on the columns; where rows have ids, on the union of the parties' columns.
@@ -372,16 +372,16 @@ class JoiningStrategy(CausalStrategy):
             As in the base class.
         """
         columns = [set(report.names) for report in reports.values()]
-        self.columns_differ = (
-            self.joins_columns
+        self._columns_differ = (
+            self._joins_columns
             and self.options.unshared_columns in ("auto", "fail")
             and any(own != columns[0] for own in columns)
             and all(report.has_ids for report in reports.values())
         )
-        if self.columns_differ:
+        if self._columns_differ:
             check_ids(reports)
             refuse_unfitting(
-                self.with_different_columns,
+                self._with_different_columns,
                 "The parties hold different columns, which these options do not allow: set "
                 "{remedies}, or use the columns that all share (unshared_columns='drop').",
             )
@@ -390,12 +390,12 @@ class JoiningStrategy(CausalStrategy):
 
     def _accepts(self, changes: Mapping[str, Any]) -> bool:
         """Return whether the method has these options; if columns differ, where they do."""
-        if not super()._accepts(changes) or not self.columns_differ:
+        if not super()._accepts(changes) or not self._columns_differ:
             return super()._accepts(changes)
-        needs = self.with_options(**changes).with_different_columns
+        needs = self.with_options(**changes)._with_different_columns
         return all(fits for fits, _ in needs.values())
 
-    def holders_of(
+    def _holders_of(
         self, agreement: Agreement, names: tuple[str, ...], presence: BoolArray
     ) -> Holders:
         """Return the parties and which of them hold which columns of products."""
@@ -409,7 +409,7 @@ class JoiningStrategy(CausalStrategy):
             self.options.seed,
         )
 
-    def presence_of(self, names: Sequence[str]) -> BoolArray:
+    def _presence_of(self, names: Sequence[str]) -> BoolArray:
         """Return the mask of the columns that each party holds, shape (parties, columns)."""
         return np.array([[name in own for name in names] for own in self._columns])
 

@@ -287,7 +287,7 @@ class Describe(CausalStrategy):
         more = round(parties * (self._withheld - 1) / 2)
         return np.where(below > 0, np.minimum(below + more, seen), 0)
 
-    def with_parties(
+    def _with_parties(
         self,
         state: Progress,
         model: Any,

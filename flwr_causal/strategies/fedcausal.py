@@ -241,7 +241,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         )
 
     @property
-    def of_paper(self) -> OfPaper:
+    def _of_paper(self) -> OfPaper:
         """The settings of Yang et al. (2024) for the model."""
         return OF_PAPER["linear" if self.options.model == "linear" else "mlp"]
 
@@ -256,7 +256,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         )
 
     @property
-    def initial_names(self) -> tuple[str, ...]:
+    def _initial_names(self) -> tuple[str, ...]:
         """W of the linear model."""
         return ("weights",) if self.options.model == "linear" else ()
 
@@ -284,7 +284,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         """Return the default of ``max_rounds`` without local graphs."""
         if options.refine == "evidence":
             return BEFORE_SEARCH[options.model] + SEARCH_ROUNDS
-        return PAPER_ROUNDS if self.papers else ROUNDS[options.model]
+        return PAPER_ROUNDS if self._papers else ROUNDS[options.model]
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Fit the model; search on the parties' evidence from its graph, if this is asked for.
@@ -347,20 +347,20 @@ class FedCausal(PaperVariant, LinearStrategy):
         if self.options.model == "linear":
             ends: dict[str, Any] = {"max_exchanges": rounds, "acyclic": self.options.acyclic_server}
             settings = linear.Settings(**ends)
-            if self.papers:
-                settings = linear.Settings(**self.of_paper.constants, **ends, patience=0)
+            if self._papers:
+                settings = linear.Settings(**self._of_paper.constants, **ends, patience=0)
             problem = linear.ServerProblem(d, settings, masks.allowed, self.options.threshold)
-            start = self.initial_weights(agreement)
+            start = self._initial_weights(agreement)
             return (
                 yield from linear_effects(problem, masks, self.options.threshold, standing, start)
             )
         neural = perceptrons.PerceptronProblem(
             network=Network(d, (self.options.hidden,)),
             masks=masks,
-            averaging="layers" if self.papers else "norms",
-            penalties=Penalties(**self.of_paper.constants),
+            averaging="layers" if self._papers else "norms",
+            penalties=Penalties(**self._of_paper.constants),
             max_exchanges=rounds,
-            patience=0 if self.papers else 4,
+            patience=0 if self._papers else 4,
             threshold=self.options.threshold,
             acyclic=self.options.acyclic_server,
             seed=self.options.seed,
@@ -405,7 +405,7 @@ class FedCausal(PaperVariant, LinearStrategy):
             Why the training is over.
         """
         graph, warnings = _causal_graph(agreement, masks, found), list[str]()
-        if not self.papers:
+        if not self._papers:
             in_units = searched is None and self.options.model != "group"
             units = self.units(agreement) if in_units else 1.0
             graph, warnings = plausible(graph, units, masks)
@@ -414,7 +414,7 @@ class FedCausal(PaperVariant, LinearStrategy):
         elif agreement.targets:
             pass  # interventions direct edges too
         elif self.options.model == "linear":
-            warnings += self.doubtful_directions(agreement, graph, masks, None)
+            warnings += self._doubtful_directions(agreement, graph, masks, None)
         else:
             variance = agreement.variance
             warnings += direction_warning(

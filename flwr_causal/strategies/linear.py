@@ -180,12 +180,12 @@ class LinearStrategy(CausalStrategy):
             require_fitting(self.options, self.options.with_interventions, "interventions")
         if self.options.private:
             require_fitting(self.options, self.options.with_privacy, "epsilon")
-            if self.entries is not None:
-                check_private(self.entries, self.options.text_columns)
+            if self._entries is not None:
+                check_private(self._entries, self.options.text_columns)
         super().validate()
 
     @property
-    def private(self) -> bool:  # type: ignore[override]
+    def _private(self) -> bool:  # type: ignore[override]
         """Whether the run has differential privacy."""
         return self.options.private
 
@@ -200,10 +200,10 @@ class LinearStrategy(CausalStrategy):
         return False
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; rows without a perturbation are counted by party."""
         return {
-            **super().with_secure_aggregation,
+            **super()._with_secure_aggregation,
             "center": (self.options.center in ("global", *OWN_LEVELS), "'global' or 'series'"),
             "aggregation": (
                 self.options.aggregation == "mean" or self.options.groups != 1,
@@ -212,10 +212,10 @@ class LinearStrategy(CausalStrategy):
         }
 
     @property
-    def fewest_groups(self) -> int:
+    def _fewest_groups(self) -> int:
         """Three for a median, and one more where one is left out."""
         if self.options.aggregation == "mean":
-            return super().fewest_groups
+            return super()._fewest_groups
         return LEAST_FOR_MEDIAN + self.options.leave_one_out
 
     def agree(self, reports: Mapping[str, TableReport]) -> Agreement:
@@ -238,11 +238,11 @@ class LinearStrategy(CausalStrategy):
         if self.options.aggregation == "median":
             self._check_median(len(reports))
         agreement = super().agree(reports)
-        if self.within_parties and not self.options.secure_aggregation:
+        if self._within_parties and not self.options.secure_aggregation:
             variance = variance_within(reports, agreement)
             self._check_within(agreement.names, variance)
             agreement = replace(agreement, variance=variance)
-        if self.leaves_reported:
+        if self._leaves_reported:
             left = self._left_out(reported_relations(reports, agreement.names))
             said = [left_out_text(left)] if left else []
             agreement = replace(agreement, determined=left, warnings=(*agreement.warnings, *said))
@@ -283,12 +283,12 @@ class LinearStrategy(CausalStrategy):
         DataError
             As :meth:`agree`.
         """
-        if self.within_parties:
+        if self._within_parties:
             self._check_within(agreement.names, pool({"": total}, agreement.names)[1])
         return super().complete(agreement, total, groups)
 
     @property
-    def within_parties(self) -> bool:
+    def _within_parties(self) -> bool:
         """Whether columns are centred by means of parties or of series."""
         return self.options.center in OWN_LEVELS
 
@@ -307,7 +307,7 @@ class LinearStrategy(CausalStrategy):
         return EdgeMasks.free(len(names)) if known is None else known.masks(names)
 
     @property
-    def leaves_reported(self) -> bool:
+    def _leaves_reported(self) -> bool:
         """Whether columns leave the search that others determine by the parties' reports.
 
         Methods that pool second moments judge by these.
@@ -316,7 +316,7 @@ class LinearStrategy(CausalStrategy):
 
     def _left_out(self, relations: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
         """Return of each relation the last column by name, if it can be without required edges."""
-        given = self.knowledge_or_none or Knowledge()
+        given = self._knowledge_or_none or Knowledge()
         ends = {name for edge in (*given.required, *given.required_lagged) for name in edge[:2]}
         last = (
             max((name, *others), key=lambda one: (one not in ends, one))
@@ -326,22 +326,22 @@ class LinearStrategy(CausalStrategy):
 
     def known(self, agreement: Agreement) -> Knowledge | None:
         """Return the background knowledge, without edges of columns that others determine."""
-        given = self.knowledge_or_none
+        given = self._knowledge_or_none
         if not agreement.determined:
             return given
         lagged = self.data is DataKind.SERIES
         own = given or Knowledge()
         return own.without_edges_of(agreement.determined, agreement.names, lagged=lagged)
 
-    def agreed_options(self, agreement: Agreement) -> PartyOptions:
+    def _agreed_options(self, agreement: Agreement) -> PartyOptions:
         """Return the options of the clients, with the knowledge of :meth:`known`."""
-        options = super().agreed_options(agreement)
+        options = super()._agreed_options(agreement)
         if not (agreement.determined and isinstance(options, KnowledgePartyOptions)):
             return options
         return replace(options, knowledge=self.known(agreement))
 
     @property
-    def knowledge_or_none(self) -> Knowledge | None:
+    def _knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge."""
         assert not isinstance(self.options.knowledge, str)  # read when the options were made
         return self.options.knowledge
@@ -383,7 +383,7 @@ class LinearStrategy(CausalStrategy):
         None for time series, whose baselines are in ``simulations/scenarios/baselines.py``, and
         with differential privacy, which such a search ignores.
         """
-        if self.private or self.data is DataKind.SERIES:
+        if self._private or self.data is DataKind.SERIES:
             return None
         try:
             rows = [prepare(table, names, self.policy) for table in tables]
@@ -417,21 +417,21 @@ class LinearStrategy(CausalStrategy):
         return spread[:, None] / spread
 
     @property
-    def weighs_in_units(self) -> bool:
+    def _weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
         return getattr(self.options, "model", "linear") == "linear"
 
-    def annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
+    def _annotated(self, state: Progress, graph: CausalGraph) -> CausalGraph:
         """Return the graph with background knowledge, and the columns' standard deviations."""
-        graph = super().annotated(state, graph)
+        graph = super()._annotated(state, graph)
         agreement: Agreement | None = getattr(state, "agreement", None)
-        if agreement is None or not self.weighs_in_units:
+        if agreement is None or not self._weighs_in_units:
             return graph
         deviations = np.sqrt(agreement.variance) / self.scale(agreement)
         known = bool((np.isfinite(deviations) & (deviations > 0)).all())
         return replace(graph, deviations=deviations) if known else graph
 
-    def doubtful_directions(
+    def _doubtful_directions(
         self,
         agreement: Agreement,
         graph: CausalGraph,

@@ -127,7 +127,7 @@ class Lingam(LinearStrategy):
         return DataKind.SERIES if self.options.order else DataKind.NON_GAUSSIAN
 
     @property
-    def leaves_reported(self) -> bool:
+    def _leaves_reported(self) -> bool:
         """Not by reports: the pooled moments show which columns others determine."""
         return False
 
@@ -149,7 +149,7 @@ class Lingam(LinearStrategy):
         """Return the background knowledge over the columns or, with lags, the lagged design."""
         if not self.options.order:
             return super().masks(agreement)
-        return knowledge_masks(self.knowledge_or_none, agreement.names, self.options.order)
+        return knowledge_masks(self._knowledge_or_none, agreement.names, self.options.order)
 
     def baselines(
         self, tables: Sequence[pd.DataFrame], names: tuple[str, ...], run_alone: RunAlone
@@ -198,7 +198,7 @@ class Lingam(LinearStrategy):
             yield Note(_info(search))
         return self._found(agreement, problem, search, said, ended=True)
 
-    def with_parties(
+    def _with_parties(
         self,
         state: Progress,
         model: Any,

@@ -169,12 +169,12 @@ class LinearADMM(PaperVariant, LinearStrategy):
     options_type: ClassVar[type[ADMMOptions]] = ADMMOptions
     options: ADMMOptions
 
-    tunings: ClassVar[Mapping[int, Tuning]] = TUNED
+    _tunings: ClassVar[Mapping[int, Tuning]] = TUNED
     #: The default of ``max_rounds``; with a refit one of these exchanges is for it.
     usual_rounds: ClassVar[int] = 40
     #: The default of ``threshold``, for the graph of the ADMM and for the one of the search.
-    usual_threshold: ClassVar[float] = 0.3
-    searched_threshold: ClassVar[float] = 0.0
+    _usual_threshold: ClassVar[float] = 0.3
+    _searched_threshold: ClassVar[float] = 0.0
 
     def settled(self, options: Any) -> Any:
         """Return the options with the number of rounds, and a refit where edges are required."""
@@ -185,7 +185,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
             search = options.search if self.nonlinear else bool(options.search)
             options = replace(options, refit=True, search=search)
         if options.max_rounds is None:
-            rounds = PAPER_ROUNDS if self.papers else self.usual_rounds
+            rounds = PAPER_ROUNDS if self._papers else self.usual_rounds
             options = replace(options, max_rounds=rounds + options.local_graphs)
         return options
 
@@ -195,7 +195,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         assert rounds is not None  # see `settled`
         least = 6 + self.options.local_graphs
         needed = f"{least} or more{' with local_graphs=True' if self.options.local_graphs else ''}"
-        require(self.papers or rounds >= least, "max_rounds", rounds, needed)
+        require(self._papers or rounds >= least, "max_rounds", rounds, needed)
         super().validate()
         if self.options.local_graphs:
             require_fitting(self.options, self.options.with_local_graphs, "local_graphs=True")
@@ -207,12 +207,12 @@ class LinearADMM(PaperVariant, LinearStrategy):
             require(by_sums, "search", True, "False with aggregation='median'")
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; held-out rows are counted by party."""
         by_bic = (self._choice != "held-out", "'bic', or 'auto' or a number without select_order,")
         by_group = self.options.groups != 1 or not self.options.local_graphs
         return {
-            **super().with_secure_aggregation,
+            **super()._with_secure_aggregation,
             "sparsity": by_bic,
             "local_graphs": (by_group, "False, or groups given,"),
         }
@@ -227,7 +227,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         DataError
             As in the base class.
         """
-        if self.compares_parties:
+        if self._compares_parties:
             require_several("local_graphs", reports)
         return super().agree(reports)
 
@@ -244,17 +244,17 @@ class LinearADMM(PaperVariant, LinearStrategy):
         -------
         Result
         """
-        masks, d = self.stacked_masks(agreement), len(agreement.names)
+        masks, d = self._stacked_masks(agreement), len(agreement.names)
         problem = admm.ServerProblem(
             schedule=self._schedule(agreement),
             num_variables=d,
             lags=self.lags,
             relative_sparsity=self._relative_sparsity(masks, d),
             allowed=self._allowed(masks, d),
-            threshold=self.thresholds(agreement, self.usual_threshold),
+            threshold=self.thresholds(agreement, self._usual_threshold),
             intercepts=bool(agreement.targets),
         )
-        state, stopped = admm.init(problem, self.initial_weights(agreement, self.lags)), None
+        state, stopped = admm.init(problem, self._initial_weights(agreement, self.lags)), None
         fit = AdmmFit(
             agreement,
             self.columns(agreement),
@@ -265,7 +265,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
             state.weights,
             spread=np.sqrt(agreement.variance) / self.scale(agreement),
             searches=self._searches(agreement.n, len(masks.allowed)),
-            cut=self.thresholds(agreement, self.searched_threshold),
+            cut=self.thresholds(agreement, self._searched_threshold),
         )
         while stopped is None:
             settings = problem.schedule.at(state.round)
@@ -299,7 +299,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         return replace(result, heterogeneity=own)
 
     @property
-    def compares_parties(self) -> bool:
+    def _compares_parties(self) -> bool:
         """Whether own graphs follow from how a party's moments differ from the others'."""
         return self.options.local_graphs
 
@@ -320,12 +320,12 @@ class LinearADMM(PaperVariant, LinearStrategy):
         """Return the graph of a fit, the system of its moments, and what to know of it."""
         agreement, graph = fit.agreement, fit.graph
         warnings: list[str] = []
-        if not self.papers:
+        if not self._papers:
             graph, warnings = plausible(graph, self.units(agreement), fit.masks)
         system = None if fit.total is None else self.system(agreement, fit.total, graph)
         # Interventions direct edges too.
         if not agreement.targets:
-            warnings += self.doubtful_directions(agreement, graph, fit.masks, system, fit.solution)
+            warnings += self._doubtful_directions(agreement, graph, fit.masks, system, fit.solution)
         return Result(graph, fit.strengths, system, tuple(warnings), reason=reason)
 
     def system(
@@ -368,15 +368,15 @@ class LinearADMM(PaperVariant, LinearStrategy):
         assert self.options.max_rounds is not None
         # One exchange is left for the refit, and one for the parties' own graphs.
         others = self._refits + self.options.local_graphs
-        schedule = self.full_schedule(agreement, self.options.max_rounds - others)
+        schedule = self._full_schedule(agreement, self.options.max_rounds - others)
         sparsity = number_or_none(self.options.sparsity)
         if sparsity is not None:
             schedule = replace(schedule, sparsity=(sparsity,) * schedule.rounds)
         return schedule if self.options.early_stop else replace(schedule, patience=0)
 
-    def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
+    def _full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule for that many rounds, with the automatic sparsity."""
-        if self.papers:
+        if self._papers:
             return self._growing_schedule(rounds)
         return fast_schedule(
             rounds,
@@ -384,19 +384,19 @@ class LinearADMM(PaperVariant, LinearStrategy):
             num_rows=agreement.n,
             num_variables=len(agreement.names),
             scale=self.noise_scale(agreement),
-            tunings=self.tunings,
+            tunings=self._tunings,
         )
 
     def _growing_schedule(self, rounds: int) -> Schedule:
         """Return the paper's schedule, up to that many rounds."""
         sparsity = number_or_none(self.options.sparsity)
         assert sparsity is not None  # of the paper
-        return growing_schedule(rounds, **self.of_paper.constants, sparsity=sparsity)
+        return growing_schedule(rounds, **self._of_paper.constants, sparsity=sparsity)
 
     # The parts that differ for a lagged design; TwoDBN overrides them.
 
     @property
-    def initial_names(self) -> tuple[str, ...]:
+    def _initial_names(self) -> tuple[str, ...]:
         """The names of the weights to start from: of W, and with lags of the lagged weights."""
         return ("weights", "lagged") if self.lags else ("weights",)
 
@@ -409,7 +409,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         """Return the names of the m columns of the design."""
         return agreement.names
 
-    def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
+    def _stacked_masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the design's columns, (m, m) each."""
         return self.masks(agreement)
 
@@ -426,7 +426,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         factors = CANDIDATES if self.options.sparsity in ("bic", "held-out") else (1.0,)
         return tuple(FitCandidate(factor, self.lags) for factor in factors)
 
-    def block_sparsity(self, num_variables: int) -> float | FloatArray:
+    def _block_sparsity(self, num_variables: int) -> float | FloatArray:
         """Return the factors on the sparsity of the design's columns, a number or (m, 1)."""
         return 1.0
 
@@ -434,7 +434,7 @@ class LinearADMM(PaperVariant, LinearStrategy):
         """Return the factors on the schedule's sparsity, shape (candidates, m, d)."""
         factors = np.array([candidate.factor for candidate in self._side_by_side])
         exempt = np.where(masks.required[:, :num_variables], 0.0, 1.0)
-        return factors[:, None, None] * exempt * self.block_sparsity(num_variables)
+        return factors[:, None, None] * exempt * self._block_sparsity(num_variables)
 
     def _allowed(self, masks: EdgeMasks, num_variables: int) -> BoolArray:
         """Return the edges that each candidate may have, shape (candidates, m, d)."""
@@ -534,12 +534,12 @@ class NotearsADMM(LinearADMM):
     contract: ClassVar[Contract] = consensus.NOTEARS_ADMM
 
     @property
-    def initial_names(self) -> tuple[str, ...]:
+    def _initial_names(self) -> tuple[str, ...]:
         """W of the linear model."""
-        return super().initial_names if self.options.model == "linear" else ()
+        return super()._initial_names if self.options.model == "linear" else ()
 
     @property
-    def of_paper(self) -> OfPaper:
+    def _of_paper(self) -> OfPaper:
         """The settings of Ng & Zhang (2022) for the model."""
         return OF_PAPER[self.options.model]
 
@@ -562,7 +562,7 @@ class NotearsADMM(LinearADMM):
             As in the base class.
         """
         agreement = super().agree(reports)
-        listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
+        listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
         self.options.check_scales((*agreement.names, *listed))
         return agreement
 
@@ -571,7 +571,7 @@ class NotearsADMM(LinearADMM):
         if self.options.model == "mlp":
             return (yield from self._perceptrons(agreement))
         result = yield from super().train(agreement, replicate)
-        if not self.private:
+        if not self._private:
             return result
         # Standard errors and tests by rows know nothing of the noise.
         model = result.model and replace(result.model, sample_moments=None)
@@ -586,8 +586,8 @@ class NotearsADMM(LinearADMM):
             network=Network(len(agreement.names), (self.options.hidden,)),
             masks=masks,
             schedule=self._schedule(agreement),
-            decay=0.0 if self.papers else perceptrons.NEURAL_DECAY,
-            threshold=self.usual_threshold
+            decay=0.0 if self._papers else perceptrons.NEURAL_DECAY,
+            threshold=self._usual_threshold
             if self.options.threshold is None
             else self.options.threshold,
         )
@@ -595,7 +595,7 @@ class NotearsADMM(LinearADMM):
         def result(strengths: FloatArray, reason: str = "") -> Result:
             graph = strength_graph(agreement.names, strengths, problem.threshold, masks)
             warnings: list[str] = []
-            if not self.papers:
+            if not self._papers:
                 graph, warnings = plausible(graph, self.units(agreement), masks)
             return Result(graph, strengths, warnings=tuple(warnings), reason=reason)
 
@@ -618,11 +618,11 @@ class NotearsADMM(LinearADMM):
         replies = yield Ask(consensus.SLOPES, {"parameters": state.weights})
         return result(np.sqrt(replies["slopes"]), stopped)
 
-    def full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
+    def _full_schedule(self, agreement: Agreement, rounds: int) -> Schedule:
         """Return the schedule of the model for that many rounds."""
         if self.options.model == "linear":
-            return super().full_schedule(agreement, rounds)
-        if self.papers:
+            return super()._full_schedule(agreement, rounds)
+        if self._papers:
             return self._growing_schedule(rounds)
         return perceptrons.fast_schedule(
             rounds,

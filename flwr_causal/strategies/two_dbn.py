@@ -151,15 +151,15 @@ class TwoDBN(LinearADMM):
         def __init__(self, **options: Any) -> None: ...
 
     contract: ClassVar[Contract] = TWO_DBN
-    tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
+    _tunings: ClassVar[Mapping[int, Tuning]] = TUNED_LAGGED
     usual_rounds: ClassVar[int] = 25
-    usual_threshold: ClassVar[float] = 0.15
-    searched_threshold: ClassVar[float] = 0.15
+    _usual_threshold: ClassVar[float] = 0.15
+    _searched_threshold: ClassVar[float] = 0.15
 
     def validate(self) -> None:
         """Check that the options fit each other."""
         super().validate()
-        fits = not self.papers or number_or_none(self.options.sparsity) is not None
+        fits = not self._papers or number_or_none(self.options.sparsity) is not None
         require(fits, "sparsity", self.options.sparsity, "a number with variant='paper'")
         if self.personalised:
             fits = self.options.sparsity not in ("bic", "held-out")
@@ -172,7 +172,7 @@ class TwoDBN(LinearADMM):
         return DataKind.SERIES if self.options.order else DataKind.LINEAR
 
     @property
-    def of_paper(self) -> OfPaper:
+    def _of_paper(self) -> OfPaper:
         """The settings of Chen, Ma & Yue (2024), of the version that the variant names."""
         return OF_PERSONALISED if self.personalised else OF_PAPER
 
@@ -182,22 +182,22 @@ class TwoDBN(LinearADMM):
         return self.options.variant == "personalised"
 
     @property
-    def compares_parties(self) -> bool:
+    def _compares_parties(self) -> bool:
         """Whether own graphs follow from how a party's moments differ from the others'."""
-        return super().compares_parties and not self.personalised
+        return super()._compares_parties and not self.personalised
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; networks of the parties are no sums."""
         variant = (not self.personalised, "'default' or 'paper'")
-        return {"variant": variant, **super().with_secure_aggregation}
+        return {"variant": variant, **super()._with_secure_aggregation}
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Solve for one network of all parties, or for one of each near the common one."""
         if not self.personalised:
             return (yield from super().train(agreement, replicate))
         problem = self._own_problem(agreement)
-        start = self.initial_weights(agreement, self.lags)
+        start = self._initial_weights(agreement, self.lags)
         own = personalised_networks(problem, agreement, start, with_own=not replicate)
         return (yield from own)
 
@@ -218,7 +218,7 @@ class TwoDBN(LinearADMM):
             rounds=self.options.max_rounds - 1,
             sparsity=sparsity * factors,
             proximity=PROXIMITY / rows if near is None else near,
-            thresholds=self.thresholds(agreement, self.usual_threshold)[:, 0],
+            thresholds=self.thresholds(agreement, self._usual_threshold)[:, 0],
         )
 
     @property
@@ -238,11 +238,11 @@ class TwoDBN(LinearADMM):
         return lagged_names(agreement.names, self.options.order)
 
     @property
-    def leaves_reported(self) -> bool:
+    def _leaves_reported(self) -> bool:
         """Whether columns leave that others determine; the personalised form has no masks."""
         return not self.personalised
 
-    def stacked_masks(self, agreement: Agreement) -> EdgeMasks:
+    def _stacked_masks(self, agreement: Agreement) -> EdgeMasks:
         """Return the background knowledge over the design's columns."""
         return knowledge_masks(self.known(agreement), agreement.names, self.options.order)
 
@@ -259,12 +259,12 @@ class TwoDBN(LinearADMM):
         given = super().candidates
         if not self.options.select_order:
             return given
-        known = self.knowledge_or_none or Knowledge()
+        known = self._knowledge_or_none or Knowledge()
         least = max((lag for *_, lag in known.required_lagged), default=1)
         orders = range(self.options.order, least - 1, -1)
         return tuple(candidate._replace(lags=p) for p in orders for candidate in given)
 
-    def block_sparsity(self, num_variables: int) -> FloatArray:
+    def _block_sparsity(self, num_variables: int) -> FloatArray:
         """Return the factors on the sparsity of the design's columns, shape (m, 1)."""
         factor = self.options.lagged_factor(self.options.sparsity)
         return by_block(1.0, factor, num_variables, self.options.order)

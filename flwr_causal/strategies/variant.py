@@ -63,12 +63,12 @@ class PaperVariant(CausalStrategy):
     options: VariantOptions  # type: ignore[assignment]
 
     @property
-    def of_paper(self) -> OfPaper:
+    def _of_paper(self) -> OfPaper:
         """The settings of the paper; a method declares them."""
         raise NotImplementedError
 
     @property
-    def papers(self) -> bool:
+    def _papers(self) -> bool:
         """Whether the algorithm is the paper's."""
         return self.options.variant == "paper"
 
@@ -83,7 +83,7 @@ class PaperVariant(CausalStrategy):
             If an option that the paper fixes has another value, with the option's name.
         """
         ours = self.options.variant == "default"
-        return super().settled(options if ours else _of_paper(options, self.of_paper))
+        return super().settled(options if ours else _of_paper(options, self._of_paper))
 
 
 def _of_paper(options: Any, declared: OfPaper) -> Any:

@@ -73,7 +73,7 @@ def test_a_party_of_few_rows_has_a_result_alone():
 def test_the_score_is_that_of_the_pooled_rows():
     graph = NETWORK.graph
     for size in (1.0, 7.5):
-        found = FedGES(equivalent_sample_size=size).pooled_metrics(TABLES, graph)
+        found = FedGES(equivalent_sample_size=size)._pooled_metrics(TABLES, graph)
         expected = score_graph(graph, pooled(TABLES), "bdeu", size)
         assert found == {"bdeu": pytest.approx(expected)}
     rows = concatenated(coded(TABLES))
@@ -83,7 +83,7 @@ def test_the_score_is_that_of_the_pooled_rows():
 
 def test_nothing_is_compared_where_the_federation_cuts_the_columns():
     assert found_by(FedGES(discretize=3)) == {}
-    assert FedGES(discretize=3).pooled_metrics(TABLES, NETWORK.graph) == {}
+    assert FedGES(discretize=3)._pooled_metrics(TABLES, NETWORK.graph) == {}
 
 
 def test_linear_methods_are_compared_with_a_search_over_orders():

@@ -226,7 +226,7 @@ def test_maps_beside_the_tables_of_a_simulation(tmp_path):
     np.testing.assert_allclose(found().weights, expected.weights, rtol=1e-9)
     # The server reads the tables in the same way for its comparisons.
     strategy = read_config(config)[2]
-    tables = simulation(DataConfig(data=str(data)), 2, reading=strategy.reading).tables
+    tables = simulation(DataConfig(data=str(data)), 2, reading=strategy._reading).tables
     assert tables[1]["weight"].max() < 300
     own.write_text('sex = {1 = "man", 2 = "female"}\n')
     with pytest.raises(CausalError, match=r"south\.map\.toml.*'man', which is no state"):
@@ -238,5 +238,5 @@ def test_maps_beside_the_tables_of_a_simulation(tmp_path):
     whole = tmp_path / "all.csv"
     pd.concat([codes, codes]).to_csv(whole, index=False)
     (tmp_path / "all.map.toml").write_text(text)
-    tables = simulation(DataConfig(data=str(whole)), 2, reading=strategy.reading).tables
+    tables = simulation(DataConfig(data=str(whole)), 2, reading=strategy._reading).tables
     assert max(table["weight"].max() for table in tables) < 300

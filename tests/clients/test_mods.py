@@ -96,7 +96,7 @@ def test_client_side_wrappers_run_where_the_mod_clips(build, mod, wrapper):
     assert outcome.rounds == 6
     assert max(norms(grid)) == pytest.approx(0.05)
     # The next run is one without a wrapper.
-    assert (method.clipping_norm, method.clipping_mod) == (0.0, "")
+    assert (method._clipping_norm, method._clipping_mod) == (0.0, "")
 
 
 def started(method, grid, wrapper):

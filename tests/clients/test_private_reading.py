@@ -307,7 +307,7 @@ def dictionary(tmp_path):
 
 def parts_by_dictionary(source, dictionary):
     """The exact products of the release of a table with categories."""
-    reading = Moments(dictionary=dictionary, text_columns="keep", epsilon=1.0).reading
+    reading = Moments(dictionary=dictionary, text_columns="keep", epsilon=1.0)._reading
     opened = open_table(source, by_cell=True, reading=reading)
     assert all(set(piece.dtypes) == {np.dtype(float)} for piece in pieces(opened))
     states = (0, 2, 9)
@@ -354,7 +354,7 @@ def test_a_file_with_decimal_commas_keeps_the_spelling_of_states(tmp_path):
     own.write_text(
         '[columns.x]\nkind = "number"\n[columns.s]\nkind = "category"\nstates = ["a.b", "c,d"]\n'
     )
-    reading = Moments(dictionary=str(own), text_columns="keep", epsilon=1.0).reading
+    reading = Moments(dictionary=str(own), text_columns="keep", epsilon=1.0)._reading
     found = open_table(path, by_cell=True, reading=reading)
     assert found.to_numpy().tolist() == [[1.5, 0.0], [2.5, 1.0]]
 

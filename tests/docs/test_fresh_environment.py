@@ -11,6 +11,7 @@ from pathlib import Path
 
 import blocks
 import pytest
+from processes import flower_programs
 
 ROOT = Path(__file__).parents[2]
 # Who makes the environment, and the pages that are read in it.
@@ -58,21 +59,27 @@ def test_the_pages_run_in_the_environment_that_they_make(maker, tmp_path):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, copy / name)
     kept = ("PYTHONPATH", "VIRTUAL_ENV")
-    environment = {name: value for name, value in os.environ.items() if name not in kept}
-    environment |= {"MPLBACKEND": "Agg", "FLWR_HOME": str(tmp_path / "flwr")}
     # The interpreter of this test goes by the name that the pages give it.
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python3").symlink_to(Path(sys.base_prefix, "bin", "python3"))
-    environment["PATH"] = f"{tmp_path / 'bin'}:{environment['PATH']}"
+    with flower_programs(tmp_path) as flower:
+        environment = {
+            **{name: value for name, value in flower.environment.items() if name not in kept},
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "MPLBACKEND": "Agg",
+        }
+        run_all(maker, copy, tmp_path, environment)
 
-    def run(command, directory):
+
+def run_all(maker, copy, directory, environment):
+    def run(command, where):
         done = subprocess.run(
-            command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+            command, cwd=where, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
     run(["bash", "-e", "-c", command_of(maker)], copy)
     for page in ENVIRONMENTS[maker]:
-        place = tmp_path / page.replace("/", " ")
+        place = directory / page.replace("/", " ")
         place.mkdir()
         run([copy / ".venv/bin/python", copy / "tools/blocks.py", copy / page, place], copy)

@@ -50,5 +50,5 @@ def test_rows_of_a_query_may_lack_columns(tmp_path):
     file = tmp_path / "dictionary.toml"
     file.write_text(COLUMNS)
     next(parties()).drop(columns="y").to_csv(tmp_path / "query.csv", index=False)
-    rows = query_table(str(tmp_path / "query.csv"), reading=FedPC(dictionary=str(file)).reading)
+    rows = query_table(str(tmp_path / "query.csv"), reading=FedPC(dictionary=str(file))._reading)
     assert [*rows.columns] == ["x", "state"]

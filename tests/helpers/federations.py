@@ -46,7 +46,7 @@ def make_federation(d=5, n=240, parties=3, seed=0, **options) -> Federation:
 
 def question_of(method, **options):
     """What the question for the schema holds of a method's options, with some of them changed."""
-    sent = to_plain(method.schema_options) | options
+    sent = to_plain(method._schema_options) | options
     given = {name: value for name, value in sent.items() if value is not None}
     return question(method.method, method.policy, given)
 

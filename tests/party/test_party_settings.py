@@ -162,7 +162,7 @@ def test_values_are_named_as_the_options_say_and_by_no_other_field(tmp_path, pol
     ],
 )
 def test_a_contract_says_which_values_are_named(method, changed):
-    options, check = method.schema_options, method.contract.check_policy
+    options, check = method._schema_options, method.contract.check_policy
     check(options, method.policy, states=method.policy.names_states)
     with pytest.raises(FormError, match="name other values"):
         check(options, replace(method.policy, **changed))

@@ -14,6 +14,7 @@ from flwr_causal.errors import ConfigError
 from flwr_causal.reports.asked import answer, asked_blocks, asked_of, objections
 from flwr_causal.reports.page.payload import payload_of
 from flwr_causal.reports.run import Run
+from flwr_causal.reports.summary import describe_run
 
 RNG = np.random.default_rng(0)
 AGE = RNG.normal(60, 8, 900)
@@ -186,6 +187,7 @@ def test_roles_of_the_dictionary_ask_for_it(run, tmp_path):
     assert asked_of(loaded) == asked_of(found) == ("dose", "risk")
     assert answer(loaded, "dose", "risk") == answer(run, "dose", "risk")
     assert answer(run, "dose", "risk")[0] in str(loaded)
+    assert answer(run, "dose", "risk")[0] in describe_run(loaded)
     # What is given comes before them.
     assert asked_of(loaded, "age", "risk") == ("age", "risk")
 

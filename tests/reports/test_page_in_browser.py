@@ -121,6 +121,19 @@ def test_pages_are_quiet_and_fit(chromium, admm_run, tmp_path, kind, width):
         )
 
 
+def test_the_effect_that_was_asked_for_stands_above_the_graph(chromium, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 2))
+    rows[:, 1] += rows[:, 0]
+    run = simulate("moments", [rows[:150], rows[150:]])
+    run.report(tmp_path / "page.html", treatment="x0", outcome="x1")
+    opened = Page(chromium, tmp_path / "page.html")
+    opened.check_quiet()
+    sections = opened.page.locator("main > section").all()
+    assert [one.get_attribute("id") for one in sections[:2]] == ["asked", "graph"]
+    assert "x0 raised by 1" in sections[0].inner_text()
+
+
 SCROLLED = """() => {
   const place = document.querySelector("#parties .scroll");
   place.scrollLeft = place.scrollWidth;

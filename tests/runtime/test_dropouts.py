@@ -60,13 +60,13 @@ def test_bytes_and_seconds_of_the_unmasking_are_counted():
 
 
 def test_the_sums_of_a_method_go_on_without_a_party_that_missed_the_first(monkeypatch):
-    seen, close = {}, Moments.close
+    seen, close = {}, Moments._close
 
     def watched(self, state, replies):
         seen.update(replies.combined)
         return close(self, state, replies)
 
-    monkeypatch.setattr(Moments, "close", watched)
+    monkeypatch.setattr(Moments, "_close", watched)
     found = simulate(
         "moments", TABLES, wrap_grid=losing({(1, False): [2]}), secure_aggregation=True
     )

@@ -162,8 +162,8 @@ def test_no_party_of_the_papers_simulations_is_named(sizes, seed):
 
 def test_it_is_computed_when_it_is_read(monkeypatch):
     calls = []
-    close = Moments.close
-    monkeypatch.setattr(Moments, "close", lambda *args: calls.append(1) or close(*args))
+    close = Moments._close
+    monkeypatch.setattr(Moments, "_close", lambda *args: calls.append(1) or close(*args))
     found = simulate("moments", HONEST.tables)
     assert len(calls) == 1
     assert found.influence is found.influence

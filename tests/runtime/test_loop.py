@@ -58,7 +58,7 @@ def test_a_strategy_is_as_good_as_new_after_a_run():
     method = admm()
     first = run(method, spy(TABLES))
     assert method.state is None
-    assert method.federation is None
+    assert method._federation is None
     assert run(method, spy(TABLES)).graph.equals(first.graph)
 
 

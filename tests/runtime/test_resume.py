@@ -317,7 +317,7 @@ def test_code_that_asks_something_else_is_refused(tmp_path, monkeypatch):
 
 def test_code_that_needs_fewer_exchanges_is_refused(tmp_path, monkeypatch):
     interrupted(tmp_path, exchange=8)
-    monkeypatch.setattr(NotearsADMM, "finished", lambda self, state: "early")
+    monkeypatch.setattr(NotearsADMM, "_finished", lambda self, state: "early")
     with pytest.raises(ConfigError, match=r"exchange 1 asked something else"):
         resumed(tmp_path)
 
@@ -829,8 +829,8 @@ def test_the_history_grows_by_what_is_new_and_a_line_that_was_cut_short_is_not_r
 
 def test_what_is_sent_is_prepared_once_an_exchange(monkeypatch):
     prepared = []
-    request = NotearsADMM.request
+    request = NotearsADMM._request
     monkeypatch.setattr(
-        NotearsADMM, "request", lambda self, state: prepared.append(1) or request(self, state)
+        NotearsADMM, "_request", lambda self, state: prepared.append(1) or request(self, state)
     )
     assert simulate("notears-admm", LINEAR, max_rounds=8).rounds == len(prepared)

@@ -137,7 +137,7 @@ def test_arithmetic_that_fails_is_an_error_of_the_run(monkeypatch, error):
     def close(self, state, replies):
         raise error
 
-    monkeypatch.setattr(Moments, "close", close)
+    monkeypatch.setattr(Moments, "_close", close)
     with pytest.raises(FederationError, match=r"Exchange 1 .*cannot compute .*units") as caught:
         run(Moments(), spy(TABLES))
     assert caught.value.outcome.rounds == 0

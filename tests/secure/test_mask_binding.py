@@ -290,8 +290,8 @@ def test_values_that_differ_by_party_must_be_declared():
     from flwr_causal.strategies import Request
 
     class ByParty(NotearsADMM):
-        def request(self, state):
-            asked = super().request(state)
+        def _request(self, state):
+            asked = super()._request(state)
             if asked.exchange is not ROUND:
                 return asked
             return Request(ROUND, asked.values, {"party 1": {"penalty": 0.5}})

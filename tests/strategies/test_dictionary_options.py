@@ -102,7 +102,7 @@ def test_options_that_contradict_it_are_errors(file, name):
 
 def test_it_is_a_key_of_a_run_config_and_an_absolute_path(file):
     _, _, strategy = read_config({"method": "moments", "dictionary": file, "columns": "x,y"})
-    assert strategy.entries.of_role("row-id") == "patient"
+    assert strategy._entries.of_role("row-id") == "patient"
     assert strategy.options.columns == "x,y"
     with pytest.raises(ConfigError, match="cannot be read"):
         read_config({"method": "moments", "dictionary": "nowhere.toml"})
@@ -113,7 +113,7 @@ def test_a_dictionary_is_for_tables(file):
     from flwr_causal.app.sources import simulation
 
     with pytest.raises(ConfigError, match="'dictionary' is for tables"):
-        simulation(DataConfig(), 2, reading=Moments(dictionary=file).reading)
+        simulation(DataConfig(), 2, reading=Moments(dictionary=file)._reading)
 
 
 def series(seed):

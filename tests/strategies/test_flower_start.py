@@ -370,7 +370,7 @@ def test_what_a_wrappers_start_cannot_do_is_refused(method, why, tmp_path):
     with pytest.raises(ConfigError, match=why):
         wrapped(made).start(grid, ArrayRecord())
     assert not grid.training_messages
-    assert (made.clipping_norm, made.state, made.federation) == (0.0, None, None)
+    assert (made._clipping_norm, made.state, made._federation) == (0.0, None, None)
 
 
 def of_start(place):

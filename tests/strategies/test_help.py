@@ -26,6 +26,20 @@ def test_help_says_of_each_option_what_it_does(strategy):
     assert list(told)[: len(own)] == own
 
 
+def public(strategy):
+    return {name for name in dir(strategy) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda one: one.__name__)
+def test_completion_shows_few_names(strategy):
+    """What is internal has an underscore: a new public name is a decision."""
+    assert len(public(CausalStrategy)) <= 35
+    assert len(public(strategy)) <= 52
+    # Of these a method of one's own is made, and a run started.
+    needed = {"train", "options_type", "settled", "validate", "start", "outcome", "with_options"}
+    assert needed <= public(strategy)
+
+
 def test_the_parameters_take_the_place_of_those_of_a_base():
     @dataclass(frozen=True, kw_only=True)
     class Base:

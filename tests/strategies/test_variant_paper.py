@@ -39,7 +39,7 @@ class TestNgZhang:
         method = of("notears-admm", model=model)
         assert method.options.max_rounds == 200
         assert method.options.sparsity == sparsity
-        schedule = method.full_schedule(None, method.options.max_rounds)
+        schedule = method._full_schedule(None, method.options.max_rounds)
         assert schedule.rounds == rounds
         for t in (0, 1, 5):
             rho_2, rho_1, own_sparsity, relaxation = schedule.at(t)
@@ -70,7 +70,7 @@ class TestChenMaYue:
     def test_section_4_settings(self):
         """rho_1 = rho_2 = 1, phi_1 = 1.6, phi_2 = 1.1."""
         method = of("2dbn")
-        schedule = method.full_schedule(None, method.options.max_rounds)
+        schedule = method._full_schedule(None, method.options.max_rounds)
         for t in (0, 1, 5):
             rho_2, rho_1, *_ = schedule.at(t)
             assert rho_1 == pytest.approx(1.6**t)
@@ -81,15 +81,15 @@ class TestChenMaYue:
         """lambda 0.5 performs well in all cases; tau_W = tau_A = 0.3."""
         method = of("2dbn")
         assert values(method, "sparsity", "threshold", "refit") == (0.5, 0.3, False)
-        assert method.full_schedule(None, 9).sparsity == (0.5,) * 9
+        assert method._full_schedule(None, 9).sparsity == (0.5,) * 9
         assert method.options.limits(method.options.threshold) == (0.3, 0.3)
-        assert np.all(method.block_sparsity(4) == 1.0)
+        assert np.all(method._block_sparsity(4) == 1.0)
 
     def test_sections_4_2_and_7_5(self):
         """lambda is the user's, for lagged weights too."""
-        assert of("2dbn", sparsity=0.05).full_schedule(None, 3).sparsity == (0.05,) * 3
+        assert of("2dbn", sparsity=0.05)._full_schedule(None, 3).sparsity == (0.05,) * 3
         netsim = of("2dbn", sparsity=0.05, lagged_sparsity=0.2)
-        assert set(np.ravel(netsim.block_sparsity(4))) == {1.0, 0.2}
+        assert set(np.ravel(netsim._block_sparsity(4))) == {1.0, 0.2}
 
     def test_section_3_the_loss_of_a_party_is_over_its_own_rows(self):
         """S, M and N are divided by n_k: a party that comes twice is as two of its kind."""
@@ -109,7 +109,7 @@ class TestYang:
     @pytest.mark.parametrize("model", ["linear", "mlp"])
     def test_table_s2(self, model):
         """alpha 0, rho 1, h_tol 1e-11, rho_max 1e16, gamma 0.25, beta 10."""
-        constants = of("fedcausal", model=model).of_paper.constants
+        constants = of("fedcausal", model=model)._of_paper.constants
         assert dict(constants) == {
             "penalty": 1.0,
             "h_tolerance": 1e-11,
@@ -246,7 +246,7 @@ def test_the_papers_values_may_be_given(method):
 
 @pytest.mark.parametrize("method", PAPERS)
 def test_every_value_that_a_paper_settles_is_an_option(method):
-    declared = of(method).of_paper
+    declared = of(method)._of_paper
     names = {*declared.fixed, *declared.choices, *declared.defaults}
     assert names <= of(method).options.by_name().keys()
 

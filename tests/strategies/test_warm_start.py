@@ -106,7 +106,7 @@ def test_a_wrappers_start_takes_them_too():
     wrapper.start(grid, given(weights=START), num_rounds=12)
     np.testing.assert_array_equal(first_sent(grid)[0], np.triu(START, 1))
     same = run(method, spy(TABLES), strategy=wrapper, initial_arrays={"weights": START})
-    np.testing.assert_array_equal(method.initial, {})
+    np.testing.assert_array_equal(method._initial, {})
     assert same.graph.adjacency.shape == (5, 5)
 
 
@@ -142,7 +142,7 @@ def test_other_arrays_are_refused(arrays, why):
     with pytest.raises(ConfigError, match=why):
         method.start(grid, given(**arrays))
     assert not grid.training_messages
-    assert not method.initial
+    assert not method._initial
 
 
 def test_a_run_is_resumed_from_the_same_arrays_only(tmp_path):

@@ -185,7 +185,7 @@ class FedGES(PaperVariant, JoiningStrategy):
                 self.options.chosen_mode == "exact", "score", MIXED, "another one, or mode='exact'"
             )
         if self.options.incomplete:
-            require_fitting(self.options, self.with_missing, "missing_values='em'")
+            require_fitting(self.options, self._with_missing, "missing_values='em'")
         kept = self.options.unshared_columns != "keep" or self.options.incomplete
         require(kept, "unshared_columns", "keep", "'fail' or 'drop', or missing_values='em'")
         if self.options.hidden_causes:
@@ -204,7 +204,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         _ = self.policy
 
     @property
-    def of_paper(self) -> OfPaper:
+    def _of_paper(self) -> OfPaper:
         """The settings of Torrijos, Gamez & Puerta (2024)."""
         return OF_PAPER
 
@@ -219,21 +219,21 @@ class FedGES(PaperVariant, JoiningStrategy):
         return 1 + (MAX_EXCHANGES if self.options.discretize else 0)
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums: graphs are no sums."""
         return {
-            **super().with_secure_aggregation,
+            **super()._with_secure_aggregation,
             "mode": (self.options.chosen_mode != "fusion", "'scores' or 'exact'"),
             "start": (not self.options.continues, "left out"),
         }
 
     @property
-    def joins_columns(self) -> bool:  # type: ignore[override]
+    def _joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
         return self.options.chosen_mode == "exact"
 
     @property
-    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns: tables of two or three columns."""
         few = self.options.max_parents is not None and self.options.max_parents <= MOST_PARENTS
         return {
@@ -241,11 +241,11 @@ class FedGES(PaperVariant, JoiningStrategy):
             "score": (self.options.score != MIXED, "another one"),
             "max_rounds": (self.options.max_rounds >= 3, "3 or more"),
             "small_counts": (self.options.small_counts == "report", "'report'"),
-            **super().with_different_columns,
+            **super()._with_different_columns,
         }
 
     @property
-    def with_missing(self) -> dict[str, tuple[bool, str]]:
+    def _with_missing(self) -> dict[str, tuple[bool, str]]:
         """Which options fit rows with missing cells, by name, and what they must be."""
         options = self.options
         return {
@@ -269,7 +269,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         return replace(super().expected, densities=self.options.score == MIXED, nominal=True)
 
     @property
-    def knowledge_or_none(self) -> Knowledge | None:
+    def _knowledge_or_none(self) -> Knowledge | None:
         """The background knowledge."""
         return self.options.known
 
@@ -297,7 +297,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         -------
         Result
         """
-        if self.columns_differ:
+        if self._columns_differ:
             check_required(self._problem(agreement))
         cuts: Cuts = {}
         taken = 0
@@ -310,7 +310,7 @@ class FedGES(PaperVariant, JoiningStrategy):
         small: Counter[str] = Counter()
         search = (
             self._joined(agreement, cuts, replicate)
-            if self.columns_differ
+            if self._columns_differ
             else self._tested(agreement, cuts, small, taken, replicate)
             if self.options.hidden_causes
             else self._completed(agreement, small)
@@ -532,14 +532,14 @@ class FedGES(PaperVariant, JoiningStrategy):
             ``fusion="min-cut"`` need it: those that enough DAGs have, by the option ``fusion``, are
             kept.
         """
-        known, dags = self.knowledge_or_none, list(graphs.values())
+        known, dags = self._knowledge_or_none, list(graphs.values())
         fusion = fuse(dags, len(names), before=known.precedence(names) if known else None)
         return supported_by_cuts(fusion, dags) if self.options.fusion == "min-cut" else fusion
 
     def _joined(self, agreement: Agreement, cuts: Cuts, replicate: int) -> Training:
         """Search on the tables of the joined rows, where parties hold different columns."""
         problem = self._problem(agreement)
-        holders = self.holders_of(agreement, problem.names, self.presence_of(problem.names))
+        holders = self._holders_of(agreement, problem.names, self._presence_of(problem.names))
         joined = yield from joined_counts(problem, holders, cuts)
         joined = replace(joined, number=replicate)
         found = joined.search()
@@ -620,9 +620,9 @@ class FedGES(PaperVariant, JoiningStrategy):
 
     def _present(self, agreement: Agreement) -> dict[str, IntArray] | None:
         """Return by party how many rows it has of each number; None where it is all of them."""
-        if not self.columns_differ:
+        if not self._columns_differ:
             return None
-        presence = self.presence_of(agreement.continuous)
+        presence = self._presence_of(agreement.continuous)
         rows = agreement.rows.items()
         return {name: n * own for (name, n), own in zip(rows, presence, strict=True)}
 
@@ -643,15 +643,15 @@ class FedGES(PaperVariant, JoiningStrategy):
 
         Of rows with gaps they are this method's own.
         """
-        if self._takes_numbers or self.columns_differ:
+        if self._takes_numbers or self._columns_differ:
             return None
         if self.options.incomplete:
             return super().baselines(tables, names, run_alone)
         return ges_baselines(tables, names, self.policy)
 
-    def pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
+    def _pooled_metrics(self, tables: Iterable[pd.DataFrame], graph: CausalGraph) -> dict[str, Any]:
         """Return ``bdeu``, the score in nats; nothing of a PAG, of cut columns, or of gaps."""
-        cut = self._takes_numbers or self.columns_differ
+        cut = self._takes_numbers or self._columns_differ
         if cut or self.options.incomplete or graph.kind == "pag":
             return {}
         return {"bdeu": bdeu(list(tables), graph, self.policy, self.options.equivalent_sample_size)}

@@ -209,15 +209,15 @@ class FedPC(PaperVariant):
         )
 
     @property
-    def of_paper(self) -> OfPaper:
+    def _of_paper(self) -> OfPaper:
         """The settings of Seng et al. (2025)."""
         return OF_PAPER
 
     @property
     def num_products(self) -> int | None:
         """Combinations of clusters, with weights "counts"; None for as few as hold every one."""
-        if self.options.products is None and self.papers:
-            return int(self.of_paper.constants["products"])
+        if self.options.products is None and self._papers:
+            return int(self._of_paper.constants["products"])
         return self.options.products
 
     @property
@@ -232,10 +232,10 @@ class FedPC(PaperVariant):
         return self.options.training == "sums" and self.options.minimum_count == 1
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; rows with missing values are counted by party."""
         return {
-            **super().with_secure_aggregation,
+            **super()._with_secure_aggregation,
             "training": (self.options.training in ("auto", "sums"), "'sums'"),
             "weights": (self.options.weights == "auto", "'auto'"),
             "trained": (not self.options.trained, "left out"),
@@ -244,7 +244,7 @@ class FedPC(PaperVariant):
         }
 
     @property
-    def joins_columns(self) -> bool:  # type: ignore[override]
+    def _joins_columns(self) -> bool:  # type: ignore[override]
         """Whether parties compute products of their columns with columns of others."""
         return self.options.training != "one-pass"
 
@@ -274,7 +274,7 @@ class FedPC(PaperVariant):
         check_target(agreement, self._target)
         self._holdings = Holdings.of(agreement, reports)
         self._plan = plan_of(self.options, agreement, self._holdings, self._target)
-        self.columns_differ = self._plan.countable or self._plan.class_of_some
+        self._columns_differ = self._plan.countable or self._plan.class_of_some
         categories = {
             one.name: one.states
             for one in self._plan.domain.variables
@@ -333,7 +333,7 @@ class FedPC(PaperVariant):
         plan, remarks = self._plan, Remarks()
         if self.options.trained:
             steps = self._recalled(plan)
-        elif self.papers:
+        elif self._papers:
             steps = self._in_one_pass(plan, remarks)
         else:
             steps = self._trained(plan, remarks)
@@ -540,24 +540,24 @@ class FedPC(PaperVariant):
         warnings = (*alike, *remarks.warnings)
         return Result(model=model, warnings=warnings, num_rows=remarks.num_rows, reason=reason)
 
-    def fitted(self, state: Progress) -> CircuitModel | None:
+    def _fitted(self, state: Progress) -> CircuitModel | None:
         """Return the circuits; those that stay with the parties are asked over the grid."""
-        found: CircuitModel | None = super().fitted(state)
+        found: CircuitModel | None = super()._fitted(state)
         if found is None:
             return None
         model = replace(found, row_id=self.role_columns[0])
         if not isinstance(model.density, FederatedCircuit):
             return model
         density = model.density
-        if self.federation is not None and self.grid is not None:
+        if self._federation is not None and self._grid is not None:
             line = Connection(
-                self.grid, self.federation, density.parties, self.options.round_timeout
+                self._grid, self._federation, density.parties, self.options.round_timeout
             )
-            fingerprint = density.fingerprint or self.federation.setup.exchange
+            fingerprint = density.fingerprint or self._federation.setup.exchange
             density = replace(density, ask=line.ask, fingerprint=fingerprint)
         return replace(model, density=density)
 
-    def metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
+    def _metric_warnings(self, metrics: Mapping[str, Any]) -> list[str]:
         """Warn where always guessing the most frequent class is as accurate."""
         if self.options.decision != "most-probable":  # which gives accuracy for rare classes
             return []

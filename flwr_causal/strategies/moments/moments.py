@@ -130,9 +130,9 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     contract: ClassVar[Contract] = CONTRACT
     #: The number of lags that a replicate takes over; None where it is not chosen.
-    chosen_order: int | None = None
+    _chosen_order: int | None = None
     #: Whether marks of a PAG must be confirmed on drawn moments; a replicate is a draw itself.
-    confirms_marks: bool = True
+    _confirms_marks: bool = True
 
     def train(self, agreement: Agreement, replicate: int = 0) -> Training:
         """Add up the parties' second moments, and solve for the graph of all rows.
@@ -154,7 +154,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         # ... for a centralised solver.
         outcome = yield from self._solved(pooled)
         if self.options.tells_hidden and not replicate:
-            outcome = with_doubts(pooled, outcome, self.knowledge_or_none, self.options)
+            outcome = with_doubts(pooled, outcome, self._knowledge_or_none, self.options)
         yield Note({**outcome.info, **pooled.info})
         result_of = partial(pooled.result, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
@@ -176,7 +176,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             return without_determined(pooled, options)
         if options.compares_parties:
             return (yield from compared_moments(agreement, masks, options))
-        if self.columns_differ:
+        if self._columns_differ:
             joined = joined_moments(
                 agreement,
                 masks,
@@ -213,8 +213,8 @@ class Moments(JoiningStrategy, LinearStrategy):
 
         def again(main: tuple[Outcome, dict[str, Any]]) -> tuple[Outcome, dict[str, Any]]:
             fixed, chosen = copy.copy(self), dict(main[1])
-            fixed.confirms_marks = False
-            fixed.chosen_order = chosen.pop("order", None)
+            fixed._confirms_marks = False
+            fixed._chosen_order = chosen.pop("order", None)
             fixed.options = replace(self.options, **chosen)
             return fixed.solve(agreement, masks, products), main[1]
 
@@ -237,14 +237,14 @@ class Moments(JoiningStrategy, LinearStrategy):
             blocks and functions of the columns, see `solve_series`, `solve_blocks` and
             `solve_additive`.
         """
-        options, known = self.options, self.knowledge_or_none
+        options, known = self.options, self._knowledge_or_none
         if options.takes_blocks and options.hidden_causes:
             return solve_hidden_blocks(agreement, known, products, model=options.model)
         if options.takes_blocks:
             return solve_blocks(agreement, masks, products, options)
         scale = self.scale(agreement)
         if options.hidden_causes:
-            return solve_hidden(agreement, known, products, scale, self.confirms_marks)
+            return solve_hidden(agreement, known, products, scale, self._confirms_marks)
         if options.finds_class:
             return solve_class(agreement, masks, products, scale, options)
         if options.model == "additive":
@@ -257,7 +257,7 @@ class Moments(JoiningStrategy, LinearStrategy):
                 masks,
                 products,
                 options,
-                select_order=self.chosen_order or options.select_order,
+                select_order=self._chosen_order or options.select_order,
                 num_smaller=self._num_smaller,
             )
             fitted = partial(system_of_series, agreement, scale, found.moments)
@@ -268,7 +268,9 @@ class Moments(JoiningStrategy, LinearStrategy):
         warnings += found.warnings
         model = fitted(graph)
         if isinstance(found.moments, SecondMoments):  # interventions direct edges too
-            warnings += self.doubtful_directions(agreement, graph, found.masks, model, found.search)
+            warnings += self._doubtful_directions(
+                agreement, graph, found.masks, model, found.search
+            )
         warnings += stationarity_warning(graph, agreement.n)  # none without lags
         return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
 
@@ -339,7 +341,7 @@ class Moments(JoiningStrategy, LinearStrategy):
 
         0 where columns differ: what is matched there are rows with all lags.
         """
-        sent = self.options.select_order and not self.columns_differ
+        sent = self.options.select_order and not self._columns_differ
         return self.options.order - 1 if sent else 0
 
     # What the method is for, what it needs and what it takes for granted.
@@ -360,7 +362,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         return super().exchanges_beyond if len(self.exchanges) > 1 else 0
 
     @property
-    def leaves_reported(self) -> bool:
+    def _leaves_reported(self) -> bool:
         """Not by reports: the pooled moments show which columns others determine."""
         return False
 
@@ -370,39 +372,39 @@ class Moments(JoiningStrategy, LinearStrategy):
         return self.options.pools_rows
 
     @property
-    def takes_median(self) -> bool:  # type: ignore[override]
+    def _takes_median(self) -> bool:  # type: ignore[override]
         """Whether the parties' arrays may be combined by a median; blocks of columns have none."""
         return not self.options.takes_blocks
 
     @property
-    def weighs_in_units(self) -> bool:
+    def _weighs_in_units(self) -> bool:
         """Whether a weight is a change of the effect, in its units, by one unit of the cause."""
         of_effects = not (self.options.takes_blocks or self.options.hidden_causes)
-        return super().weighs_in_units and of_effects
+        return super()._weighs_in_units and of_effects
 
     @property
-    def withholds_totals(self) -> bool:  # type: ignore[override]
+    def _withholds_totals(self) -> bool:  # type: ignore[override]
         """Whether the parties report names of columns only: a release has all that is known."""
         return self.options.private
 
     @property
-    def joins_columns(self) -> bool:  # type: ignore[override]
+    def _joins_columns(self) -> bool:  # type: ignore[override]
         """Whether rows of different parties may be matched by ids."""
         return not self.options.private
 
     @property
-    def with_different_columns(self) -> dict[str, tuple[bool, str]]:
+    def _with_different_columns(self) -> dict[str, tuple[bool, str]]:
         """Which options fit parties that hold different columns, by name, and what they must be."""
-        return {**super().with_different_columns, **self.options.with_different_columns}
+        return {**super()._with_different_columns, **self.options.with_different_columns}
 
     @property
-    def with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
+    def _with_secure_aggregation(self) -> dict[str, tuple[bool, str]]:
         """Which options fit secure sums; held-out rows are counted by party."""
         counted = self.options.order == 0 and self.options.held_out
         needed = "'auto', 'bic' or a number"
         one_sum = self.options.groups == 1
         return {
-            **super().with_secure_aggregation,
+            **super()._with_secure_aggregation,
             "sparsity": (not counted, needed),
             **{
                 name: (not (one_sum and getattr(self.options, name)), "False, or groups given,")
@@ -416,14 +418,14 @@ class Moments(JoiningStrategy, LinearStrategy):
         options, expected = self.options, super().expected
         if options.order:
             expected = expected_of_series(expected, options.order)
-        by_hand = options.takes_blocks or (self.columns_differ and not options.order)
+        by_hand = options.takes_blocks or (self._columns_differ and not options.order)
         if expected.level_remedy and by_hand:
             whose = "series'" if options.order else "parties'"
             remedy = f"subtract the {whose} own means before the run"
             expected = replace(expected, level_remedy=remedy)
         if options.takes_blocks:
             expected = replace(expected, columns=functions_of(options.model))
-        if self.columns_differ:
+        if self._columns_differ:
             # How many rows there are is known once they are matched.
             expected = replace(expected, columns=0)
         if options.unknown_targets:  # levels and spreads differ where parties act
@@ -446,7 +448,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             option = "unknown_targets" if self.options.unknown_targets else "local_graphs"
             require_several(option, reports)
         agreement = super().agree(reports)
-        listed = () if self.entries is None else tuple(one.name for one in self.entries.columns)
+        listed = () if self._entries is None else tuple(one.name for one in self._entries.columns)
         self.options.check_scales((*agreement.names, *listed))
         return agreement
 
@@ -460,13 +462,13 @@ class Moments(JoiningStrategy, LinearStrategy):
         """
         if not self.options.order:
             return super().masks(agreement)
-        return masks_of_series(self.knowledge_or_none, agreement.names, self.options)
+        return masks_of_series(self._knowledge_or_none, agreement.names, self.options)
 
     def _holders(self, agreement: Agreement) -> Holders:
         """Return which party holds which column of the design, where they differ."""
         order, names = self.options.order, agreement.names
-        presence = np.tile(self.presence_of(names), 1 + order)
-        holders = self.holders_of(agreement, lagged_names(names, order), presence)
+        presence = np.tile(self._presence_of(names), 1 + order)
+        holders = self._holders_of(agreement, lagged_names(names, order), presence)
         return replace(
             holders,
             folds=self.options.num_folds if order else 1,
@@ -481,13 +483,13 @@ class Moments(JoiningStrategy, LinearStrategy):
 
         A party alone then has some of the columns only, and no graph of all.
         """
-        if not self.columns_differ:
+        if not self._columns_differ:
             return super().baselines(tables, names, run_alone)
         joined = joined_rows(tables, self.options.row_id)
         found = None if joined is None else super().baselines([joined], names, run_alone)
         return None if found is None else found._replace(alone=[])
 
-    def with_parties(
+    def _with_parties(
         self,
         state: Progress,
         model: Any,

@@ -211,7 +211,7 @@ class TiltedLeaves(LocalLeaves):
 
     def peaks(self, values: FloatArray) -> FloatArray:
         """Log density of each leaf at its mode given the values of the row, shape (L, n)."""
-        return super().peaks(values) + self._log_totals
+        return np.asarray(super().peaks(values) + self._log_totals)
 
 
 class Siblings(NamedTuple):

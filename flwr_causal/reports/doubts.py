@@ -109,7 +109,10 @@ def describe_doubts(run: RunRecord) -> list[str]:
     """Return the check of the fit in one line, and the most doubtful edges in another."""
     fit, doubtful = fit_of(run), doubts_of(run)
     lines = [] if fit is None else [f"Fit: {fit.summary()}"]
-    if doubtful:
+    if doubtful and doubtful[0].doubt < LEVEL:
+        lines.append("No edge is in doubt; run.doubtful_edges() says why")
+    elif doubtful:
+        doubtful = [one for one in doubtful if one.doubt >= LEVEL]
         listed = ", ".join(f"{one.cause} {one.mark} {one.effect} ({one.about})" for one in doubtful)
         lines.append(f"Most doubtful: {listed}; run.doubtful_edges() says why")
     table = run.disagreement

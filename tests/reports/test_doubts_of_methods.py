@@ -49,6 +49,7 @@ def test_doubts_are_of_the_evidence_that_the_method_has(case, tmp_path):
         assert {one.doubt for one in doubtful} == (set() if said is None else {0.5})
         assert all(said in one.reason for one in doubtful if said)
         assert ("variance" in str(doubtful)) == (said == "one noise variance")
+        assert ("Most doubtful: " in str(own)) == (said is not None)
 
 
 def test_the_loss_of_a_turned_edge_is_that_of_the_likelihood():

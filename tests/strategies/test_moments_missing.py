@@ -270,6 +270,7 @@ def test_pairs_that_few_rows_have_together_get_no_edge():
     table["b"] = table["b"].where(np.arange(600) % 60 == 0)  # in 10 rows
     tables = [table[:300].drop(columns="a"), table[300:].drop(columns="f")]
     found = simulate("moments", tables, **EM, unshared_columns="keep")
+    assert "under a graph" in found.stop_reason
     (said,) = [warning for warning in found.warnings if "Too few rows" in warning]
     assert "of 6 pairs" in said  # b with all others, and a with f
     assert not {"b"} & {name for edge in edges(found) for name in edge}

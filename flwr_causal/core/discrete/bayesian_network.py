@@ -198,6 +198,9 @@ class BayesianNetwork(SingleThreaded):
     def log_likelihood(self, frame: Any) -> FloatArray:
         """Return the natural logarithm of the probability of each row.
 
+        A number that was cut counts by its interval, whatever its width: this is no density, and a
+        number far outside is as probable as others of the outer interval.
+
         Parameters
         ----------
         frame : DataFrame, array of shape (n, d), or DiscreteTable

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.graph import CausalGraph
 
-#: A further sample is to find a present edge at this level with this probability.
+#: Less doubt than this level needs no decision. A further sample is to find a present edge at this
+#: level with this probability.
 LEVEL, POWER = 0.05, 0.8
 #: How much, about what, and why.
 Doubt: TypeAlias = tuple[float, Literal["presence", "direction"], str]
@@ -159,8 +160,10 @@ def doubtful_edges(
             # Of equal doubts the first, which is about the presence.
             doubt, about, reason = max(doubts, key=lambda one: one[0])
             remedy = f"an intervention on {cause} or {effect} would decide"
-            if about == "presence":
-                remedy = _more_rows(test, doubt)
+            if doubt < LEVEL:
+                remedy = "no more is needed"
+            elif about == "presence":
+                remedy = _more_rows(test)
             edge = DoubtfulEdge(cause, mark, effect, doubt, about, reason, remedy)
             found.append((-doubt, np.inf if test is None else test.statistic, edge))
     return [edge for *_, edge in sorted(found, key=lambda one: one[:2])][:count]
@@ -214,9 +217,7 @@ def _about_marks(graph: CausalGraph, place: tuple[int, int], mark: str) -> Doubt
     return 1.0 - sure, "direction", f"one of the marks of {mark} has confidence {sure:.2f}"
 
 
-def _more_rows(test: EdgeTest | None, doubt: float) -> str:
-    if doubt < LEVEL:
-        return "no more is needed"
+def _more_rows(test: EdgeTest | None) -> str:
     needed = None if test is None else test.rows_needed
     if test is None or needed is None:
         return "more rows would decide"

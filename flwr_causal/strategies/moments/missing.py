@@ -16,6 +16,7 @@ from flwr_causal.core.blocks.lacking import (
     estimate_of_sets,
     seen_alone,
     structured,
+    thin,
 )
 from flwr_causal.core.blocks.missing import (
     FEWEST_TOGETHER,
@@ -77,6 +78,8 @@ class EstimatedMoments(NamedTuple):
     steps : int
     few_together : ndarray of bool, shape (variables and lags,) * 2
         The pairs of which too few rows have both: no edge between them is looked for.
+    under_graph : bool
+        Whether the covariances are those of a graph, see :func:`structured`.
     warnings : tuple of str
     """
 
@@ -86,6 +89,7 @@ class EstimatedMoments(NamedTuple):
     effective_rows: int
     steps: int
     few_together: BoolArray
+    under_graph: bool
     warnings: tuple[str, ...]
 
 
@@ -115,7 +119,7 @@ def completed_moments(
         warnings=found.warnings,
         num_rows=found.num_rows,
         adapted=lambda model: model.with_rows_together(found.together),
-        reason="the estimate of the moments stands",
+        reason=f"the estimate of the moments{' under a graph' * found.under_graph} stands",
     )
 
 
@@ -187,7 +191,7 @@ def expected_moments(
         alone = seen_alone(seen, widths, masks.required)
         sets = column_sets(own, seen, alone)
         estimate = estimate_of_sets(sets, estimate.without(alone), seen)
-        if few_together(seen)[np.ix_(~alone, ~alone)].any():
+        if thin(seen)[np.ix_(~alone, ~alone)].any():
             apart = alone[[columns[0] for columns in columns_of(widths)]]
             allowed = masks.allowed & ~(apart[:, None] | apart)
             dag, estimate = structured(
@@ -210,6 +214,7 @@ def expected_moments(
         effective_rows(seen.counts),
         found.steps,
         few & ~joined,
+        dag is not None,
         (
             *_not_converged(found.last),
             *_few_together(few & ~joined, blocks),

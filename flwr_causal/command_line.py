@@ -412,11 +412,8 @@ def _echo_verdicts(verdicts: Mapping[str, dict[str, Any]]) -> None:
 def _problems_in(error: str) -> tuple[list[str], list[str]]:
     """Return the problems of tables that an error lists, and what it says of the options."""
     text, settings, rest = error.partition(SETTINGS)
-    _, *lines = text.splitlines() or [""]
-    tail = f"{settings}{rest}".strip().splitlines()
-    if lines and all(line.startswith("  ") for line in lines):
-        return [line.strip() for line in lines], tail
-    return ([text] if text else []), tail
+    lines = [line.strip() for line in text.splitlines() if not re.search(r" problems?:$", line)]
+    return lines, f"{settings}{rest}".strip().splitlines()
 
 
 def _check_nodes(

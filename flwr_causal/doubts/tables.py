@@ -16,7 +16,7 @@ import numpy as np
 
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import columns_of, normal, some_parties
-from flwr_causal.data.check.policy import Policy
+from flwr_causal.data.check.policy import MOST_FRACTIONS, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -150,6 +150,7 @@ def doubts(
         *_states_that_are_names(unsure),
         *_like_states(unsure, policy.category_names),
         *_like_missing(unsure),
+        *_numbers_as_text(unsure, policy.category_names),
         *_other_states(unsure),
         *_other_codes(reports, unsure),
         *nominal_numbers(reports, dict(categories), policy),
@@ -662,6 +663,23 @@ def _like_missing(held: Mapping[str, Holders]) -> list[str]:
         "Some states look like marks of missing values, as '?', 'NA', a blank or -999, and count "
         f"as states like all others: {some(where)}. Leave such fields empty, and choose what "
         "becomes of them by missing_values; or keep them if that a value is missing matters."
+    ]
+
+
+def _numbers_as_text(held: Mapping[str, Holders], declared: Collection[str]) -> list[str]:
+    """Warn of categories most of whose many values are numbers."""
+    mixed = _parties_where(
+        {name: one for name, one in held.items() if name not in declared},
+        lambda _, column: column.stray > 0 and column.texts > MOST_FRACTIONS,
+    )
+    if not mixed:
+        return []
+    return [
+        "Some columns are taken as categories, and most of their values are numbers: "
+        f"{some(_columns_at(mixed))}. A few texts make a category of a column of numbers, as a "
+        "stray word does, or the label of one code in a file of Stata or SPSS. 'flwr-causal check' "
+        "shows them on the party's machine: correct them, or list the column in 'unlabelled' of a "
+        "table description; name a column of codes in categories."
     ]
 
 

@@ -460,3 +460,25 @@ def test_equal_rows_of_categories_and_of_parts_of_rows_are_no_copies():
     assert describe(visits.drop(columns="day")).repeats
     assert repeated_rows(visits) == 0
     assert repeated_rows(visits.assign(day="a")) == 100
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("moments", {"text_columns": "keep"}), ("fedges", {"discretize": 3}), ("fedpc", {})],
+)
+def test_numbers_that_a_few_texts_make_categories_are_told(method, options):
+    tables = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame({"x": rng.normal(size=200), "code": rng.choice([*"12a"], 200)})
+        frame["age"] = rng.integers(20, 60, 200).astype(object)
+        frame.loc[:3, "age"] = "not known"
+        frame["age"] = frame["age"].astype(str)
+        tables.append(frame)
+    for declared in ("", "age"):
+        further = {"categories": declared} if declared else {}
+        told = agreement_of(method, tables, **options, **further).warnings
+        found = [text for text in told if "most of their values are numbers" in text]
+        assert len(found) == (not declared)
+        assert all("'age' (at parties" in text and "'code'" not in text for text in found)
+        assert all("'unlabelled'" in text for text in found)

@@ -57,12 +57,17 @@ def with_parameters(doc: str, owner: type, first: type) -> str:
     )
     entries = [
         f"{one.name} : {_shown(one.annotation)}, default {one.default!r}\n"
-        + textwrap.indent(textwrap.fill(meaning(owner, one.name), _WIDTH - 4), "    ")
+        + _filled(meaning(owner, one.name))
         for one in listed
     ]
     titled = {"Parameters": "\n".join(entries), **others}
     parts = [f"{title}\n{'-' * len(title)}\n{part.strip()}" for title, part in titled.items()]
     return "\n\n".join([text.strip(), *parts]) + "\n"
+
+
+@cache  # most options are those of several methods
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _shown(annotation: Any) -> str:

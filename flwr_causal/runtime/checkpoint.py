@@ -200,9 +200,19 @@ def read_history(directory: str | Path) -> list[dict[str, Any]]:
 def results_saved(directory: str | Path) -> bool:
     """Return whether a directory holds a completed run with its results.
 
-    A process can end between the last exchange and :meth:`flwr_causal.reports.run.Run.save`.
+    A process can end between the last exchange and the writing of results. Those that the loop
+    writes stand beside what the run can be resumed from;
+    :meth:`flwr_causal.reports.run.Run.save` takes that away.
     """
-    return status_of(directory) == "completed" and not Path(directory, EXCHANGES).exists()
+    if status_of(directory) != "completed":
+        return False
+    written = (about_run(Path(directory)) or {}).get("files")
+    return bool(written) or not is_resumable(directory)
+
+
+def is_resumable(directory: str | Path) -> bool:
+    """Return whether a directory holds what a run can be resumed from."""
+    return Path(directory, EXCHANGES).exists()
 
 
 class Checkpoint:

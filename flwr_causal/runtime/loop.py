@@ -29,6 +29,8 @@ from flwr_causal.runtime.checkpoint import (
     digest_of,
     digest_of_request,
     digests_of,
+    is_resumable,
+    results_saved,
 )
 from flwr_causal.runtime.combining import SingleReplies, of_part
 from flwr_causal.runtime.influence import (
@@ -193,6 +195,9 @@ class Session(Generic[StateT]):
         The name of the privacy wrapper around the method; empty without one.
     write_results : bool
         Whether the results are written to the directory in the end.
+    kept : bool
+        Whether the directory has the results of a completed run, whose steps are repeated: they
+        stay as they are.
     checkpoint : Checkpoint, optional
         Where the run is kept on disk.
     let_go : callable
@@ -216,6 +221,7 @@ class Session(Generic[StateT]):
     config: dict[str, records.Value]
     wrapper: str = ""
     write_results: bool = True
+    kept: bool = False
     checkpoint: Checkpoint | None = None
     let_go: Callable[[], None] = lambda: None
     resuming: bool = False
@@ -260,9 +266,15 @@ class Session(Generic[StateT]):
                     f"{self.wrapper} must not add its noise twice, so that its run cannot be "
                     "resumed: leave the option 'resume' out. 'output_dir' alone writes the results."
                 )
-            checkpoint = Checkpoint(
-                method.options.output_dir, outcome.config, resume=method.options.resume
-            )
+            directory = method.options.output_dir
+            self.kept = method.options.resume and results_saved(directory)
+            if self.kept and not is_resumable(directory):
+                raise CheckpointError(
+                    f"The run in '{directory}' is completed, and what it could be resumed from is "
+                    "gone: load it (Run.load), give another directory, or start anew without "
+                    "resume."
+                )
+            checkpoint = Checkpoint(directory, outcome.config, resume=method.options.resume)
             self.let_go = checkpoint.close
             self.resuming = checkpoint.interrupted
             if not self.resuming:
@@ -471,7 +483,7 @@ class Session(Generic[StateT]):
 
     def _keep(self, step: KeptExchange | None = None) -> None:
         """Write the run to its directory; a full disk does not end the run."""
-        if self.checkpoint is None:
+        if self.checkpoint is None or self.kept:
             return
         outcome = self.outcome
         if self.method._federation is not None:
@@ -821,7 +833,7 @@ class Session(Generic[StateT]):
         self._keep()
         self.let_go()
         ended = self.outcome.status in ("completed", "failed")
-        if self.checkpoint is not None and self.write_results and ended:
+        if self.checkpoint is not None and self.write_results and ended and not self.kept:
             self._write(self.checkpoint.directory)
         method.state = method._federation = method._grid = method._asked = None
         method._initial = {}

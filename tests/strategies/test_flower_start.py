@@ -412,6 +412,24 @@ def test_every_entry_writes_what_simulate_writes(entry, tmp_path):
     assert outcome.run.report(tmp_path / "page.html").is_file()
 
 
+def test_start_resumes_a_completed_run_and_leaves_its_results(tmp_path):
+    place = tmp_path / "own"
+    options = {"output_dir": str(place), "resume": True}
+    first = Moments(**options).start(grid=spy(TABLES)).outcome
+    files = {one.name: one.read_bytes() for one in place.iterdir() if one.is_file()}
+    assert "disagreement.csv" in files  # which follows from single replies, that are not kept
+    again = Moments(**options).start(grid=spy(TABLES)).outcome
+    assert again.graph.equals(first.graph)
+    assert {one.name: one.read_bytes() for one in place.iterdir() if one.is_file()} == files
+    with pytest.raises(ConfigError, match="table is not the one"):
+        Moments(**options).start(grid=spy([table + 1.0 for table in TABLES]))
+    simulated = simulate(Moments(**options), TABLES)
+    np.testing.assert_array_equal(simulated.disagreement["value"], first.run.disagreement["value"])
+    with pytest.raises(ConfigError, match="what it could be resumed from is gone"):
+        Moments(**options).start(grid=spy(TABLES))
+    assert Run.load(place).graph.equals(first.graph)
+
+
 def test_what_failed_is_written_by_start(tmp_path):
     def evaluate(number, arrays):
         if number == 3:

@@ -121,11 +121,12 @@ class DescribeClient(CausalClient):
         Of a column of numbers with a few texts it tells how many these are, and no state.
         """
         report, told = super().describe(policy), self._few.columns
-        columns = {column.name: column for column in report.columns}
+        columns = list(report.columns)
+        places = {column.name: place for place, column in enumerate(columns)}
         for plain in describe(whole(super().table())[list(told)], policy).columns if told else ():
             if plain.stray:
-                columns[plain.name] = replace(plain, distinct=plain.texts, copy_of=None)
-        return replace(report, columns=tuple(columns.values()))
+                columns[places[plain.name]] = replace(plain, distinct=plain.texts, copy_of=None)
+        return replace(report, columns=tuple(columns))
 
     @property
     def _few(self) -> _Few:

@@ -143,7 +143,7 @@ def run(
         method._stepwise.end()
         method._stepwise = None
     # What an earlier run has assumed is not stated by this one.
-    method.decide({}, ())
+    method._decide({}, ())
     method._initial = checked_initial(method, initial_arrays or {})
     if (method.options.replicates or method.options.leave_one_out) and strategy is None:
         method = Trainings(method)  # type: ignore[assignment]
@@ -296,19 +296,19 @@ class Session(Generic[StateT]):
         method, outcome = self.method, self.outcome
         checkpoint = checkpoint or self.checkpoint
         if checkpoint is not None and checkpoint.interrupted:
-            method.decide(*checkpoint.decisions)
+            method._decide(*checkpoint.decisions)
             known = checkpoint.parties, checkpoint.reports, checkpoint.total
             federation, agreement, size = reconnected(method, self.grid, *known, settle=settle)
         else:
             federation, agreement, size = exchange_schema(method, self.grid, settle=settle)
         outcome.schema_bytes += size
-        if method.decided:
-            outcome.config = {**outcome.config, ASSUMED: dict(method.decided)}
+        if method._decided:
+            outcome.config = {**outcome.config, ASSUMED: dict(method._decided)}
         if checkpoint is not None and not self.wrapper:
             federation.setup = checkpoint.agree(
                 federation,
                 self.config,
-                (method.decided, method.assumed),
+                (method._decided, method._assumed),
                 outcome.history,
                 outcome.failures,
             )

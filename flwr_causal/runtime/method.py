@@ -157,8 +157,8 @@ class Method(Generic[StateT]):
     _initial: Mapping[str, NDArray[Any]] = MappingProxyType({})
     #: What was assumed of options that the run leaves open, by the parties' reports: by option the
     #: value, and a line each.
-    decided: Mapping[str, Any] = MappingProxyType({})
-    assumed: tuple[str, ...] = ()
+    _decided: Mapping[str, Any] = MappingProxyType({})
+    _assumed: tuple[str, ...] = ()
     #: The run that the ``start`` of a strategy around the method goes through.
     _stepwise: Any = None
 
@@ -167,7 +167,7 @@ class Method(Generic[StateT]):
         if "contract" in vars(cls):
             cls.method = cls.contract.method
 
-    def decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
+    def _decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
         """Let the options be those that were given, with other values of some that are left open.
 
         Parameters
@@ -177,9 +177,9 @@ class Method(Generic[StateT]):
         assumed : tuple of str
             A line for each decision.
         """
-        self.decided, self.assumed = dict(decided), assumed
+        self._decided, self._assumed = dict(decided), assumed
 
-    def mended(self, incomplete: Iterable[str]) -> DataError:
+    def _mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values themselves, with what is assumed."""
         return DataError("; ".join(incomplete))
 

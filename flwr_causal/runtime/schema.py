@@ -96,19 +96,19 @@ def exchange_schema(
     FederationError
         If too few nodes are connected within the round's timeout, or one does not answer.
     """
-    method.decide({}, ())
+    method._decide({}, ())
     sizes: list[int] = []
     while True:
         try:
             federation, agreement = _exchanged(method, grid, settle, sizes)
             break
         except (DataError, ConfigError) as error:
-            decided = {**method.decided, **error.settings}
-            if not error.assumed or decided == method.decided:
-                if method.assumed:  # which the user has not stated
-                    error.args = ("\n".join([*method.assumed, str(error)]),)
+            decided = {**method._decided, **error.settings}
+            if not error.assumed or decided == method._decided:
+                if method._assumed:  # which the user has not stated
+                    error.args = ("\n".join([*method._assumed, str(error)]),)
                 raise
-            method.decide(decided, (*method.assumed, *error.assumed))
+            method._decide(decided, (*method._assumed, *error.assumed))
             settle = 0.0
     log(
         INFO,
@@ -169,7 +169,7 @@ def _exchanged(
             f"The run began without {name}, of which there are no totals: {reason}."
             for name, reason in missing.items()
         )
-    lines = "\n".join(method.assumed)
+    lines = "\n".join(method._assumed)
     untold = {name: why for name, why in dropped.items() if repr(name) not in lines}
     for warning in (not_used := not_used_in_words(untold)):
         log(WARNING, warning)
@@ -375,7 +375,7 @@ def agreed(
     if method.options.secure_aggregation:
         check_parties(method, parties)
     agreement = method.agree(own)
-    agreement = replace(agreement, warnings=(*method.assumed, *agreement.warnings))
+    agreement = replace(agreement, warnings=(*method._assumed, *agreement.warnings))
     if total is not None:
         groups = grouped(parties)
         agreement = method.complete(
@@ -725,7 +725,7 @@ def check_errors(
     listed = "\n".join(by_reason({name: values["error"] for name, values in errors.items()}))
     error = DataError(f"Some parties cannot take part; training was not started.\n{listed}")
     if method is not None and all(values.get("incomplete") == 1 for values in errors.values()):
-        mended = method.mended(errors)
+        mended = method._mended(errors)
         if mended.assumed:
             error.settings, error.assumed = mended.settings, mended.assumed
     raise error

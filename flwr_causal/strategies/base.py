@@ -142,7 +142,7 @@ class CausalStrategy(FedAvg, Algorithm):
             )
         check_names(type(self), options)
         self._given = self._stated = options
-        self.decided, self.assumed = {}, ()
+        self._decided, self._assumed = {}, ()
         self._settle(options)
         super().__init__(
             fraction_train=self.options.fraction_train,
@@ -204,16 +204,16 @@ class CausalStrategy(FedAvg, Algorithm):
         CausalStrategy.__init__(other, **{**self._given, **changes})
         return other
 
-    def decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
+    def _decide(self, decided: Mapping[str, Any], assumed: tuple[str, ...]) -> None:
         """Let the options be those that were given, with other values of some that are left open.
 
         The strategy is then as if these values had been given with the others. The next run begins
         with the options as they were given.
         """
-        if decided != self.decided:
+        if decided != self._decided:
             self._given = {**self._stated, **decided}
             self._settle(self._given)
-        super().decide(decided, assumed)
+        super()._decide(decided, assumed)
 
     def validate(self) -> None:
         """Check that the options fit each other; subclasses extend it.
@@ -317,7 +317,7 @@ class CausalStrategy(FedAvg, Algorithm):
             Naming each party, column and remedy.
         """
         agreement = agree(
-            reports, self.policy, self._accepts, self._left_open, leaves_out=self.leaves_out
+            reports, self.policy, self._accepts, self._left_open, leaves_out=self._leaves_out
         )
         if "exclude" in self._left_open:
             leave_out(naming_columns(reports, agreement, self.policy), self.policy, self._accepts)
@@ -325,11 +325,11 @@ class CausalStrategy(FedAvg, Algorithm):
         return replace(agreement, warnings=(*agreement.warnings, *found))
 
     @property
-    def leaves_out(self) -> bool:
+    def _leaves_out(self) -> bool:
         """Whether a column that cannot be used is left out, in place of an error."""
         return False
 
-    def mended(self, incomplete: Iterable[str]) -> DataError:
+    def _mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values themselves, with what is assumed."""
         return of_gaps(incomplete, self.policy, self._accepts, self._left_open)
 

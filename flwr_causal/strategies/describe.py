@@ -141,7 +141,7 @@ class Describe(CausalStrategy):
         return self.options.small_counts == "report"
 
     @property
-    def leaves_out(self) -> bool:
+    def _leaves_out(self) -> bool:
         """Whether no option asks for an error: a first look names what is to be mended."""
         policy = self.policy
         rules = (

@@ -148,7 +148,7 @@ def test_steps_with_missing_categories():
     holes = [one.copy() for one in SERIES]
     holes[1].loc[7, CATEGORY] = None
     with pytest.raises(DataError, match=rf"'{CATEGORY}': missing in series 2 of 4, step 8"):
-        found([holes])
+        found([holes], strict=True)
     split = [*holes[:1], holes[1].iloc[:7], holes[1].iloc[8:], *holes[2:]]
     expected = found([[one.reset_index(drop=True) for one in split]]).graph
     same(found([holes], missing_values="drop").graph, expected)

@@ -241,11 +241,12 @@ def test_many_factors_do_not_underflow():
     assert (network.predict(frame, "class") == frame["class"]).all()
 
 
-def test_impossible_rows_have_the_probabilities_without_evidence():
+def test_impossible_rows_are_an_error_that_names_the_row():
     certain = smoking().do({"tar": "low"})
-    frame = pd.DataFrame({"tar": ["high", "low", None]})
-    found = certain.predict_proba(frame, "age")
-    np.testing.assert_allclose(found, [[0.4, 0.6]] * 3)
+    frame = pd.DataFrame({"tar": ["low", None, "high"]})
+    np.testing.assert_allclose(certain.predict_proba(frame[:2], "age"), [[0.4, 0.6]] * 2)
+    with pytest.raises(DataError, match="row 2: its values are impossible"):
+        certain.predict_proba(frame, "age")
     with pytest.raises(DataError, match="probability 0"):
         certain.conditional({"tar": "high"})
     assert certain.predict(frame.iloc[:0], "age").shape == (0,)

@@ -98,17 +98,19 @@ def exchange_schema(
     """
     method._decide({}, ())
     sizes: list[int] = []
-    while True:
+    tried: list[dict[str, Any]] = [{}]
+    while True:  # other options each time
         try:
             federation, agreement = _exchanged(method, grid, settle, sizes)
             break
         except (DataError, ConfigError) as error:
             decided = {**method._decided, **error.settings}
-            if not error.assumed or decided == method._decided:
+            if not error.assumed or decided in tried:
                 if method._assumed:  # which the user has not stated
                     error.args = ("\n".join([*method._assumed, str(error)]),)
                 raise
             method._decide(decided, (*method._assumed, *error.assumed))
+            tried.append(decided)
             settle = 0.0
     log(
         INFO,

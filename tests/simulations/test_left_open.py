@@ -269,7 +269,7 @@ def test_a_strategy_assumes_anew_in_each_run():
     for change in (wards, gaps):
         nodes = client_app(MomentsClient, PartyTables(tables(change)))
         run_strategy(strategy, LocalGrid(nodes, 3))
-        decided.append(strategy.decided)
+        decided.append(strategy._decided)
     assert decided == [{"text_columns": "keep"}, {"missing_values": "em"}]
     assert strategy.options.text_columns == "auto"
     assert strategy.options.missing_values == "em"

@@ -35,6 +35,6 @@ def tables(categories):
 def test_settings_that_are_offered_are_accepted(method, options):
     found = tables(method == "fedges")
     with pytest.raises(DataError) as error:
-        simulate(method, found, **options)
+        simulate(method, found, **options, strict=True)
     assert error.value.settings
     simulate(method, found, **options, **error.value.settings)

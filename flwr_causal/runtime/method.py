@@ -179,6 +179,10 @@ class Method(Generic[StateT]):
         """
         self._decided, self._assumed = dict(decided), assumed
 
+    def _with_total(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Complete an agreement without numbers by the totals of all rows."""
+        return with_total(agreement, total, self.policy)
+
     def _mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values themselves, with what is assumed."""
         return DataError("; ".join(incomplete))
@@ -294,7 +298,7 @@ class Method(Generic[StateT]):
         groups : mapping of str to TableReport, optional
             By name, on the rows of each group of parties that adds up by itself.
         """
-        agreement = with_total(agreement, total, self.policy)
+        agreement = self._with_total(agreement, total)
         if not groups:
             return agreement
         rows = {name: report.rows for name, report in groups.items()}

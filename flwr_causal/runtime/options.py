@@ -26,7 +26,7 @@ OF_FEW_ROWS = Mode(
     lambda method: sends_counts(method) or method._joins_columns,
 )
 #: Of these options "auto" is decided by the parties' reports; they are asked as by "fail" before.
-OPEN = ("text_columns", "missing_values", "unshared_columns")
+OPEN = ("text_columns", "missing_values", "unshared_columns", "constant_columns")
 OF_GRAPHS = Mode("methods that return a graph", lambda method: False)
 
 
@@ -142,8 +142,9 @@ class CausalOptions:
         says of each column what it is, its states, unit, range and codes for missing, roles and
         tiers. Each party holds its table against it before anything leaves, and reads it so; see
         docs/how_to/dictionary.md. Columns that it does not list are not read.
-    constant_columns : {"fail", "drop"}, default "fail"
-        What to do about columns with one value in the rows of all parties.
+    constant_columns : {"auto", "fail", "drop"}, default "auto"
+        What to do about columns with one value in the rows of all parties. "auto" leaves them out
+        with a warning.
     text_columns : {"auto", "fail", "drop"}, default "auto"
         What to do about columns that hold no numbers. "auto" takes text as categories ("keep")
         where the method has them, else leaves it out; a warning says which.
@@ -191,7 +192,7 @@ class CausalOptions:
     exclude: str = ""
     columns: str = ""
     dictionary: str | None = None
-    constant_columns: FailDrop = "fail"
+    constant_columns: AutoDrop = "auto"
     text_columns: AutoDrop = "auto"
     unshared_columns: AutoDrop = "auto"
     identifiers: Literal["auto", "fail"] = "auto"

@@ -16,7 +16,7 @@ from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import shown
 from flwr_causal.core.documented import with_parameters
 from flwr_causal.core.options import require
-from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps
+from flwr_causal.data.check.agreement import Agreement, agree, leave_out, of_gaps, with_total
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.data.dictionary.entries import Dictionary
 from flwr_causal.data.kinds import DataKind
@@ -328,6 +328,10 @@ class CausalStrategy(FedAvg, Algorithm):
     def _leaves_out(self) -> bool:
         """Whether a column that cannot be used is left out, in place of an error."""
         return False
+
+    def _with_total(self, agreement: Agreement, total: TableReport) -> Agreement:
+        """Complete an agreement as the base class; an error has what is assumed."""
+        return with_total(agreement, total, self.policy, self._accepts, self._left_open)
 
     def _mended(self, incomplete: Iterable[str]) -> DataError:
         """Return the error of parties that find missing values themselves, with what is assumed."""

@@ -72,6 +72,10 @@ def few_days(k, table):
     return table.assign(visit=[f"2024-0{month}-01" for month in months])
 
 
+def units(k, table):
+    return table.assign(unit="mg")
+
+
 def lab(k, table):
     noise = np.random.default_rng(k).normal(0, 1, ROWS)
     return table if k == 1 else table.assign(lab=table["risk"] + noise)
@@ -86,6 +90,7 @@ TRAITS = {
     "numbers of rows": (numbered, {"exclude": "patient"}),
     "dates": (days, {"exclude": "admitted"}),
     "dates as text": (few_days, {"text_columns": "keep", "exclude": "visit"}),
+    "one value": (units, {"text_columns": "keep", "constant_columns": "drop"}),
     "a column that one party lacks": (lab, {"unshared_columns": "keep", "missing_values": "em"}),
 }
 ALL = (wards, flags, gaps, patients, days, lab)
@@ -286,6 +291,7 @@ def test_the_other_options_limit_what_is_assumed():
     assert Lingam(text_columns="fail").options.left_open == {
         "missing_values",
         "unshared_columns",
+        "constant_columns",
         "exclude",
     }
 
@@ -356,3 +362,19 @@ def test_parties_that_find_gaps_themselves_say_so():
             simulate("moments", parties, **options)
         with pytest.raises(DataError, match="missing"):
             simulate("moments", tables(gaps), strict=True, **options)
+
+
+def test_an_error_has_what_is_not_assumed_alone():
+    parties = tables(wards, gaps, lab)
+    stray = parties[0].assign(dose=parties[0]["dose"].astype(object))
+    stray.loc[5, "dose"] = "12 mg"
+    with pytest.raises(DataError, match="1 problem of which nothing is assumed") as error:
+        simulate("moments", [stray, *parties[1:]])
+    assert "column 'dose'" in str(error.value)
+    for name in ("'ward'", "'lab'", "'risk'"):
+        assert name not in str(error.value)
+    endless = [one.assign(age=one["age"].where(one.index > 0, np.inf)) for one in parties]
+    with pytest.raises(DataError, match="infinite values") as error:
+        simulate("moments", endless)
+    assert error.value.settings == {"missing_values": "drop"}
+    assert simulate("moments", endless, **error.value.settings).graph is not None

@@ -471,6 +471,10 @@ def own_sums(rows: FloatArray, start: MomentEstimate) -> FloatArray:
         if constant or change(*steps[-1]) < OWN_TOLERANCE:
             break
         estimate = accelerated(steps)
+    # What is constant 0 at the party, such as a state that it does not have, is no column without
+    # a cell: it varies a little.
+    left = np.maximum(hardly - np.diagonal(stepped(found).second), 0.0)
+    found = found + np.diag(np.append(0.0, found[0, 0] * left))
     places = np.append(0, 1 + held)
     products[np.ix_(places, places)] = found
     return products

@@ -28,6 +28,7 @@ from flwr_causal.data.check.checks import (
     excluded,
     have_states,
     in_words,
+    is_left_open,
     left_out_in_words,
     settings_for,
     unshared,
@@ -234,7 +235,13 @@ def agree(
     )
 
 
-def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agreement:
+def with_total(
+    agreement: Agreement,
+    total: TableReport,
+    policy: Policy,
+    accepts: Accepts = lambda _: True,
+    left_open: Collection[str] = (),
+) -> Agreement:
     """Complete the agreement of reports that withhold their numbers by the sums of all parties.
 
     Parameters
@@ -242,7 +249,8 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
     agreement : Agreement
     total : TableReport
         Rows and sums of all parties together, of the agreed columns.
-    policy : Policy
+    policy, accepts, left_open
+        As of :func:`agree`.
 
     Raises
     ------
@@ -267,7 +275,7 @@ def with_total(agreement: Agreement, total: TableReport, policy: Policy) -> Agre
         for name in constant:
             found.add(None, name, "constant, one value in all rows", remedy, settings=NOT_CONSTANT)
     if found.problems:
-        raise _refusal(found.problems, policy)
+        raise _refusal(found.problems, policy, accepts, left_open)
     why = "constant over all parties"
     return replace(
         agreement,
@@ -386,18 +394,28 @@ def _refusal(
     accepts: Accepts = lambda _: True,
     left_open: Collection[str] = (),
 ) -> DataError:
-    """Return the error for all problems, with the options that mend what options can."""
+    """Return the error for all problems, with the options that mend what options can.
+
+    If options that are left open solve some of them, it names the others, which come first.
+    """
+    taken = assumed(problems, settings_for(problems, policy, accepts), policy, left_open)
+    others = [one for one in problems if not is_left_open(one, policy, left_open)]
+    rest = len(problems) - len(others) if others and not taken else 0
+    problems = others if rest else problems
     lines = in_words(problems)
     shown = lines[:LONGEST_LIST]
     if len(lines) > LONGEST_LIST:
         shown.append(f"... and {len(lines) - LONGEST_LIST} more")
-    heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}:"
+    of_which = " of which nothing is assumed" if rest else ""
+    heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}{of_which}:"
     text = "\n  ".join([heading, *shown])
     settings = settings_for(problems, policy, accepts)
     mended = all(one.settings for one in problems)
-    error = DataError(with_settings(text, settings, "" if mended else UNMENDED))
-    error.settings = settings
-    error.assumed = assumed(problems, settings, policy, left_open)
+    text = with_settings(text, settings, "" if mended else UNMENDED)
+    if rest:
+        text += "\nWhat else these tables need is then assumed, as docs/start.md says."
+    error = DataError(text)
+    error.settings, error.assumed = settings, taken
     return error
 
 

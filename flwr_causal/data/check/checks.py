@@ -81,6 +81,7 @@ ASSUMED: Mapping[tuple[str, str], str] = {
     ("missing_values", "drop"): (
         "rows with gaps are left out, since the method cannot use them with these options"
     ),
+    ("constant_columns", "drop"): "columns of one value in all rows tell nothing, and are left out",
     ("unshared_columns", "keep"): "columns that a party lacks are taken as missing there",
     ("unshared_columns", "drop"): "columns that a party lacks are left out",
 }
@@ -225,6 +226,26 @@ def settings_for(
     return {}
 
 
+def is_left_open(problem: TableProblem, policy: Policy, left_open: Collection[str]) -> bool:
+    """Return whether options that are decided by the reports solve a problem.
+
+    An infinite value and a column without values are errors of the table, of which nothing is
+    assumed.
+
+    Parameters
+    ----------
+    problem : TableProblem
+    policy : Policy
+    left_open : collection of str
+        The options that are decided by the reports.
+    """
+    of_table = problem.text in (INFINITE, NO_VALUE)
+    declared = "exclude" in problem.settings and problem.name in policy.named
+    return bool(problem.settings) and not of_table and not declared and (
+        {*problem.settings} <= {*left_open}
+    )  # fmt: skip
+
+
 def assumed(
     problems: Sequence[TableProblem],
     settings: Mapping[str, str | int],
@@ -246,6 +267,7 @@ def assumed(
         The options that are decided by the reports.
     """
     solved = all(one.settings and one.text not in (INFINITE, NO_VALUE) for one in problems)
+    settings = {k: value for k, value in settings.items() if getattr(policy, k) != value}
     out = {one.name for one in problems if "exclude" in one.settings}
     if not (settings and solved and settings.keys() <= {*left_open}) or out & policy.named:
         return ()

@@ -217,3 +217,15 @@ def test_one_set_of_all_columns_is_its_own_maximum():
     assert isinstance(sets[0], ColumnSet)
     np.testing.assert_allclose(found.mean, table.mean(axis=0))
     np.testing.assert_allclose(found.second, np.cov(table.T, bias=True))
+
+
+def test_a_column_that_is_constant_at_every_party_is_there():
+    """As the name of the party, of which the indicators are 0 or 1 in all of its rows."""
+    tables = [np.column_stack([table, np.zeros((len(table), 2))]) for table in parties(share=0.1)]
+    tables[1][:, 5], tables[2][:, 6] = 1.0, 1.0
+    sets, start = sets_of(tables)
+    assert all({5, 6} <= set(one.columns.tolist()) for one in sets)
+    found = estimate_of_sets(sets, start, seen(tables))
+    shares = np.concatenate(tables)[:, 5:].mean(axis=0)
+    np.testing.assert_allclose(found.mean[5:], shares, atol=0.01)
+    np.testing.assert_allclose(np.diagonal(found.second)[5:], shares * (1 - shares), atol=0.01)

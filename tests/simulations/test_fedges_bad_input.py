@@ -309,6 +309,6 @@ def test_all_problems_are_said_at_once():
     tables = with_second(lambda t: t.assign(x1=None, extra="a").drop(columns="x3"))
     tables[2] = tables[2].assign(x0=pd.Timestamp("2020-01-01"))
     with pytest.raises(DataError) as caught:
-        simulate("fedges", tables)
+        simulate("fedges", tables, strict=True)
     for word in ("party 1", "party 2", "x1", "extra", "x3", "x0", "dates"):
         assert word in str(caught.value)

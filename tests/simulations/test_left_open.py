@@ -72,6 +72,11 @@ def few_days(k, table):
     return table.assign(visit=[f"2024-0{month}-01" for month in months])
 
 
+def names(k, table):
+    """Of the party: one state at each, another one."""
+    return table.assign(clinic="ABC"[k])
+
+
 def units(k, table):
     return table.assign(unit="mg")
 
@@ -90,6 +95,7 @@ TRAITS = {
     "numbers of rows": (numbered, {"exclude": "patient"}),
     "dates": (days, {"exclude": "admitted"}),
     "dates as text": (few_days, {"text_columns": "keep", "exclude": "visit"}),
+    "names of parties": (names, {"text_columns": "keep"}),
     "one value": (units, {"text_columns": "keep", "constant_columns": "drop"}),
     "a column that one party lacks": (lab, {"unshared_columns": "keep", "missing_values": "em"}),
 }

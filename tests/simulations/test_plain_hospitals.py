@@ -59,7 +59,7 @@ def hospitals():
 
 def refusal(method, parties, **options):
     with pytest.raises(DataError) as caught:
-        simulate(method, parties, **options)
+        simulate(method, parties, strict=True, **options)
     return caught.value
 
 
@@ -137,7 +137,7 @@ def test_the_command_line_says_them_as_they_are_typed(tmp_path):
     for k, one in enumerate(hospitals()):
         files.append(str(tmp_path / f"{k}.csv"))
         one.to_csv(files[-1], index=False)
-    shown = CliRunner().invoke(app, ["run", "moments", *files]).output
+    shown = CliRunner().invoke(app, ["run", "moments", *files, "-o", "strict=true"]).output
     typed = " ".join(f"-o {option}={value}" for option, value in ALL.items())
     assert shown.rstrip().endswith(f"Options are given as {typed}")
     again = CliRunner().invoke(app, ["run", "moments", *files, *typed.split()])

@@ -576,8 +576,7 @@ def _as_category(name: str, filled: Holders, policy: Policy) -> Settings:
     kinds = {column.kind for column in columns}
     if kinds != {"category"} or any(column.texts > policy.max_states for column in columns):
         return excluded(name)
-    kept: Settings = {"text_columns": ("keep", "drop")}
-    return {**kept, **NOT_CONSTANT} if all(column.texts == 1 for column in columns) else kept
+    return {"text_columns": ("keep", "drop")}
 
 
 def _as_fewer_states(name: str, numeric: bool) -> Settings:

@@ -164,7 +164,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
     missing_values : {"auto", "fail", "drop", "keep"}, default "auto"
         "keep": that a value is missing is a state of a category or an interval; of a number it is
         integrated out.
-    constant_columns : {"fail", "drop", "keep"}, default "fail"
+    constant_columns : {"auto", "fail", "drop", "keep"}, default "auto"
         Columns with one value at all parties; trees can keep them.
     unshared_columns : {"keep", "drop", "fail", "auto"}, default "keep"
         Columns that some parties lack.
@@ -195,7 +195,7 @@ class FedPCOptions(VariantOptions, LearnerOptions, CausalOptions):
     minimum_count: int = bounded(2, least=1, most=MOST)
     trained: str = ""
     missing_values: AutoDropKeep = "auto"  # type: ignore[assignment]
-    constant_columns: Literal["fail", "drop", "keep"] = "fail"  # type: ignore[assignment]
+    constant_columns: Literal["auto", "fail", "drop", "keep"] = "auto"  # type: ignore[assignment]
     categories: str = ""
     numbers: str = ""
     max_states: int = 64

@@ -257,7 +257,7 @@ def test_all_problems_are_said_at_once():
     tables[0].iloc[3, 1] = np.nan
     tables[2]["x5"] = "high"
     with pytest.raises(DataError) as caught:
-        exchange_schema(method(), spy(tables))
+        exchange_schema(method(strict=True), spy(tables))
     text = str(caught.value)
     assert "party 'party 0', column 'x1': 1 missing value" in text
     assert "party 'party 2', column 'x5': holds text" in text

@@ -140,7 +140,7 @@ def test_the_error_of_text_names_the_page():
 
 def test_a_category_of_one_state_is_named():
     with pytest.raises(DataError, match=r"'v1': constant.*constant_columns='drop'\nSet"):
-        found(dealt(TABLE.assign(v1="x")))
+        found(dealt(TABLE.assign(v1="x")), strict=True)
 
 
 def test_states_are_limited_and_no_option_is_proposed_that_there_is_not():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass, field
 from itertools import product
@@ -41,6 +42,7 @@ TO_USABLE = (
     "with the option exclude"
 )
 STRAY_WORD = "a stray word, or a decimal comma, makes text of a column of numbers"
+_UNIT = re.compile(r"\s*[(\[][^)\]]*[)\]]\s*$")
 #: What becomes of a column of text, and of dates, where numbers are needed.
 TO_NUMBERS = {
     "category": (
@@ -502,16 +504,26 @@ def _check_shared(
 def _similar(
     name: str, report: TableReport, columns: Mapping[str, Holders], num_parties: int
 ) -> str | None:
-    """Find a name that differs in case, blanks or punctuation only, and is not shared either."""
+    """Find a name that differs in case, blanks, punctuation or a unit only, and is not shared."""
     for other in report.names:
-        if other != name and letters(other) == letters(name) and len(columns[other]) < num_parties:
+        same = letters(_without_unit(other)) == letters(_without_unit(name))
+        if other != name and same and len(columns[other]) < num_parties:
             return other
     return None
 
 
+def _without_unit(name: str) -> str:
+    """Return a name without what stands in brackets at its end, as in "dose (mg)"."""
+    return _UNIT.sub("", name) or name
+
+
 def _spelled(name: str | None, wanted: str | None) -> str:
-    """Return how two names that look the same are spelled, in words; "" for all others."""
-    if name is None or wanted is None or normal(name) != normal(wanted):
+    """Return how two names that look the same, or their units, differ, in words; "" for others."""
+    if name is None or wanted is None:
+        return ""
+    if _UNIT.search(name) or _UNIT.search(wanted):
+        return " (if what stands in brackets are units, bring the values to one unit)"
+    if normal(name) != normal(wanted):
         return ""
     return (
         f" (the names look the same, but their characters differ: {name!a} here, "

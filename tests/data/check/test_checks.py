@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flwr_causal import simulate
 from flwr_causal.data.check.agreement import agree, pool
 from flwr_causal.data.check.party_table import describe, prepare
 from flwr_causal.data.check.policy import Policy
@@ -387,3 +388,14 @@ def test_what_parties_and_columns_have_in_common_is_one_line():
     assert missing.startswith("parties 'B', 'C', 'D' and 1 more, column 'a': 1, 2, 3 and 1 more ")
     assert " 1 more missing values; fill in" in missing
     assert text.startswith("parties 'A', 'B', 'C' and 2 more, columns 't', 'u': not numeric")
+
+
+@pytest.mark.parametrize("other", ["dose (mg)", "dose [g]", "Dose (mg/l)"])
+def test_a_name_with_a_unit_is_the_name_of_another_party(other):
+    """Two variables of one quantity would both be taken as columns that parties lack."""
+    frame = pd.DataFrame({"dose": np.arange(9.0), "x": np.arange(9.0) ** 2})
+    renamed = frame.rename(columns={"dose": other})
+    with pytest.raises(DataError, match="tables have 1 problem") as error:
+        simulate("moments", [frame, frame, renamed])
+    assert f"rename its column {other!r} (if what stands in brackets are units" in str(error.value)
+    assert "unshared_columns" not in error.value.settings

@@ -543,9 +543,16 @@ def _fitting(
 def _read_by(
     dictionary: Dictionary | None, data: Sequence[Path], maps: Sequence[Path | None]
 ) -> tuple[dict[Path, Table], dict[Path, DictionaryFaultError]]:
-    """Return the tables as the dictionary has them, and what of others does not fit it."""
+    """Return the tables as the dictionary has them, and what of others does not fit it.
+
+    Raises
+    ------
+    DataError
+        With a line for each file that cannot be read.
+    """
     tables: dict[Path, Table] = {}
     faults: dict[Path, DictionaryFaultError] = {}
+    unreadable: list[str] = []
     policy = Policy(text_columns="keep", dictionary="" if dictionary is None else dictionary.text)
     for path, own in zip(data, maps, strict=True):
         try:
@@ -553,6 +560,10 @@ def _read_by(
             len(tables[path])  # all rows of a large file are looked at
         except DictionaryFaultError as error:
             faults[path] = error
+        except DataError as error:
+            unreadable.append(str(error))
+    if unreadable:
+        raise DataError("\n".join(unreadable))
     return tables, faults
 
 

@@ -531,3 +531,13 @@ def test_describe_prints_a_table_json_and_a_page(files, tmp_path):
     result = call("describe", *files, "-o", "binz=8")
     assert result.exit_code == 2
     assert "bins" in result.output
+
+
+def test_check_names_all_files_that_cannot_be_read(files, tmp_path):
+    semicolons = tmp_path / "lyon.csv"
+    semicolons.write_text("x;y\n1,5;2\n")
+    shown = call("check", files[0], semicolons, tmp_path / "none.csv")
+    assert shown.exit_code == 2
+    text = " ".join(shown.output.split())
+    assert "lyon.csv is separated by semicolons" in text
+    assert "none.csv" in text

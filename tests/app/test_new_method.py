@@ -36,7 +36,7 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_its_own_tests_pass(package):
     folder, _ = package
     ran = subprocess.run(

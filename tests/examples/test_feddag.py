@@ -51,7 +51,7 @@ def test_the_steps_are_those_of_adam(short):
     assert np.abs(common.numpy()).max() > 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_finds_the_graph_that_notears_finds():
     rows = rows_of(2, 600)
     run = simulate(feddag.FedDAG(), [rows[:200], rows[200:]], client=feddag.FedDAGClient)

@@ -40,7 +40,7 @@ def compared(parties, truth, solver="dagma-by-party"):
     return dict(zip(("NO-ALL", "NO-Avg"), (compare(truth, g) for g in graphs), strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_pooled_rows_show_what_parties_of_four_rows_cannot():
     metrics = of_linear(*federated_linear(5, 48, 12, seed=2))
     assert metrics["pooled"]["shd"] < min(metrics["voting"]["shd"], metrics["best"]["shd"])
@@ -129,7 +129,7 @@ def test_perceptrons_of_a_party_with_a_constant_column():
     assert metrics["NO-ALL"]["shd"] == metrics["NO-Avg"]["shd"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_with_one_party_both_baselines_have_the_same_perceptrons():
     pytest.importorskip("torch", reason="NOTEARS-MLP needs torch")
     parties, truth = federated_nonlinear(4, 300, 1, mechanisms="mim", seed=3)

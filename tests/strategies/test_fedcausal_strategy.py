@@ -197,7 +197,7 @@ def test_linear_parties(variant):
     assert total <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_equal_noise_tells_linear_directions():
     parties, truth = federated_nonlinear(10, 2000, 10, seed=0, mechanisms="lg", iid=True)
     assert shd(found(parties, noise="equal"), truth) == 0

@@ -76,7 +76,7 @@ def test_the_rounds_are_the_cores_iteration():
     assert [record["exchange"] for record in outcome.history] == ["perceptrons"] * 5 + ["slopes"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_index_models_that_the_parties_share():
     """SHD 1 in all when measured, 3 by the linear model."""
     total, linear = 0, 0

@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pytest
-from method_modes import LEADING, MODES, NETWORKS
+from method_modes import MODES, NETWORKS
 from sweeps import sweep
 
 from flwr_causal import ConfigError
@@ -289,7 +289,11 @@ def traces(strategy, parties):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mode", sweep([mode for mode in {**MODES, **FURTHER} if mode not in NETWORKS], LEADING)
+    "mode",
+    sweep(
+        [mode for mode in {**MODES, **FURTHER} if mode not in NETWORKS],
+        ("moments", "fedges exact", "fedcausal"),
+    ),
 )
 def test_a_value_changes_the_run_or_is_refused(mode):
     method, parties, options = {**MODES, **FURTHER}[mode]

@@ -90,7 +90,7 @@ def test_support_and_strength_are_those_of_regressions_in_the_partys_rows(found)
     assert row["strength"] ** 2 == pytest.approx(1 - left([2, 5], 3) / left([2], 3), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_proximity_every_party_is_alone():
     apart = simulate("2dbn", PARTIES, proximity=0.0, sparsity=0.05, **OWN)
     for k, party in enumerate(PARTIES):

@@ -140,7 +140,7 @@ def test_no_move_of_one_variable_is_better():
             assert total([*rest[:at], x, *rest[at:]]) >= least - 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_best_score_of_all_graphs_is_found():
     reached = 0
     for seed in range(20):

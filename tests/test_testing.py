@@ -72,7 +72,7 @@ NO_FAULTS = [name for name, _ in method_checks("moments", NUMBERS) if name not i
     ),
 )
 def test_our_methods_pass_with_some_faults(mode):
-    # Each mode has other faults than the next one, the leading ones together all of them.
+    # Each mode has other faults than the next one, those of LEADING together all of them.
     leads = mode in LEADING
     first, step = (LEADING.index(mode), 9) if leads else (list(MODES).index(mode) % 20, 20)
     found = report(mode, CELLS[first::step])

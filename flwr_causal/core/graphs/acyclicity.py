@@ -178,10 +178,12 @@ def ancestors(adjacency: ArrayLike) -> BoolArray:
     may have cycles; ``closure[i, i]`` is True if i lies on a cycle.
     """
     closure = (np.asarray(adjacency) != 0).astype(np.float32)
-    longest, found = 1, -1  # of the paths that are found, and how many pairs they join
-    while longest < len(closure) and found != (found := int((closure > 0).sum())):
-        closure = np.minimum(closure + closure @ closure, 1.0)
-        longest *= 2
+    # Each time the paths that are found are twice as long.
+    for _ in range(max(len(closure) - 1, 0).bit_length()):
+        wider = np.minimum(closure + closure @ closure, 1.0)
+        if np.array_equal(wider, closure):
+            break
+        closure = wider
     return np.asarray(closure > 0)
 
 

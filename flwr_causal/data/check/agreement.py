@@ -398,10 +398,12 @@ def _refusal(
 
     If options that are left open solve some of them, it names the others, which come first.
     """
-    taken = assumed(problems, settings_for(problems, policy, accepts), policy, left_open)
+    settings = settings_for(problems, policy, accepts)
+    taken = assumed(problems, settings, policy, left_open)
     others = [one for one in problems if not is_left_open(one, policy, left_open)]
     rest = len(problems) - len(others) if others and not taken else 0
-    problems = others if rest else problems
+    if rest:
+        problems, settings = others, settings_for(others, policy, accepts)
     lines = in_words(problems)
     shown = lines[:LONGEST_LIST]
     if len(lines) > LONGEST_LIST:
@@ -409,7 +411,6 @@ def _refusal(
     of_which = " of which nothing is assumed" if rest else ""
     heading = f"the parties' tables have {len(lines)} problem{'s' * (len(lines) > 1)}{of_which}:"
     text = "\n  ".join([heading, *shown])
-    settings = settings_for(problems, policy, accepts)
     mended = all(one.settings for one in problems)
     text = with_settings(text, settings, "" if mended else UNMENDED)
     if rest:

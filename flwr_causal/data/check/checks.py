@@ -231,9 +231,6 @@ def settings_for(
 def is_left_open(problem: TableProblem, policy: Policy, left_open: Collection[str]) -> bool:
     """Return whether options that are decided by the reports solve a problem.
 
-    An infinite value and a column without values are errors of the table, of which nothing is
-    assumed.
-
     Parameters
     ----------
     problem : TableProblem
@@ -241,11 +238,18 @@ def is_left_open(problem: TableProblem, policy: Policy, left_open: Collection[st
     left_open : collection of str
         The options that are decided by the reports.
     """
+    return _may_be_assumed(problem, policy) and problem.settings.keys() <= {*left_open}
+
+
+def _may_be_assumed(problem: TableProblem, policy: Policy) -> bool:
+    """Return whether an option solves a problem that is no error of the table.
+
+    Such errors are infinite values and columns without values. A column that is declared is a
+    variable, and never left out.
+    """
     of_table = problem.text in (INFINITE, NO_VALUE)
     declared = "exclude" in problem.settings and problem.name in policy.named
-    return bool(problem.settings) and not of_table and not declared and (
-        {*problem.settings} <= {*left_open}
-    )  # fmt: skip
+    return bool(problem.settings) and not (of_table or declared)
 
 
 def assumed(
@@ -256,9 +260,6 @@ def assumed(
 ) -> tuple[str, ...]:
     """Return a line for each setting, if settings that the options leave open solve all problems.
 
-    Of infinite values and empty columns nothing is assumed, and a column that is declared is a
-    variable.
-
     Parameters
     ----------
     problems : sequence of TableProblem
@@ -268,10 +269,10 @@ def assumed(
     left_open : collection of str
         The options that are decided by the reports.
     """
-    solved = all(one.settings and one.text not in (INFINITE, NO_VALUE) for one in problems)
+    solved = all(_may_be_assumed(one, policy) for one in problems)
     settings = {k: value for k, value in settings.items() if getattr(policy, k) != value}
     out = {one.name for one in problems if "exclude" in one.settings}
-    if not (settings and solved and settings.keys() <= {*left_open}) or out & policy.named:
+    if not (settings and solved and settings.keys() <= {*left_open}):
         return ()
     lines = []
     for option, value in settings.items():

@@ -75,16 +75,9 @@ class InterventionClient(LinearClient):
         RefusedError
             If sums are over few rows, and such sums are refused.
         """
-        sets, count = self.target_sets(), len(self.setup.targets)
-        sums: FloatArray | float = 0.0
-        start = 0
-        for design in self.design_pieces() if designs is None else designs:
-            rows = np.column_stack([np.ones(len(design)), design])
-            own = sets[start : start + len(rows)]
-            parts = [rows[own == k] for k in range(count)]
-            sums = sums + np.stack([part.T @ part for part in parts])
-            start += len(rows)
-        found, small = np.asarray(sums), self.setup.small
+        designs = self.design_pieces() if designs is None else designs
+        found = self.products_by_set(designs, self.target_sets(), len(self.setup.targets))
+        small = self.setup.small
         rows = found[:, 0, 0].round().astype(np.int64)
         if small.treatment == "refuse" and are_small(rows, small.minimum).any():
             raise RefusedError(f"The reply was not sent: sets of targets have {small.refusal}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from flwr_causal.data.series.levels import (
     perturbed_rows,
 )
 from flwr_causal.data.series.series import Series, SeriesLayout, find_series, long_enough
+from flwr_causal.protocol.second_moments import design_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,11 +47,10 @@ class LinearClient(CausalClient):
         """Yield the same rows in pieces: for sums over rows, which need not all be in memory."""
         setup, options = self.setup, self.options
         mean = self.once("mean", self._mean) if options.center == "party" else setup.mean
-        scale = np.sqrt(setup.variance) if options.standardize else None
+        scale = design_of(setup).scale
         for rows in self.row_pieces():
             rows -= mean
-            if scale is not None:
-                rows /= scale
+            rows /= scale
             yield rows
 
     def _mean(self) -> FloatArray:
@@ -62,26 +61,46 @@ class LinearClient(CausalClient):
 
         The folds are the training rows and those held out, or one of all rows.
         """
-        held_out = np.zeros(self.num_rows, dtype=np.bool_)
-        if self.options.held_out:
-            held_out[split_rows(len(held_out), self.options.seed)[1]] = True
+        sums = self.products_by_set(self.design_pieces(), self.held_out_rows(), self.options.folds)
+        return np.asarray(sums[:, 1:, 1:])
+
+    def held_out_rows(self) -> IntArray | None:
+        """Return each row's fold, shape (n_k,): 1 of those held out; None if there are none."""
+        if not self.options.held_out:
+            return None
+        places = np.zeros(self.num_rows, dtype=np.int64)
+        places[split_rows(len(places), self.options.seed)[1]] = 1
+        return places
+
+    def products_by_set(
+        self, designs: Iterable[FloatArray], places: IntArray | None = None, count: int = 1
+    ) -> FloatArray:
+        """Return the sums of products of the rows [1, z] of each set, (sets, 1 + s, 1 + s).
+
+        Parameters
+        ----------
+        designs : iterable of ndarray of shape (rows, s)
+            The rows z in pieces.
+        places : ndarray of shape (n_k,), optional
+            The set of each row. Default: all rows are one set.
+        count : int, default 1
+            The number of sets.
+        """
         sums: FloatArray | float = 0.0
         start = 0
-        for rows in self.design_pieces():
-            own = held_out[start : start + len(rows)]
-            folds = [rows[~own], rows[own]] if self.options.held_out else [rows]
-            sums = sums + np.stack([fold.T @ fold for fold in folds])
+        for design in designs:
+            rows = np.column_stack([np.ones(len(design)), design])
+            parts = [rows]
+            if places is not None:
+                own = places[start : start + len(rows)]
+                parts = [rows[own == k] for k in range(count)]
+            sums = sums + np.stack([part.T @ part for part in parts])
             start += len(rows)
         return np.asarray(sums)
 
     def mean_products(self, designs: Iterable[FloatArray]) -> FloatArray:
-        """Return the mean products of the rows [1, x], given x in pieces, shape (1 + s, 1 + s)."""
-
-        def products(rows: FloatArray) -> FloatArray:
-            rows = np.column_stack([np.ones(len(rows)), rows])
-            return rows.T @ rows
-
-        return np.asarray(reduce(np.add, map(products, designs)) / self.num_rows)
+        """Return the mean products of the rows [1, z], given z in pieces, shape (1 + s, 1 + s)."""
+        return np.asarray(self.products_by_set(designs)[0] / self.num_rows)
 
 
 class SeriesClient(LinearClient):
@@ -177,16 +196,21 @@ class SeriesClient(LinearClient):
         setup = self.setup
         by = cast("Centering", self.options.center)
         rows = self._drawn(centered_rows(series, order, setup.mean, by))
-        if not self.options.standardize:
-            return rows
-        scale = np.tile(np.sqrt(setup.variance), 1 + order)
+        scale = np.tile(design_of(setup).scale, 1 + order)
         return [one / scale for one in rows]
 
-    def leveled_rows(self, series: list[Series], order: int) -> FloatArray:
-        """Return the rows [1, g, z] of the series; g is 1 if the agreed mean was subtracted."""
+    def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
+        """Yield the rows z of the sums in pieces, with ``order`` lags (default: the agreed number).
+
+        Where series are centred by phases, a mark is before the others: 1 in rows from which the
+        agreed means were subtracted.
+        """
+        if self.order == 0:
+            yield from self.design_pieces()
+            return
+        series, order = self.series(), self.order if order is None else order
         rows = np.concatenate(self.designs(series, order))
-        level = np.ones(len(rows))
         if self.options.center == "phase":
             marks = self._drawn([perturbed_rows(one, order) for one in series])
-            level = 1.0 - np.concatenate(marks)
-        return np.column_stack([np.ones(len(rows)), level, rows])
+            rows = np.column_stack([1.0 - np.concatenate(marks), rows])
+        yield rows

@@ -13,9 +13,7 @@ from flwr_causal.core.linear.negentropy import mean_functions
 from flwr_causal.protocol.lingam import CONTRACT, RESIDUALS, SUMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.protocol.contract import Contract
 
 
@@ -27,23 +25,16 @@ class LingamClient(SeriesClient):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    def _pieces(self) -> Iterator[FloatArray]:
-        """Yield the party's centred and scaled rows, with their lags and levels for series."""
-        if self.order:
-            yield self.leveled_rows(self.series(), self.order)
-        else:
-            yield from self.design_pieces()
-
     @answers(SUMS)
     def second_moments(self, asked: Asked) -> Arrays:
         """Return the second moments of the rows."""
-        products = reduce(np.add, (rows.T @ rows for rows in self._pieces()))
-        return {"moments": products[None] / self.num_rows}
+        return {"moments": self.mean_products(self.sum_rows())[None]}
 
     @answers(RESIDUALS)
     def functions_of_residuals(self, asked: Asked) -> Arrays:
         """Return the means of both functions of every residual."""
         directions = asked["directions"]
-        parts = (len(rows) * mean_functions(rows, directions) for rows in self._pieces())
+        rows = (np.column_stack([np.ones(len(own)), own]) for own in self.sum_rows())
+        parts = (len(own) * mean_functions(own, directions) for own in rows)
         tails, skew = (reduce(np.add, parts) / self.num_rows).T
         return {"tails": tails, "skew": skew}

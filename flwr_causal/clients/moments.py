@@ -18,7 +18,7 @@ from flwr_causal.clients.privacy import (
     drawn_products,
     numbers,
 )
-from flwr_causal.core.blocks.design import Category, column_names, with_lags
+from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.logistic import expected_sums_of_rows, sums_of_rows
 from flwr_causal.core.blocks.missing import (
     MomentEstimate,
@@ -28,9 +28,7 @@ from flwr_causal.core.blocks.missing import (
     seen_sums,
 )
 from flwr_causal.core.folds import stretches
-from flwr_causal.core.nonlinear.basis import basis_rows
 from flwr_causal.core.privacy.scales import Scaling, scales_by_column
-from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.party_table import prepare_columns
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.data.read.pieces import pieces
@@ -48,7 +46,7 @@ from flwr_causal.protocol.moments import (
     regressed,
 )
 from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, sharing, unscaled
-from flwr_causal.protocol.second_moments import blocks_of
+from flwr_causal.protocol.second_moments import design_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
+    from flwr_causal.core.blocks.design import Design
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.levels import Centering
@@ -111,18 +110,14 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         return f"{columns}{shared}"
 
     def _product_columns(self, asked: Asked) -> tuple[Sequence[str], BoolArray]:
-        names, held = super()._product_columns(asked)
-        held = np.tile(held, 1 + self.order)
-        if self.setup.states:
-            design = with_lags(blocks_of(self.setup), self.order)
-            return column_names(design), np.repeat(held, [block.width for block in design])
-        return lagged_names(names, self.order), held
+        design, held = design_of(self.setup), super()._product_columns(asked)[1]
+        return design.columns, np.repeat(np.tile(held, 1 + self.order), design.widths)
 
     def _product_values(self, asked: Asked) -> FloatArray:
         if not self.setup.states:
             return super()._product_values(asked)
         held = self._product_columns(asked)[1]
-        rows = np.concatenate([*self._block_pieces()])[asked["rows"]]
+        rows = np.concatenate([*self.sum_rows()])[asked["rows"]]
         return np.where(held, rows, 0.0)
 
     def _centered_rows(self) -> FloatArray:
@@ -133,73 +128,84 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         return np.concatenate(centered_rows(self.series(), self.order, mean, by))
 
     @answers(SUMS)
-    def second_moments(self, asked: Asked) -> Arrays:
-        """Return the second moments of each fold."""
+    def sums_of_products(self, asked: Asked) -> Arrays:
+        """Return the mean products of the rows [1, z] of each set of targets, or of each fold."""
         if self.setup.targets:
-            designs = self._block_pieces() if self.setup.states else self.design_pieces()
-            return {"moments": self.products_by_targets(designs) / self.num_rows}
-        if self.setup.states:
-            return {"moments": self._of_blocks()}
-        if self.order:
-            return {"moments": self._of_series()}
-        if self.options.additive:
-            return {"moments": self._of_functions()}
-        return {"moments": self.products() / self.num_rows}
+            return {"moments": self.products_by_targets(self.sum_rows()) / self.num_rows}
+        folds = self._folds_of_rows()
+        sums = self.products_by_set(self.sum_rows(), folds, self.options.folds)
+        if self.options.select_order:
+            sums = np.concatenate([sums, self._of_fewer_lags(sums.shape[1])])
+        return {"moments": sums / self.num_rows}
+
+    def _folds_of_rows(self) -> IntArray | None:
+        """Return each row's fold, where there are several: stretches of series, or at random."""
+        count = self.options.folds
+        if count == 1:
+            return None
+        if not self.order:
+            return self.held_out_rows()
+        return stretches([len(one.values) - self.order for one in self.series()], count)
+
+    def _of_fewer_lags(self, size: int) -> FloatArray:
+        """Return the products with 1, 2, ... lags, each in the upper left of an array of ``size``.
+
+        They have further rows: steps with fewer than p steps before them.
+        """
+        found = np.zeros((self.order - 1, size, size))
+        for lags, own in enumerate(found, 1):
+            products = self.products_by_set(self.sum_rows(lags))[0]
+            own[: len(products), : len(products)] = products
+        return found
 
     @answers(PARTS)
-    def moments_of_party(self, asked: Asked) -> Arrays:
-        """Return the second moments of the rows [1, x], or [1, z], in which targets are sought."""
-        designs = self._block_pieces() if self.setup.states else self.design_pieces()
-        return {"moments": self.mean_products(designs)}
+    def products_of_party(self, asked: Asked) -> Arrays:
+        """Return the mean products of the rows [1, z], in which targets are sought."""
+        return {"moments": self.mean_products(self.sum_rows())}
 
-    def _of_functions(self) -> FloatArray:
-        """Return the mean products of the rows [1, functions of the variables]."""
-        setup = self.setup
-        scale = np.ones(len(setup.names)) if self.options.standardize else setup.variance
-
-        level, units = np.zeros(len(scale)), np.sqrt(scale)
-        functions = (basis_rows(rows, level, units) for rows in self.design_pieces())
-        return self.mean_products(functions)[None]
-
-    def _of_blocks(self) -> FloatArray:
-        """Return the mean products of the rows [1, columns of the variables]."""
-        return self.mean_products(self._block_pieces())[None]
-
-    def _block_pieces(self) -> Iterator[FloatArray]:
-        """Yield the columns of the variables, with their lags, shape (n_k, s), in pieces.
+    def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
+        """Yield the rows z in pieces: also of functions of numbers, and of categories.
 
         Missing cells are NaN, and so are all of a variable that the party lacks.
         """
-        if self.order:
+        design, complete = design_of(self.setup), self.setup.policy.missing_values != "em"
+        complete = complete and len(self.held_names) == len(self.setup.names)
+        if self.order and design.single and complete:
+            yield from super().sum_rows(order)
+        elif self.order:
             steps = self.kept_rows(self.setup.policy)
             used, places = np.unique(steps, return_inverse=True)
-            columns = self._block_columns(value_columns(self.frame(), self.layout).iloc[used])
+            columns = self._columns_of(design, value_columns(self.frame(), self.layout).iloc[used])
             yield columns[places.reshape(steps.shape)].reshape(len(steps), -1)
-            return
-        for piece in pieces(self.table()):
-            yield self._block_columns(piece)
+        elif design.numbers and complete:
+            own = self.options.center == "party"
+            design = design.with_means(self.once("mean", self._mean)) if own else design
+            yield from map(design.rows_of, self.row_pieces())
+        else:
+            for piece in pieces(self.table()):
+                yield self._columns_of(design, piece)
 
-    def _block_columns(self, piece: pd.DataFrame) -> FloatArray:
-        """Return the columns of the variables of a part of the table."""
-        setup, blocks, held = self.setup, blocks_of(self.setup), self.held_names
-        states = [block.states if isinstance(block, Category) else () for block in blocks]
-        own = [one for name, one in zip(setup.names, states, strict=True) if name in held]
-        columns = prepare_columns(piece, held, own, setup.policy)
-        known = dict(zip(held, columns, strict=True))
+    def _columns_of(self, design: Design, piece: pd.DataFrame) -> FloatArray:
+        """Return the columns at t of the variables of a part of the table."""
+        held, policy = self.held_names, self.setup.policy
+        own = [one for one in design.variables if one.name in held]
+        states = [one.states if isinstance(one, Category) else () for one in own]
+        columns = prepare_columns(piece, [one.name for one in own], states, policy)
+        known = dict(zip([one.name for one in own], columns, strict=True))
         missing = np.full(len(columns[0]), np.nan)
         return np.column_stack(
             [
-                block.columns(known[block.name])
-                if block.name in known
-                else np.tile(missing[:, None], block.width)
-                for block in blocks
+                one.columns(known[one.name])
+                if one.name in known
+                else np.tile(missing[:, None], one.width)
+                for one in design.variables
             ]
         )
 
     def _with_sets(self) -> Iterator[tuple[FloatArray, IntArray | None]]:
         """Yield the columns of the variables in pieces, and each row's set of targets if any."""
         sets, start = self.strata(), 0
-        for rows in self._block_pieces():
+        for rows in self.sum_rows():
             end = start + len(rows)
             yield rows, None if sets is None else sets[start:end]
             start = end
@@ -231,7 +237,7 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
         FederationError
             As of :meth:`expected_moments`.
         """
-        rows = np.concatenate(list(self._block_pieces()))
+        rows = np.concatenate(list(self.sum_rows()))
         return {"expected": own_sums(rows, _estimate(asked).of_set(0)) / self.num_rows}
 
     @answers(EXPECTED)
@@ -274,22 +280,6 @@ class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
             reduce(np.add, part) / self.num_rows for part in zip(*parts, strict=True)
         )
         return {"log-likelihoods": logs, "gradient": gradient, "information": information}
-
-    def _of_series(self) -> FloatArray:
-        """Return the products of the rows of each fold, then those with fewer lags."""
-        series, options = self.series(), self.options
-        rows = self.leveled_rows(series, self.order)
-        count = options.num_folds
-        fold = stretches([len(one.values) - self.order for one in series], count)
-        parts = [rows[fold == k] for k in range(count)]
-        if options.select_order:
-            # A smaller order has further rows: steps with fewer than p steps before them.
-            parts += [self.leveled_rows(series, order) for order in range(1, self.order)]
-        sums = np.zeros((len(parts), rows.shape[1], rows.shape[1]))
-        for part, products in zip(parts, sums, strict=True):
-            size = part.shape[1]
-            products[:size, :size] = part.T @ part / len(rows)
-        return sums
 
 
 def _estimate(asked: Asked) -> MomentEstimate:

@@ -212,14 +212,14 @@ class TwoDBNPartyOptions(InterventionPartyOptions, SeriesPartyOptions):
 def dimensions(setup: Setup) -> dict[str, int]:
     """Return m, the columns of the lagged design (d without lags), and the number of folds.
 
-    u are the columns of the moments by which parties are compared. Under known interventions the
+    s are the columns of the moments by which parties are compared. Under known interventions the
     design has a constant column too, and a fold is a set of targets.
     """
     options: InterventionPartyOptions = setup.options
     m = len(setup.names) * (1 + options.lags)
     if setup.targets:
-        return {"m": m + 1, "u": 1 + m, "folds": len(setup.targets)}
-    return {"m": m, "u": 1 + m, "folds": 2 if options.held_out else 1}
+        return {"m": m + 1, "s": 1 + m, "folds": len(setup.targets)}
+    return {"m": m, "s": 1 + m, "folds": 2 if options.held_out else 1}
 
 
 NOTEARS_ADMM = Contract(

@@ -9,7 +9,7 @@ import numpy as np
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import SeriesPartyOptions
-from flwr_causal.protocol.second_moments import largest_leveled_products, other_variances
+from flwr_causal.protocol.second_moments import impossible_products, largest_sums, num_columns
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -25,17 +25,18 @@ SUMS = Exchange(
     returns=(
         Disclosure(
             "moments",
-            "X_k^T X_k / n_k of the centred and scaled rows X_k; of time series the rows are "
-            "[1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not perturbed",
+            "X_k^T X_k / n_k of the rows [1, z], where z are the centred and scaled columns; of "
+            "time series with their lags, with center='phase' after a mark of the rows that are "
+            "not perturbed",
             (1, "s", "s"),
             "second-moments",
             "mean",
-            bound=largest_leveled_products,
+            bound=largest_sums,
         ),
     ),
     most=1,
     same_parties=True,
-    contradiction=other_variances,
+    contradiction=impossible_products,
 )
 
 
@@ -65,7 +66,7 @@ RESIDUALS = Exchange(
     sends=(
         Sent(
             "directions",
-            "the combinations of the columns that are the standardised residuals u",
+            "the combinations of 1 and the columns that are the standardised residuals u",
             ("q", "s"),
         ),
     ),
@@ -94,10 +95,8 @@ RESIDUALS = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return s, the number of columns of the rows."""
-    options: SeriesPartyOptions = setup.options
-    order, d = options.order, len(setup.names)
-    return {"s": 2 + d * (1 + order) if order else d}
+    """Return s, the number of columns of the rows [1, z]."""
+    return {"s": 1 + num_columns(setup)}
 
 
 CONTRACT = Contract(

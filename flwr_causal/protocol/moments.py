@@ -9,12 +9,11 @@ import numpy as np
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import DIFFERENT, POOLED, When
-from flwr_causal.core.blocks.design import Category
+from flwr_causal.core.blocks.design import Category, functions_of
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
 from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.core.folds import NUM_FOLDS
-from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import FederationError
@@ -29,21 +28,19 @@ from flwr_causal.protocol.options import (
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, PRIVATE, RELEASE, private_dimensions
 from flwr_causal.protocol.second_moments import (
-    blocks_of,
+    design_of,
     impossible_products,
-    largest_block_products,
-    largest_leveled_products,
-    num_block_columns,
+    largest_sums,
+    num_columns,
+    num_sets,
     other_sums,
-    other_variances,
-    spreads,
 )
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.blocks.logistic import Family
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.setup import Setup
@@ -73,37 +70,14 @@ class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesP
     select_order: bool
 
     @property
-    def additive(self) -> bool:
-        """Whether rows are functions of the columns."""
-        return self.model == "additive"
+    def functions(self) -> int:
+        """The number of functions of each number."""
+        return functions_of(self.model)
 
-
-def _largest_products(setup: Setup) -> FloatArray | None:
-    return largest_block_products(setup) if setup.states else largest_leveled_products(setup)
-
-
-def _largest_of_parts(setup: Setup) -> FloatArray:
-    if setup.states:
-        return largest_block_products(setup)
-    own = np.concatenate([np.ones(1), spreads(setup)])
-    return np.outer(own, own)
-
-
-#: By how much the mean of ones may differ from 1, in half precision.
-OF_ONES = 1e-2
-
-
-def _impossible_parts(arrays: Arrays, known: ReplyContext) -> str:
-    moments = arrays["moments"][None]
-    if abs(moments[0, 0, 0] - 1) > OF_ONES:
-        return "are not the mean products of rows that begin with 1"
-    if known.setup.states:
-        return impossible_products({"moments": moments}, known)
-    return other_variances({"moments": moments[:, 1:, 1:]}, known)
-
-
-def _contradiction(arrays: Arrays, known: ReplyContext) -> str:
-    return (impossible_products if known.setup.states else other_variances)(arrays, known)
+    @property
+    def folds(self) -> int:
+        """The number of folds of the rows."""
+        return self.num_folds
 
 
 # Which runs have which sums: of the rows of each party, ...
@@ -119,24 +93,22 @@ SUMS = Exchange(
     returns=(
         Disclosure(
             "moments",
-            "X_k^T X_k / n_k of each fold of the centred and scaled rows X_k; of time series the "
-            "rows are [1, g, x_t, x_{t-1}, ..., x_{t-p}], where g marks rows that are not "
-            "perturbed; with model='additive' they are [1, five functions of each variable]; with "
-            "text_columns='keep' or model='curved' they are [1, z], where z has a column for each "
-            "state of a category but one, 1 in its rows and 0 in the others, and one or three "
-            "functions of each number, and with their lags: their products count the rows of pairs "
-            "of states; under known interventions they are [1, x] or [1, z] with their lags, a "
-            "fold for each set of targets",
+            "X_k^T X_k / n_k of the rows [1, z] of each fold, under known interventions of each "
+            "set of targets. z has a column for each number, centred and scaled, and with "
+            "model='additive' or 'curved' further functions of it; with text_columns='keep' a "
+            "column for each state of a category but one, 1 in its rows and 0 in the others, so "
+            "that products count the rows of pairs of states; and of time series their lags, with "
+            "center='phase' after a mark of the rows that are not perturbed",
             ("folds", "s", "s"),
             "second-moments",
             "mean",
-            bound=_largest_products,
+            bound=largest_sums,
         ),
     ),
     most=1,
     only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE,
     same_parties=True,
-    contradiction=_contradiction,
+    contradiction=impossible_products,
 )
 
 
@@ -146,12 +118,12 @@ PARTS = Exchange(
     returns=(
         Disclosure(
             "moments",
-            "X_k^T X_k / n_k of the rows [1, x], or [1, z] of categories, with their lags: see the "
-            "exchange 'sums'; of groups that add up securely the group's",
-            ("u", "u"),
+            "X_k^T X_k / n_k of the rows [1, z], see the exchange 'sums'; of groups that add up "
+            "securely the group's",
+            ("s", "s"),
             "second-moments",
             "mean",
-            bound=_largest_of_parts,
+            bound=largest_sums,
         ),
     ),
     when="in place of 'sums'",
@@ -159,7 +131,7 @@ PARTS = Exchange(
     only=_OF_ROWS & _COMPARES,
     single_means=True,
     same_parties=True,
-    contradiction=_impossible_parts,
+    contradiction=impossible_products,
 )
 
 
@@ -258,7 +230,7 @@ def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
     FederationError
         If there is none, one is asked for twice, is no category, has no causes, or is among them.
     """
-    blocks, ends = blocks_of(setup), np.cumsum(sent["sizes"], dtype=np.int64)
+    blocks, ends = design_of(setup).variables, np.cumsum(sent["sizes"], dtype=np.int64)
     causes = np.split(np.asarray(sent["causes"]), ends[:-1])
     members = [
         (int(child), tuple(own.tolist()))
@@ -354,43 +326,18 @@ REGRESSIONS = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return the sizes: m columns of the lagged design, s columns of the moments, and the folds.
-
-    u are the columns of the moments where each party's are looked at.
+    """Return the sizes: w columns of the design, s with the ones, and sets of rows ("folds").
 
     Rows are divided into folds if something is chosen by held-out error, and by their targets under
     known interventions. If the order is chosen, the array of each smaller order counts as a further
     fold.
     """
     options: MomentsPartyOptions = setup.options
-    d, order = len(setup.names), options.order
     if options.guarantee:
         return private_dimensions(setup)
-    m = d * (1 + order)
-    sizes = _columns_of_sums(setup, m)
-    return sizes if options.additive else sizes | {"u": _columns_of_parts(setup, m)}
-
-
-def _columns_of_parts(setup: Setup, m: int) -> int:
-    return 1 + (num_block_columns(setup) if setup.states else m)
-
-
-def _columns_of_sums(setup: Setup, m: int) -> dict[str, int]:
-    options: MomentsPartyOptions = setup.options
-    d, order = len(setup.names), options.order
-    if setup.policy.missing_values == "em":
-        w = num_block_columns(setup)
-        return {"m": m, "w": w, "s": 1 + w, "folds": max(len(setup.targets), 1)}
-    if options.additive:
-        return {"m": m, "s": 1 + SIZE * d, "folds": 1}
-    if setup.states:
-        return {"m": m, "s": 1 + num_block_columns(setup), "folds": max(len(setup.targets), 1)}
-    if setup.targets:
-        return {"m": m, "s": 1 + m, "folds": len(setup.targets)}
-    if order == 0:
-        return {"m": m, "s": d, "folds": 2 if options.held_out else 1}
-    smaller, folds = order - 1 if options.select_order else 0, options.num_folds
-    return {"m": m, "s": m + 2, "folds": folds + smaller}
+    w = num_columns(setup)
+    smaller = options.order - 1 if options.select_order else 0
+    return {"w": w, "s": 1 + w, "folds": num_sets(setup) + smaller}
 
 
 def takes_blocks(options: Any, text_columns: str) -> bool:

@@ -282,9 +282,14 @@ class LinearPartyOptions(PartyOptions):
         return 0
 
     @property
-    def additive(self) -> bool:
-        """Whether rows are functions of the columns, as those of `core.nonlinear.basis`."""
-        return False
+    def functions(self) -> int:
+        """The number of functions of each number that are columns of the design."""
+        return 1
+
+    @property
+    def folds(self) -> int:
+        """The number of folds of the rows: two where some are held out."""
+        return 2 if self.held_out else 1
 
 
 @dataclass(frozen=True, kw_only=True)

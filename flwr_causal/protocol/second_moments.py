@@ -1,6 +1,6 @@
-"""Second moments of centred and scaled rows, compared with the party's own report.
+"""Products of the rows [1, z] of a design, compared with the party's own report.
 
-Where variables are blocks of columns (:mod:`core.blocks.design`), the rows are [1, z].
+:mod:`core.blocks.design` says what z is.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import Number, functions_of, variables_of, widths_of
+from flwr_causal.core.blocks.design import Design, Number, widths_of
 from flwr_causal.core.linear.moments import columns_of, data_scale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.arrays import Arrays, FloatArray
-    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.protocol.contract import ReplyContext
     from flwr_causal.protocol.options import LinearPartyOptions
     from flwr_causal.protocol.setup import Setup
@@ -28,6 +27,55 @@ LAGS_ROOM, WEIGHTS_ROOM = 2.0**10, 2.0**20
 RELATIVE = 1e-3
 # Rounding errors of a mean, relative to its size: at least that of a hundred rows added one by one.
 FEWEST_ROWS = 100
+#: By how much the mean of ones may differ from 1, in half precision.
+OF_ONES = 1e-2
+
+
+def design_of(setup: Setup) -> Design:
+    """Return what a row becomes, by an agreement."""
+    options: LinearPartyOptions = setup.options
+    functions = options.functions
+    # Cells are completed by correlations.
+    standardized = options.standardize or setup.policy.missing_values == "em"
+    return Design.of(
+        setup.names,
+        setup.mean,
+        setup.variance,
+        setup.states,
+        functions=functions,
+        standardized=standardized or functions > 1 or bool(setup.states),
+        order=options.lags,
+        marked=options.center == "phase",
+    )
+
+
+def num_columns(setup: Setup) -> int:
+    """Return s, the number of columns of z: it follows from options and states, before any mean."""
+    options: LinearPartyOptions = setup.options
+    states = setup.states or ((),) * len(setup.names)
+    marks = int(options.center == "phase")
+    return marks + (1 + options.lags) * sum(widths_of(states, options.functions))
+
+
+def largest_sums(setup: Setup) -> FloatArray:
+    """Return bounds of the mean products of the rows [1, z], by Cauchy and Schwarz.
+
+    A column's root mean square over all rows is at most the agreed standard deviation, in units of
+    the design, or 1 for columns of states and functions; the lags of a variable may be larger, by
+    the values before the first row.
+    """
+    design, spread = design_of(setup), np.sqrt(setup.variance)
+    now = np.concatenate(
+        [
+            [own / block.scale]
+            if isinstance(block, Number) and block.width == 1
+            # Functions but the first one are at most 1, which has variance 1.
+            else np.ones(block.width)
+            for block, own in zip(design.variables, spread, strict=True)
+        ]
+    )
+    own = np.concatenate([np.ones(1 + design.marked), now, *[LAGS_ROOM * now] * design.order])
+    return np.outer(own, own)
 
 
 def spreads(setup: Setup) -> FloatArray:
@@ -49,20 +97,6 @@ def largest_products(setup: Setup) -> FloatArray:
     """
     own = spreads(setup)
     own = np.concatenate([np.ones(1), own]) if setup.targets else own
-    return np.outer(own, own)
-
-
-def largest_leveled_products(setup: Setup) -> FloatArray | None:
-    """Return the same where the rows of time series are [1, g, z], with g of 0 or 1.
-
-    Of functions of the columns no bound is known.
-    """
-    options: LinearPartyOptions = setup.options
-    if options.additive:
-        return None
-    if setup.targets or not options.lags:
-        return largest_products(setup)
-    own = np.concatenate([np.ones(2), spreads(setup)])
     return np.outer(own, own)
 
 
@@ -110,23 +144,20 @@ def other_variances(arrays: Arrays, known: ReplyContext) -> str:
         diagonal = diagonal[1:]
     if len(diagonal) != len(setup.names):
         return ""
-    return wrong_squares(diagonal, setup.names, known, standardized=options.standardize)
+    units = setup.variance if options.standardize else np.ones(len(diagonal))
+    return wrong_squares(diagonal * units, setup.names, known)
 
 
-def wrong_squares(
-    squares: FloatArray, names: Sequence[str], known: ReplyContext, *, standardized: bool
-) -> str:
+def wrong_squares(squares: FloatArray, names: Sequence[str], known: ReplyContext) -> str:
     """Return whether the mean squares of columns are not those that follow from the report.
 
     Parameters
     ----------
     squares : ndarray of shape (d',)
-        Of the centred rows, with secure sums those of a share of them.
+        Of the centred rows, in the units of the data; with secure sums those of a share of them.
     names : sequence of str
         The columns, which have sums in the report.
     known : ReplyContext
-    standardized : bool
-        Whether the rows were divided by the columns' standard deviations.
 
     Returns
     -------
@@ -140,7 +171,7 @@ def wrong_squares(
     columns = {column.name: column for column in report.columns}
     reported = [columns[name] for name in names]
     places = [setup.names.index(name) for name in names]
-    agreed_mean, agreed_variance = setup.mean[places], setup.variance[places]
+    agreed_mean = setup.mean[places]
     # Missing cells add nothing.
     facts = [(one.mean, report.rows_with(one), one.squares, one.remainder) for one in reported]
     mean, rows, total, remainder = np.array(facts, dtype=np.float64).T
@@ -154,8 +185,6 @@ def wrong_squares(
         offset = mean - agreed_mean
         expected = expected + 2 * offset * shift + held * offset**2
         rounding = rounding + (error * agreed_mean) ** 2
-    scale = agreed_variance if standardized else np.ones(len(mean))
-    expected, rounding = expected / scale, rounding / scale
     # Of a secure sum that lacks parties, and where groups of few rows are left out, squares of all
     # rows are an upper bound only.
     share = min(known.sizes["n"] / report.rows, 1.0)
@@ -171,33 +200,14 @@ def wrong_squares(
     )
 
 
-def blocks_of(setup: Setup) -> tuple[Variable, ...]:
-    """Return the variables of an agreement as blocks of columns."""
-    functions = functions_of(setup.options.model)
-    return variables_of(setup.names, setup.states, setup.mean, setup.variance, functions)
-
-
-def num_block_columns(setup: Setup) -> int:
-    """Return the number of columns of all blocks and their lags, which follows from the states."""
-    states = setup.states or ((),) * len(setup.names)
-    lags: int = setup.options.lags
-    return (1 + lags) * sum(widths_of(states, functions_of(setup.options.model)))
-
-
-def largest_block_products(setup: Setup) -> FloatArray:
-    """Return bounds of the mean products of the rows of all parties, shape (s, s)."""
-    own = np.ones(1 + num_block_columns(setup))
-    own[1 + (len(own) - 1) // (1 + setup.options.lags) :] = LAGS_ROOM
-    return np.outer(own, own)
-
-
 def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     """Return whether the products of a party's rows cannot be, or differ from its report.
 
     Parameters
     ----------
     arrays : dict
-        ``moments`` of shape (1, s, s), in units of n.
+        ``moments`` of the rows [1, z], shape (sets, 1 + s, 1 + s) or (1 + s, 1 + s), divided by the
+        number of rows. Of series the sets of all rows may be followed by those of fewer lags.
     known : ReplyContext
         Of resampled rows no number is compared with the report.
 
@@ -206,23 +216,40 @@ def impossible_products(arrays: Arrays, known: ReplyContext) -> str:
     str
         The first variable that is wrong, in words; "" if none is.
     """
-    blocks = blocks_of(known.setup)
-    moments = arrays["moments"].sum(axis=0)
+    setup, moments = known.setup, arrays["moments"]
+    design = design_of(setup)
+    moments = moments.reshape(-1, *moments.shape[-2:])[: num_sets(setup)].sum(axis=0)
+    moments = design.without_mark(moments)
     rows = float(moments[0, 0])
+    left_out = bool(setup.targets) and setup.small.withheld > 0
+    if rows - 1 > OF_ONES or (1 - rows > OF_ONES and not left_out):
+        return "the products are not means over rows that begin with 1"
     error = RELATIVE * max(rows, 0.0)
     squares: dict[str, float] = {}
-    for block, columns in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
+    for block, columns in zip(design.variables, columns_of(design.widths), strict=False):
         shares = moments[0, 1 + columns]
         own = moments[np.ix_(1 + columns, 1 + columns)]
         if isinstance(block, Number):
-            squares[block.name] = own[0, 0]
+            squares[block.name] = own[0, 0] * block.scale**2
             continue
         other = np.abs(own - np.diag(shares)).max(initial=0.0) > error
         if other or shares.min(initial=0.0) < -error or shares.sum() > rows + error:
             return f"the products of the states of '{block.name}' are not those of counts of rows"
-    if known.resampled:
+    # Series that are centred by their own means report no squares about the agreed ones.
+    own_levels = setup.options.center in ("series", "phase")
+    if known.resampled or own_levels:
         return ""
-    return wrong_squares(np.array([*squares.values()]), [*squares], known, standardized=True)
+    return wrong_squares(np.array([*squares.values()]), [*squares], known)
+
+
+def num_sets(setup: Setup) -> int:
+    """Return the number of sets of rows whose products a party sends, which have all its rows.
+
+    Rows are divided by their targets under known interventions, or into folds where something is
+    chosen by held-out error.
+    """
+    options: LinearPartyOptions = setup.options
+    return len(setup.targets) or options.folds
 
 
 def other_sums(arrays: Arrays, known: ReplyContext) -> str:
@@ -240,14 +267,14 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
     str
         The first column that differs, in words; "" if none does.
     """
-    report, blocks = known.report, blocks_of(known.setup)
+    report, design = known.report, design_of(known.setup)
     if known.resampled or not report.has_sums:
         return ""
     columns = {column.name: column for column in report.columns}
     share = min(known.sizes["n"] / report.rows, 1.0)
     counts, products = arrays["counts"].sum(axis=0), arrays["products"].sum(axis=0)
     squares: dict[str, float] = {}
-    for block, places in zip(blocks, columns_of([one.width for one in blocks]), strict=True):
+    for block, places in zip(design.variables, columns_of(design.widths), strict=False):
         if not isinstance(block, Number):
             continue
         name, first = block.name, places[0]
@@ -256,5 +283,5 @@ def other_sums(arrays: Arrays, known: ReplyContext) -> str:
         if (excess if share < 1 else abs(excess)) > RELATIVE * held:
             return f"the column '{name}' has values in other rows than the party reported"
         if name in columns:
-            squares[name] = float(products[first, first])
-    return wrong_squares(np.array([*squares.values()]), [*squares], known, standardized=True)
+            squares[name] = float(products[first, first]) * block.scale**2
+    return wrong_squares(np.array([*squares.values()]), [*squares], known)

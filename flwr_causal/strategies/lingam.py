@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
+from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.acyclicity import topological_order
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.linear.determined import separation
 from flwr_causal.core.linear.lingam import OrderProblem, OrderSearch, advance, begin
-from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.solution import edge_weights, refit_support
 from flwr_causal.core.options import Mode, bounded
-from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import (
     determined_warning,
@@ -32,7 +32,6 @@ from flwr_causal.strategies.series import (
     RowsOrSeriesOptions,
     by_block,
     expected_of_series,
-    series_moments,
     stationarity_warning,
     system_of_series,
     with_party_moments,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
+    from flwr_causal.core.linear.moments import Moments
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.check.report import TableReport
@@ -174,7 +174,7 @@ class Lingam(LinearStrategy):
         replies = yield Ask(SUMS)
         # Parties may be missing from a secure sum.
         agreement = agreement.with_rows(replies.rows)
-        moments = self._pooled(agreement, replies["moments"])
+        moments = self._design(agreement).moments(replies["moments"][0], agreement.n)
         moments.require_varying()
         own = separation(
             moments.second,
@@ -206,24 +206,27 @@ class Lingam(LinearStrategy):
         reports: Mapping[str, TableReport],
     ) -> Any:
         """Return a linear system with each party's moments in the units of the data."""
-        scale = self.scale(state.agreement)
         sent = {party: arrays["moments"].sum(axis=0) for party, arrays in replies.items()}
-        return with_party_moments(model, state.agreement, sent, reports, self.options, scale)
+        return with_party_moments(model, state.agreement, sent, self._design(state.agreement))
 
-    def _pooled(self, agreement: Agreement, products: FloatArray) -> Moments:
-        """Return the moments of the d columns, or of the m columns of the lagged design."""
-        names, n = agreement.names, agreement.n
-        if self.options.order:
-            return series_moments(products, n, lagged_names(names, self.options.order))[0]
-        return Moments(n, np.zeros(len(names)), products[0], names)
+    def _design(self, agreement: Agreement) -> Design:
+        """Return what a row becomes: the numbers and their lags."""
+        return Design.of(
+            agreement.names,
+            agreement.mean,
+            agreement.variance,
+            standardized=self.options.standardize,
+            order=self.options.order,
+            marked=self.options.center == "phase",
+        )
 
     def _directions(self, problem: OrderProblem, search: OrderSearch) -> FloatArray:
-        """Return the residuals whose negentropy is wanted, as combinations of the columns."""
+        """Return the residuals whose negentropy is wanted, as combinations of 1 and the columns."""
         directions = problem.directions(search.wanted)
-        if not self.options.order:
-            return directions
-        # Rows are [1, g, z]: the mean of z over all rows with g = 1 is not exactly zero.
         level = -directions @ problem.moments.mean
+        if self.options.center != "phase":
+            return np.column_stack([level, directions])
+        # The mark says which rows are not centred yet.
         return np.column_stack([np.zeros(len(level)), level, directions])
 
     def _found(

@@ -9,9 +9,8 @@ import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.options import Mode, number_or_none, only, require
-from flwr_causal.core.series.design import companion_radius, lagged_names, stacked_edges
+from flwr_causal.core.series.design import companion_radius, stacked_edges
 from flwr_causal.core.series.model import LaggedModel, fit_lagged
-from flwr_causal.core.ties import whole
 from flwr_causal.data.roles import SERIES
 from flwr_causal.protocol.options import layout_of
 from flwr_causal.strategies.linear import LinearOptions, in_units
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from flwr_causal.core.arrays import FloatArray
+    from flwr_causal.core.blocks.design import Design
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.series import SeriesLayout
     from flwr_causal.doubts.tables import Expected
 
@@ -165,34 +164,6 @@ class RowsOrSeriesOptions(SeriesOptions, LinearOptions):
             self.check_series()
 
 
-def series_moments(products: FloatArray, num_rows: int, columns: tuple[str, ...]) -> list[Moments]:
-    """Return the moments of each fold's rows from its products of [1, g, z].
-
-    All folds are centred by the same means of z, the means over all rows with g = 1, so that
-    held-out rows are compared with the intercept of all rows, not of the other folds.
-
-    Parameters
-    ----------
-    products : ndarray of shape (folds, 2 + m, 2 + m)
-        Products of the rows [1, g, z] with z centred and scaled, and g = 1 for rows that are
-        centred by the agreed mean, summed over each fold and divided by n.
-    num_rows : int
-        n, the divisor of the products.
-    columns : tuple of str
-        Names of the m columns.
-    """
-    level = products[:, 1, 2:].sum(axis=0) / products[:, 1, 1].sum()
-    folds = []
-    for fold in products:
-        share, sharing, own = fold[0, 0], fold[1, 1], fold[1, 2:]
-        if share == 0:
-            continue
-        about = np.outer(level, own)
-        second = fold[2:, 2:] - about - about.T + sharing * np.outer(level, level)
-        folds.append(Moments(whole(num_rows * float(share)), level, second / share, columns))
-    return folds
-
-
 def by_block(now: float, lagged: float, num_variables: int, order: int) -> FloatArray:
     """Return ``now`` for the columns at t and ``lagged`` for those of the lags, shape (m, 1)."""
     return np.repeat([now, lagged], [num_variables, num_variables * order])[:, None]
@@ -241,12 +212,7 @@ def system_of_series(
 
 
 def with_party_moments(
-    model: Any,
-    agreement: Agreement,
-    products: Mapping[str, FloatArray],
-    reports: Mapping[str, TableReport],
-    options: RowsOrSeriesOptions,
-    scale: FloatArray,
+    model: Any, agreement: Agreement, products: Mapping[str, FloatArray], design: Design
 ) -> Any:
     """Return a linear system with each party's moments in the units of the data.
 
@@ -257,36 +223,22 @@ def with_party_moments(
     ----------
     model : LinearModel or LaggedModel or object
     agreement : Agreement
-    products : mapping of str to ndarray
-        By party, its products of the rows of all folds, divided by the number of its rows.
-    reports : mapping of str to TableReport
-        By party.
-    options : RowsOrSeriesOptions
-    scale : ndarray of shape (d,)
-        Divisors of the columns.
+    products : mapping of str to ndarray of shape (1 + s, 1 + s)
+        By party, its products of the rows [1, z], divided by the number of its rows.
+    design : Design
+        What z is.
     """
     pooled = getattr(model, "sample_moments", None)
     if not products or not isinstance(pooled, Moments) or pooled.together is not None:
         return model
-    columns = agreement.names
-    if options.order:
-        columns = lagged_names(columns, options.order)
-    if pooled.names != columns:
+    if pooled.names != design.columns:
         return model
-    level, units = np.tile(agreement.mean, 1 + options.order), np.tile(scale, 1 + options.order)
+    lags = 1 + design.order
+    level, units = np.tile(agreement.mean, lags), np.tile(design.scale, lags)
     found = {}
     for party, own in products.items():
-        if not options.order:
-            # About the party's mean; with center="party" all rows have the same mean, 0.
-            shift = np.zeros(len(columns))
-            if options.center == "global":
-                mean = {column.name: column.mean for column in reports[party].columns}
-                shift = (np.array([mean[name] for name in columns]) - level) / units
-            second = own - np.outer(shift, shift)
-            moments = Moments(reports[party].rows, shift, second, columns)
-        elif own[0, 0] > 0 and own[1, 1] > 0:
-            (moments,) = series_moments(own[None], agreement.rows[party], columns)
-        else:
-            continue  # a reply that is false: the products of no rows
-        found[party] = in_units(moments, level, units)[0]
+        place = int(design.marked)
+        if own[0, 0] > 0 and own[place, place] > 0:  # else a reply that is false: of no rows
+            moments = design.moments(own, agreement.rows[party])
+            found[party] = in_units(moments, level, units)[0]
     return replace(model, party_moments=found)

@@ -126,8 +126,7 @@ def watched(request):
     grid = spy(tables_of())
     outcome = run(build(method, options), grid)
     columns = D * (1 + options.get("order", 0))
-    sums = columns + 2 if "order" in options else columns
-    sums = 1 + 5 * D if options.get("model") == "additive" else sums
+    sums = 1 + (5 * D if options.get("model") == "additive" else columns)
     return grid, outcome, METHODS[method].strategy.contract, {"d": D, "m": columns, "s": sums}
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from agreed import agreed
 from worlds_of_blocks import curved_table, mixed_table
 
 from flwr_causal import Knowledge, simulate
@@ -173,14 +174,7 @@ def test_few_rows_are_counted_against_the_columns_of_blocks(model, columns):
     assert f"12 rows for {columns} columns of values and states" in text
 
 
-SETUP = SimpleNamespace(
-    names=("x", "c"),
-    states=((), ("a", "b", "c")),
-    mean=np.array([2.0, np.nan]),
-    variance=np.array([4.0, np.nan]),
-    options=SimpleNamespace(model="linear", center="global", standardize=False),
-    targets=(),
-)
+SETUP = agreed(("x", "c"), ((), ("a", "b", "c")), np.array([2.0, np.nan]), np.array([4.0, np.nan]))
 
 
 def replied(**changes):
@@ -206,6 +200,8 @@ def test_products_that_cannot_be_are_named():
     assert "'c'" in replied(_02=0.9, _22=0.9)
     assert "'c'" in replied(_02=-0.1, _22=-0.1)
     assert "'x'" in replied(_11=1.0)
+    assert "rows that begin with 1" in replied(_00=0.9)
+    assert "begin with 1" in replied(_00=1.1)
 
 
 def test_a_state_that_no_row_has_and_functions_of_few_values_do_no_harm():
@@ -401,13 +397,7 @@ def test_causes_that_tell_the_states_apart_are_named():
 
 def forged(**arrays):
     """What the server says of a reply with these arrays."""
-    setup = SimpleNamespace(
-        names=("dose", "high"),
-        states=((), ("no", "yes")),
-        mean=np.zeros(2),
-        variance=np.ones(2),
-        options=SimpleNamespace(model="linear"),
-    )
+    setup = agreed(("dose", "high"), ((), ("no", "yes")), np.zeros(2), np.ones(2))
     known = SimpleNamespace(setup=setup, sent=ASKED)
     return REGRESSIONS.contradiction(arrays, known)
 
@@ -425,11 +415,11 @@ def test_regressions_that_cannot_be_are_named():
 
 def test_a_party_answers_regressions_that_there_are_only():
     client = MomentsClient.__new__(MomentsClient)
-    setup = client._setup = SimpleNamespace()
+    states = ((), ("no", "yes"))
+    client._setup = agreed(
+        ("dose", "high"), states, np.zeros(2), np.ones(2), parameters="likelihood"
+    )
     asked = Asked(REGRESSIONS, 2, ASKED | {"weights": np.zeros(3)})
-    setup.names, setup.states = ("dose", "high"), ((), ("no", "yes"))
-    setup.mean, setup.variance = np.zeros(2), np.ones(2)
-    setup.options = SimpleNamespace(parameters="likelihood", model="linear")
     asked.values["weights"] = np.zeros(3)
     with pytest.raises(FederationError, match="of other causes"):
         client.regression_sums(asked)

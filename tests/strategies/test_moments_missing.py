@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from agreed import agreed
 from sweeps import sweep
 
 from flwr_causal import ConfigError, DataError, Knowledge, Run, simulate
@@ -396,14 +397,8 @@ def compared(count=0.75, product=None, rows=4):
     squares = ((seen - seen.mean()) ** 2).sum()
     column = ColumnReport("x", "numeric", missing=1, mean=seen.mean(), squares=squares)
     report = TableReport(4, 0, (column,), has_sums=True)
-    setup = SimpleNamespace(
-        names=("x", "y"),
-        states=(),
-        mean=np.array([2.0, 0.0]),
-        variance=np.array([4.0, 1.0]),
-        options=SimpleNamespace(model="linear", center="global"),
-        targets=(),
-    )
+    mean, variance = np.array([2.0, 0.0]), np.array([4.0, 1.0])
+    setup = agreed(("x", "y"), (), mean, variance, missing_values="em")
     known = SimpleNamespace(setup=setup, report=report, sizes={"n": rows}, resampled=False)
     # The party lacks the column y.
     arrays = {"counts": np.diag([count, 0.0])[None], "products": np.diag([products, 0.0])[None]}

@@ -175,7 +175,7 @@ def test_what_leaves_a_party_is_one_array_of_products():
     method = Moments(unknown_targets=True, min_available_nodes=4)
     assert [exchange.name for exchange in method.exchanges] == ["sums by party"]
     (item,) = method.exchanges[0].returns
-    assert (item.name, item.shape, item.combine) == ("moments", ("u", "u"), "mean")
+    assert (item.name, item.shape, item.combine) == ("moments", ("s", "s"), "mean")
 
 
 def test_of_two_parties_it_is_open_which_one_acts():

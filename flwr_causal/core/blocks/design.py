@@ -1,9 +1,13 @@
-"""Columns of second moments for numbers, curved effects and categories: a block for each variable.
+"""What a row becomes: columns z for numbers, curved effects and categories, with their lags.
 
-A category of k states is k - 1 columns, each 1 in the rows of a state (Andrews, Ramsey & Cooper
-2019): which state has none changes no score. A number is one column, or several functions of it, by
-which its effects may be curved. The second moments of all columns are sums over rows, and those of
-several parties add up to those of the pooled rows.
+Each variable is a block of columns. A category of k states is k - 1 columns, each 1 in the rows of
+a state (Andrews, Ramsey & Cooper 2019): which state has none changes no score. A number is one
+column, or several functions of it, by which its effects may be curved. The products of the rows
+[1, z] are sums over rows, and those of several parties add up to those of the pooled rows.
+
+Party and server make the same :class:`Design` of what they have agreed on. A method's sums have one
+shape, (sets, 1 + s, 1 + s): the products of the rows [1, z] of each set of rows, over the number of
+all rows. Lags, states and functions change s; interventions and folds change the number of sets.
 
 References
 ----------
@@ -14,13 +18,16 @@ with mixed data-types. PMLR 104.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flwr_causal.core.discrete.discrete import as_discrete, labels_of, named_columns
+from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.nonlinear.basis import SIZE, raw_basis
 from flwr_causal.core.series.design import lagged_names
+from flwr_causal.core.ties import whole
 from flwr_causal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -36,8 +43,15 @@ CURVED = 3
 
 
 def functions_of(model: str) -> int:
-    """Return the number of functions of a number, for effects that are "curved" or "linear"."""
-    return CURVED if model == "curved" else 1
+    """Return the number of functions of a number: for "linear", "curved" or "additive" effects."""
+    return {"linear": 1, "curved": CURVED, "additive": SIZE}[model]
+
+
+def functions_of_rows(rows: FloatArray, functions: int) -> FloatArray:
+    """Return functions of standardised rows (n, d), variable by variable, (n, d functions)."""
+    if functions == 1:
+        return rows
+    return raw_basis(rows)[..., :functions].reshape(len(rows), -1)
 
 
 @dataclass(frozen=True)
@@ -48,7 +62,8 @@ class Number:
     ----------
     name : str
     mean, scale : float
-        Of the rows of all parties: mean and standard deviation, above 0.
+        What is subtracted, and then divided by: mean of the rows of all parties and their standard
+        deviation, above 0, or 1 where a column stays in its units.
     functions : int, default 1
         Columns of the block, 1 to 5: the number itself, and further functions of it, see
         :func:`flwr_causal.core.nonlinear.basis.raw_basis`.
@@ -80,7 +95,7 @@ class Number:
     def columns(self, values: NDArray[Any]) -> FloatArray:
         """Return the columns of rows, shape (n, width), from their numbers."""
         standardised = (np.asarray(values, dtype=np.float64) - self.mean) / self.scale
-        return raw_basis(standardised)[:, : self.functions]
+        return functions_of_rows(standardised[:, None], self.functions)
 
 
 @dataclass(frozen=True)
@@ -182,6 +197,146 @@ def with_lags(variables: Sequence[Variable], order: int) -> tuple[Variable, ...]
     names = lagged_names([one.name for one in variables], order)
     every = [one for _ in range(1 + order) for one in variables]
     return tuple(replace(one, name=name) for one, name in zip(every, names, strict=True))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a row becomes: the columns z of d variables at t, t - 1, ..., t - p.
+
+    Parameters
+    ----------
+    variables : tuple of Number or Category
+        At t.
+    order : int, default 0
+        p, the number of lags.
+    marked : bool, default False
+        Whether the first column of z is a mark g: 1 in rows that are centred by the agreed means, 0
+        in those that are centred by their own (``center="phase"``).
+    """
+
+    variables: tuple[Variable, ...]
+    order: int = 0
+    marked: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        mean: FloatArray,
+        variance: FloatArray,
+        states: Sequence[tuple[str, ...]] = (),
+        values: Sequence[str] = (),
+        *,
+        functions: int = 1,
+        standardized: bool = True,
+        order: int = 0,
+        marked: bool = False,
+    ) -> Design:
+        """Return the design of columns that parties have agreed on.
+
+        Parameters
+        ----------
+        names, mean, variance, states, values
+            See :func:`variables_of`.
+        functions : int, default 1
+            Of each number.
+        standardized : bool, default True
+            Whether numbers are divided by their standard deviations.
+        order, marked
+            As of the class.
+        """
+        units = variance if standardized else np.ones(len(names))
+        variables = variables_of(names, states, mean, units, functions, values)
+        return cls(variables, order, marked)
+
+    @cached_property
+    def blocks(self) -> tuple[Variable, ...]:
+        """The variables and their lags, m = d (1 + p)."""
+        return with_lags(self.variables, self.order)
+
+    @cached_property
+    def widths(self) -> list[int]:
+        """The number of columns of each block."""
+        return [one.width for one in self.variables] * (1 + self.order)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """A name for each column of all blocks, as messages call it."""
+        return column_names(self.blocks)
+
+    @property
+    def size(self) -> int:
+        """s, the number of columns of z, with the mark."""
+        return self.marked + sum(self.widths)
+
+    @property
+    def numbers(self) -> bool:
+        """Whether each variable is a number, with as many functions as the others."""
+        return all(isinstance(one, Number) for one in self.variables)
+
+    @property
+    def single(self) -> bool:
+        """Whether each variable is a number of one column."""
+        return self.numbers and all(one.width == 1 for one in self.variables)
+
+    @property
+    def scale(self) -> FloatArray:
+        """What numbers are divided by, shape (d,); 1 for categories."""
+        return np.array([one.scale if isinstance(one, Number) else 1.0 for one in self.variables])
+
+    def with_means(self, mean: FloatArray) -> Design:
+        """Return the design of rows that are centred by means of their own, shape (d,)."""
+        return replace(
+            self,
+            variables=tuple(
+                replace(one, mean=float(level)) if isinstance(one, Number) else one
+                for one, level in zip(self.variables, mean, strict=True)
+            ),
+        )
+
+    def rows_of(self, numbers: FloatArray) -> FloatArray:
+        """Return the columns at t of complete rows of numbers, (n, d)."""
+        level = np.array([one.mean for one in self.variables if isinstance(one, Number)])
+        return functions_of_rows((numbers - level) / self.scale, self.variables[0].width)
+
+    def without_mark(self, products: FloatArray) -> FloatArray:
+        """Return products of the rows [1, z], less those of the mark."""
+        return np.delete(np.delete(products, 1, -1), 1, -2) if self.marked else products
+
+    def moments(self, products: FloatArray, num_rows: int) -> Moments:
+        """Return the moments of rows from their products, (1 + s, 1 + s) divided by ``num_rows``.
+
+        Of marked rows they are about the mean of those with the mark 1: the others are centred.
+        """
+        (found,) = self.moments_of_sets(products[None], num_rows)
+        return found
+
+    def moments_of_sets(self, products: FloatArray, num_rows: int) -> list[Moments]:
+        """Return the moments of each set of rows that is not empty, all about one mean.
+
+        That is the mean of all sets: held-out rows are compared with the intercepts of all rows.
+
+        Parameters
+        ----------
+        products : ndarray of shape (sets, 1 + s, 1 + s)
+            Divided by ``num_rows``.
+        num_rows : int
+            n, the number of all rows.
+        """
+        place = int(self.marked)
+        counts, sums = products[:, place, place], products[:, place, 1 + place :]
+        level = sums.sum(axis=0) / counts.sum()
+        found = []
+        for own, count, by_mean in zip(products, counts, sums, strict=True):
+            share = own[0, 0]
+            if share == 0:
+                continue
+            about = np.outer(level, by_mean)
+            inner = own[1 + place :, 1 + place :]
+            second = inner - about - about.T + count * np.outer(level, level)
+            rows = whole(num_rows * float(share))
+            found.append(Moments(rows, level, second / share, self.columns))
+        return found
 
 
 def design(table: Any, functions: int = 1) -> tuple[tuple[Variable, ...], FloatArray]:

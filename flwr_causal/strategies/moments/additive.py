@@ -6,43 +6,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, function_names
+from flwr_causal.core.nonlinear.additive import THRESHOLD, additive
+from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.core.options import number_or_none
 from flwr_causal.doubts.graphs import plausible
 from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.graphs.knowledge import EdgeMasks
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
-def solve_additive(
-    agreement: Agreement,
-    masks: EdgeMasks,
-    products: FloatArray,
-    scale: FloatArray,
-    options: MomentsOptions,
-) -> Outcome:
-    """Find the graph of additive effects.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    masks : EdgeMasks
-        Background knowledge over the d columns.
-    products : ndarray of shape (1, 1 + d q, 1 + d q)
-        Mean products of the rows [1, functions of the variables].
-    scale : ndarray of shape (d,)
-        Divisors of the columns.
-    options : MomentsOptions
-    """
-    pooled = Moments.from_products(agreement.n, products[0], function_names(agreement.names))
+def solve_additive(pooled: PooledMoments, options: MomentsOptions) -> Outcome:
+    """Find the graph of additive effects: z has five functions of each variable."""
+    agreement, masks = pooled.agreement, pooled.masks
+    spread = np.ones(len(agreement.names))
+    if not options.standardize:
+        spread = np.sqrt(agreement.variance)
+    # The first function of a variable, its value, is in its units.
+    units = np.ones(pooled.design.size)
+    units[::SIZE] = spread
+    moments = pooled.design.moments(pooled.products[0], agreement.n).scaled(1 / units)
     graph = additive(
-        pooled,
+        moments,
         len(agreement.names),
         names=agreement.names,
         sparsity=number_or_none(options.sparsity),
@@ -53,5 +39,5 @@ def solve_additive(
     assert graph.raw_weights is not None
     scores = np.abs(graph.raw_weights)
     # Strengths are in the units of what is explained.
-    graph, warnings = plausible(graph, 1 / (np.sqrt(agreement.variance) / scale), masks)
-    return Outcome(pooled, graph, None, scores, tuple(warnings), {})
+    graph, warnings = plausible(graph, 1 / spread, masks)
+    return Outcome(moments, graph, None, scores, tuple(warnings), {})

@@ -12,10 +12,10 @@ from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
-from flwr_causal.core.series.design import lagged_names, split_blocks
+from flwr_causal.core.series.design import split_blocks
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, moments_of_targets
-from flwr_causal.strategies.series import series_moments, stationarity_warning, system_of_series
+from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, target_info
+from flwr_causal.strategies.series import stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,61 +25,34 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
-def solve_class(
-    agreement: Agreement,
-    masks: EdgeMasks,
-    products: FloatArray,
-    scale: FloatArray,
-    options: MomentsOptions,
-) -> Outcome:
+def solve_class(pooled: PooledMoments, options: MomentsOptions) -> Outcome:
     """Find the equivalence class of the columns, with lags or without.
 
     The lags are not modelled themselves: there are no edges among them, and their edges into the
     columns have the direction of time.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    masks : EdgeMasks
-        Background knowledge over the m columns of the design.
-    products : ndarray of shape (1, d, d), (1, 2 + m, 2 + m) or (sets, 1 + m, 1 + m)
-        Products of the rows, of series and under interventions as of
-        :func:`~flwr_causal.strategies.moments.series.solve_series`.
-    scale : ndarray of shape (d,)
-        Divisors of the columns.
-    options : MomentsOptions
-        p is the ``order``.
     """
-    names, d, order = agreement.names, len(agreement.names), options.order
-    columns = lagged_names(names, order)
-    pooled: Moments | Sequence[Moments]
+    agreement, design, masks = pooled.agreement, pooled.design, pooled.masks
+    names, d, own = agreement.names, len(agreement.names), pooled.moments
     acted = np.zeros((1, d), dtype=np.bool_)
-    if agreement.targets:
-        pooled = for_lags(moments_of_targets(agreement, products, columns))
-        acted = changed_mechanisms(agreement)
-    elif order:
-        pooled = series_moments(products, agreement.n, columns)[0]
-    else:
-        pooled = Moments(agreement.n, np.zeros(d), products[0], names)
-    found = class_of(pooled, masks, acted, options)
+    if not isinstance(own, Moments):
+        own, acted = for_lags(own), changed_mechanisms(agreement)
+    found = class_of(own, masks, acted, options)
     graph = class_graph(names, found.weights, masks)
     member = graph.to_dag()
     model: LinearModel | LaggedModel
-    if order:
-        model = system_of_series(agreement, scale, pooled, member)
+    if design.order:
+        model = system_of_series(agreement, design.scale, own, member)
         warnings = stationarity_warning(member, agreement.n)
     else:
-        model = fit(in_units(pooled, agreement.mean, scale), member.adjacency)
+        model = fit(in_units(own, agreement.mean, design.scale), member.adjacency)
         warnings = []
     model = replace(model, marks=graph.adjacency)
-    info = {"target sets": len(agreement.targets)} if agreement.targets else {}
     strengths = found.strengths[:, :d].reshape(-1, d, d).sum(axis=0)
-    return Outcome(pooled, graph, model, strengths, tuple(warnings), info)
+    return Outcome(own, graph, model, strengths, tuple(warnings), target_info(agreement))
 
 
 def for_lags(own: Sequence[Moments]) -> list[Moments]:

@@ -7,24 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import column_names, functions_of
+from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.doubts.tables import few_rows
 from flwr_causal.strategies.columns import joined_sums
-from flwr_causal.strategies.linear import OWN_LEVELS, divisors
-from flwr_causal.strategies.moments.blocks import blocks_of
-from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
+from flwr_causal.strategies.linear import OWN_LEVELS
+from flwr_causal.strategies.moments.outcome import (
+    PooledMoments,
+    design_of,
+    in_new_units,
+    products_with_ones,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator
 
     from flwr_causal.core.arrays import FloatArray
-    from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.columns import Holders, JoinedMoments
+    from flwr_causal.strategies.columns import Holders
     from flwr_causal.strategies.moments.options import MomentsOptions
 
 
@@ -52,82 +55,53 @@ def joined_moments(
     """
     # How many rows there are is known once they are matched.
     expected = replace(expected, columns=functions_of(options.model))
-    if options.takes_blocks:
-        blocks = blocks_of(agreement, options.model, options.order)
-        return (yield from _of_blocks(agreement, masks, holders, blocks, replicate, expected))
-    d, lags = len(agreement.names), 1 + holders.order
-    joined = yield from joined_sums(holders)
-    moments = joined.moments(replicate)
-    # Columns are centred by means of parties' rows; rows of series by their own.
-    level = moments.mean[:d] * (options.center not in OWN_LEVELS)
-    own = _joined_agreement(agreement, moments, level)
-    units = np.tile(np.sqrt(agreement.variance) / divisors(own.variance, options.standardize), lags)
-    if holders.order:
-        parts = [moments] if replicate else joined.folds()
-        level = np.tile(level, lags)
-        products = np.array([_leveled(part, moments.n, level, units) for part in parts])
-    else:
-        products = (moments.second * np.outer(units, units))[None]
-    return _pooled(joined, own, masks, products, few_rows(own, expected))
-
-
-def _of_blocks(
-    agreement: Agreement,
-    masks: EdgeMasks,
-    holders: Holders,
-    blocks: Sequence[Variable],
-    replicate: int,
-    expected: Expected,
-) -> Generator[Step, Any, PooledMoments]:
-    """Add up products of the columns of blocks: of variables and their lags."""
-    widths = [block.width for block in blocks]
+    design, lags = design_of(agreement, options), 1 + options.order
     holders = replace(
         holders,
-        names=column_names(blocks),
-        presence=np.repeat(holders.presence, widths, axis=1),
-        variables=tuple(np.repeat(holders.variables, widths).tolist()),
+        names=design.columns,
+        presence=np.repeat(holders.presence, design.widths, axis=1),
+        variables=tuple(np.repeat(holders.variables, design.widths).tolist()),
     )
     joined = yield from joined_sums(holders)
     moments = joined.moments(replicate)
+    parts = [moments] if replicate or not holders.order else joined.folds()
     own = replace(agreement, total=moments.n)
-    products = products_with_ones(moments.mean, moments.second)[None]
-    return _pooled(joined, own, masks, products, few_rows(own, expected))
-
-
-def _pooled(
-    joined: JoinedMoments,
-    agreement: Agreement,
-    masks: EdgeMasks,
-    products: FloatArray,
-    warnings: Sequence[str],
-) -> PooledMoments:
-    """Return the moments of joined rows, with what the sums say of them."""
+    level, units = np.zeros(moments.d), np.ones(moments.d)
+    if design.single:
+        # Columns are centred by means of parties' rows; rows of series by their own.
+        now = moments.mean[: len(agreement.names)] * (options.center not in OWN_LEVELS)
+        own = _joined_agreement(agreement, moments, now)
+        design = design_of(own, options)
+        level = np.tile(now, lags)
+        # Columns arrive in the standard deviations that the parties reported.
+        units = np.tile(np.sqrt(agreement.variance) / design.scale, lags)
+    products = np.array([_products(part, moments.n, level, units) for part in parts])
     return PooledMoments(
-        agreement,
+        own,
         masks,
+        design,
         products,
         info=joined.info,
-        warnings=(*warnings, *joined.warnings),
+        warnings=(*few_rows(own, expected), *joined.warnings),
         num_rows=joined.plan.num_rows,
         reason="the exchange of products is done",
     )
 
 
-def _leveled(moments: Moments, num_rows: int, level: FloatArray, units: FloatArray) -> FloatArray:
-    """Return the products of rows [1, 1, z] over the number of all rows, from a fold's moments.
+def _products(moments: Moments, num_rows: int, level: FloatArray, units: FloatArray) -> FloatArray:
+    """Return the products of rows [1, z] over the number of all rows, from a fold's moments.
 
     Parameters
     ----------
     moments : Moments
-        Of the m columns.
+        Of the s columns.
     num_rows : int
         Of all folds.
-    level, units : ndarray of shape (m,)
+    level, units : ndarray of shape (s,)
         z is the columns less the level, times the units.
     """
-    second = moments.second * np.outer(units, units)
-    products = products_with_ones((moments.mean - level) * units, second, 2)
-    return np.asarray(moments.n / num_rows * products)
+    products = products_with_ones(moments.mean - level, moments.second)
+    return np.asarray(moments.n / num_rows * in_new_units(products, units))
 
 
 def _joined_agreement(agreement: Agreement, moments: Moments, level: FloatArray) -> Agreement:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from flwr_causal.core.blocks.design import Number
 from flwr_causal.core.linear.determined import RESIDUAL_SHARE, RIDGE, separation
 from flwr_causal.core.linear.moments import mean_and_second
-from flwr_causal.core.nonlinear.basis import SIZE
 from flwr_causal.doubts.graphs import determined_warning
-from flwr_causal.strategies.moments.blocks import blocks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.strategies.moments.options import MomentsOptions
     from flwr_causal.strategies.moments.outcome import PooledMoments
 
@@ -38,14 +31,15 @@ def without_determined(
     joined : bool, default False
         Whether parties hold different columns: a party alone does not see all relations.
     """
-    agreement = pooled.agreement
-    widths, numbers = _widths(pooled, options)
+    agreement, design = pooled.agreement, pooled.design
+    # Of additive effects the first function of a variable is its value.
+    numbers = [isinstance(one, Number) for one in design.variables]
     own = separation(
-        _second(pooled.products, widths),
+        mean_and_second(design.without_mark(pooled.products.sum(axis=0)))[1],
         agreement.n,
         agreement.names,
         required=pooled.masks.required,
-        widths=widths,
+        widths=design.widths,
         numbers=numbers,
         share=EM_SHARE if options.incomplete else RESIDUAL_SHARE,
     )
@@ -56,27 +50,8 @@ def without_determined(
     return replace(
         pooled,
         products=own.of(pooled.products),
+        of_fewer_lags=None if pooled.of_fewer_lags is None else own.of(pooled.of_fewer_lags),
         parts={name: own.of(part) for name, part in pooled.parts.items()},
         masks=own.masks(pooled.masks),
         warnings=(*said, *pooled.warnings),
     )
-
-
-def _widths(pooled: PooledMoments, options: MomentsOptions) -> tuple[list[int], list[bool]]:
-    """Return the columns of each variable and lag, and which of the variables are numbers."""
-    agreement, d = pooled.agreement, len(pooled.agreement.names)
-    if options.takes_blocks:
-        blocks = blocks_of(agreement, options.model, options.order)
-        return [one.width for one in blocks], [isinstance(one, Number) for one in blocks[:d]]
-    # Of additive effects each variable has several functions; the first one is its value.
-    width = SIZE if options.model == "additive" else 1
-    return [width] * (d * (1 + options.order)), [True] * d
-
-
-def _second(products: FloatArray, widths: Sequence[int]) -> FloatArray:
-    """Return the central second moments of all rows, in whatever form their products are."""
-    total, ones = products.sum(axis=0), products.shape[-1] - sum(widths)
-    if not ones:
-        return np.asarray(total)
-    places = [0, *range(ones, len(total))]
-    return mean_and_second(total[np.ix_(places, places)])[1]

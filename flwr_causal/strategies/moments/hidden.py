@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.blocks.ancestral_model import AncestralBlockModel
-from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.pag import BlockSource, block_pag
 from flwr_causal.core.ges.ancestral_model import AncestralModel
 from flwr_causal.core.ges.hidden_check import hidden_causes
@@ -19,14 +18,11 @@ from flwr_causal.core.linear.regression import given_others
 from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import hidden_warning
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms
 
 if TYPE_CHECKING:
-    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.ges.ancestral_search import PagSource
     from flwr_causal.core.graphs.knowledge import Knowledge
-    from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments.options import MomentsOptions
     from flwr_causal.strategies.moments.outcome import PooledMoments
 
@@ -34,56 +30,31 @@ if TYPE_CHECKING:
 FEWEST_ROWS = 5
 
 
-def solve_hidden(
-    agreement: Agreement,
-    knowledge: Knowledge | None,
-    products: FloatArray,
-    scale: FloatArray,
-    confirm: bool,
-) -> Outcome:
+def solve_hidden(pooled: PooledMoments, knowledge: Knowledge | None, confirm: bool) -> Outcome:
     """Find the partial ancestral graph of the columns.
 
     Parameters
     ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
+    pooled : PooledMoments
     knowledge : Knowledge, optional
-    products : ndarray of shape (1, d, d)
-        Products of the rows.
-    scale : ndarray of shape (d,)
-        Divisors of the columns.
     confirm : bool
         Whether marks are circles that other samples might contradict. If not, all marks of the
         graph of best score stand.
     """
-    names = agreement.names
-    pooled = Moments(agreement.n, np.zeros(len(names)), products[0], names)
-    graph = linear_pag(pooled, knowledge, NUM_DRAWS if confirm else 0)
-    (moments,) = distinct(in_units(pooled, agreement.mean, scale))[0]
-    model = AncestralModel(graph, moments)
-    return Outcome(pooled, graph, model, np.abs(graph.weights), (), {})
+    moments, agreement = pooled.moments, pooled.agreement
+    assert isinstance(moments, Moments)
+    graph = linear_pag(moments, knowledge, NUM_DRAWS if confirm else 0)
+    (own,) = distinct(in_units(moments, agreement.mean, pooled.design.scale))[0]
+    return Outcome(moments, graph, AncestralModel(graph, own), np.abs(graph.weights), (), {})
 
 
-def solve_hidden_blocks(
-    agreement: Agreement, knowledge: Knowledge | None, products: FloatArray, model: str
-) -> Outcome:
-    """Find the partial ancestral graph of numbers and categories.
-
-    Parameters
-    ----------
-    agreement : Agreement
-        Columns, rows, means, variances and states.
-    knowledge : Knowledge, optional
-    products : ndarray of shape (1, 1 + s, 1 + s)
-        Mean products of the rows [1, columns of the variables].
-    model : {"linear", "curved"}
-        Whether a number is one column or three functions of it.
-    """
-    blocks = blocks_of(agreement, model, 0)
-    pooled = Moments.from_products(agreement.n, products.sum(axis=0), column_names(blocks))
-    graph = block_pag(pooled, [block.width for block in blocks], agreement.names, knowledge)
-    system = AncestralBlockModel(blocks, pooled, graph)
-    return Outcome(pooled, graph, system, graph.weights, (), {})
+def solve_hidden_blocks(pooled: PooledMoments, knowledge: Knowledge | None) -> Outcome:
+    """Find the partial ancestral graph of numbers and categories."""
+    moments, blocks = pooled.moments, pooled.design.blocks
+    assert isinstance(moments, Moments)
+    graph = block_pag(moments, pooled.design.widths, pooled.agreement.names, knowledge)
+    system = AncestralBlockModel(blocks, moments, graph)
+    return Outcome(moments, graph, system, graph.weights, (), {})
 
 
 def with_doubts(
@@ -104,9 +75,7 @@ def with_doubts(
     if moments is None:
         return outcome
     names = pooled.agreement.names
-    widths = [1] * len(names)
-    if options.takes_blocks:
-        widths = [block.width for block in blocks_of(pooled.agreement, options.model, 0)]
+    widths = pooled.design.widths[: len(names)]
     moments = given_others(moments, sum(widths))
     if moments.n < FEWEST_ROWS * moments.d:
         return outcome

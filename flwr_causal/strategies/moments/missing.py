@@ -42,9 +42,7 @@ from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError
 from flwr_causal.protocol.moments import EXPECTED, OWN, SEEN
 from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.strategies.linear import divisors
-from flwr_causal.strategies.moments.blocks import blocks_of
-from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
+from flwr_causal.strategies.moments.outcome import PooledMoments, design_of, in_new_units
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -104,16 +102,20 @@ def completed_moments(
     masks : EdgeMasks
         Edges between variables that too few rows have together are taken out.
     options : MomentsOptions
-        Solvers of blocks of columns take these in their own units.
     """
-    blocks = blocks_of(agreement, options.model, options.order)
-    found = yield from expected_moments(agreement, blocks, masks, by_party=options.by_party)
+    design = design_of(agreement, options)
+    found = yield from expected_moments(agreement, design.blocks, masks, by_party=options.by_party)
     own, products = replace(agreement, total=found.effective_rows), found.products
     if not options.takes_blocks:
-        own, products = _in_units(own, products, len(blocks), standardize=options.standardize)
+        own = _of_completed(own, products)
+        design = design_of(own, options)
+        # Columns arrive in the standard deviations that the parties reported.
+        units = np.tile(np.sqrt(agreement.variance) / design.scale, 1 + options.order)
+        products = in_new_units(products, units)
     return PooledMoments(
         own,
         masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),
+        design,
         products,
         info={"steps": found.steps, "effective_rows": own.n},
         warnings=found.warnings,
@@ -123,25 +125,11 @@ def completed_moments(
     )
 
 
-def _in_units(
-    agreement: Agreement, products: FloatArray, num_columns: int, *, standardize: bool
-) -> tuple[Agreement, FloatArray]:
-    """Return the agreement with means and variances of the rows, and products as solvers take them.
-
-    These are, of rows without time, those of the centred columns; with lags of the rows [1, 1, x];
-    under known interventions of the rows [1, x] of each set of targets.
-    """
-    mean, second = mean_and_second(products.sum(axis=0))
-    d, spread = len(agreement.names), np.sqrt(agreement.variance)
-    own = replace(agreement, variance=agreement.variance * np.diagonal(second)[:d])
-    units = np.resize(spread / divisors(own.variance, standardize), num_columns)
-    if agreement.targets:
-        units = np.append(1.0, units)
-        return own, products * np.outer(units, units)
-    second = second * np.outer(units, units)
-    if num_columns > d:
-        return own, products_with_ones(mean * units, second, 2)[None]
-    return replace(own, mean=agreement.mean + spread * mean), second[None]
+def _of_completed(agreement: Agreement, products: FloatArray) -> Agreement:
+    """Return the agreement with the variances of completed columns."""
+    second = mean_and_second(products.sum(axis=0))[1]
+    spread = np.diagonal(second)[: len(agreement.names)]
+    return replace(agreement, variance=agreement.variance * spread)
 
 
 def expected_moments(

@@ -43,10 +43,11 @@ from flwr_causal.strategies.moments.outcome import (
     Outcome,
     PooledMoments,
     WeightedGraph,
-    moments_of_targets,
+    design_of,
+    target_info,
 )
 from flwr_causal.strategies.moments.own_graphs import own_graphs
-from flwr_causal.strategies.moments.penalised import by_penalty, held_out_folds
+from flwr_causal.strategies.moments.penalised import by_penalty
 from flwr_causal.strategies.moments.regressions import by_likelihood
 from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import masks_of_series, solve_series
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flwr_causal.core.arrays import Arrays, FloatArray
+    from flwr_causal.core.arrays import Arrays
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
@@ -191,7 +192,10 @@ class Moments(JoiningStrategy, LinearStrategy):
             return without_determined(pooled, options)
         replies = yield Ask(SUMS)
         # The rows are those in the sum: a secure one may lack parties.
-        pooled = PooledMoments(agreement.with_rows(replies.rows), masks, replies["moments"])
+        agreement, products = agreement.with_rows(replies.rows), replies["moments"]
+        sets = len(products) - options.fewer_lags
+        design = design_of(agreement, options)
+        pooled = PooledMoments(agreement, masks, design, products[:sets], products[sets:])
         pooled = without_determined(pooled, options)
         # Regressions of categories leave out the rows of the stated targets.
         if not agreement.targets or options.parameters == "likelihood":
@@ -200,11 +204,11 @@ class Moments(JoiningStrategy, LinearStrategy):
 
     def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
-        agreement, masks, products = pooled.agreement, pooled.masks, pooled.products
+        agreement = pooled.agreement
 
         # Both return the outcome, and the options that the main training has settled.
         def first() -> tuple[Outcome, dict[str, Any]]:
-            outcome = self.solve(agreement, masks, products)
+            outcome = self.solve(pooled)
             intervened = bool(agreement.targets)
             chosen = self.options.chosen(
                 outcome.info, agreement.n, len(agreement.names), intervened
@@ -216,53 +220,34 @@ class Moments(JoiningStrategy, LinearStrategy):
             fixed._confirms_marks = False
             fixed._chosen_order = chosen.pop("order", None)
             fixed.options = replace(self.options, **chosen)
-            return fixed.solve(agreement, masks, products), main[1]
+            return fixed.solve(pooled), main[1]
 
         found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
         return found[0]
 
-    def solve(self, agreement: Agreement, masks: EdgeMasks, products: FloatArray) -> Outcome:
-        """Find the graph from products of the rows, by the solver of these options.
-
-        Parameters
-        ----------
-        agreement : Agreement
-            Columns, rows, means and variances.
-        masks : EdgeMasks
-            Background knowledge over the columns of the design.
-        products : ndarray of shape (folds, d, d) or (sets, 1 + d, 1 + d)
-            Products of the centred and scaled rows, summed over each fold and divided by n, the
-            number of all rows. With interventions those of the rows [1, x] of each set of targets:
-            every variable is then fitted to the rows in which it was no target. For series,
-            blocks and functions of the columns, see `solve_series`, `solve_blocks` and
-            `solve_additive`.
-        """
+    def solve(self, pooled: PooledMoments) -> Outcome:
+        """Find the graph from products of the rows, by the solver of these options."""
         options, known = self.options, self._knowledge_or_none
         if options.takes_blocks and options.hidden_causes:
-            return solve_hidden_blocks(agreement, known, products, model=options.model)
+            return solve_hidden_blocks(pooled, known)
         if options.takes_blocks:
-            return solve_blocks(agreement, masks, products, options)
-        scale = self.scale(agreement)
+            return solve_blocks(pooled, options)
         if options.hidden_causes:
-            return solve_hidden(agreement, known, products, scale, self._confirms_marks)
+            return solve_hidden(pooled, known, self._confirms_marks)
         if options.finds_class:
-            return solve_class(agreement, masks, products, scale, options)
+            return solve_class(pooled, options)
         if options.model == "additive":
-            return solve_additive(agreement, masks, products, scale, options)
+            return solve_additive(pooled, options)
+        agreement = pooled.agreement
         found: WeightedGraph
         fitted: Callable[[CausalGraph], LinearModel | LaggedModel]
         if options.order:
             found = solve_series(
-                agreement,
-                masks,
-                products,
-                options,
-                select_order=self._chosen_order or options.select_order,
-                num_smaller=self._num_smaller,
+                pooled, options, select_order=self._chosen_order or options.select_order
             )
-            fitted = partial(system_of_series, agreement, scale, found.moments)
+            fitted = partial(system_of_series, agreement, pooled.design.scale, found.moments)
         else:
-            found = self._of_rows(agreement, masks, products)
+            found = self._of_rows(pooled)
             fitted = partial(self.fitted_system, agreement, found.moments)
         graph, warnings = plausible(found.graph, self.units(agreement), found.masks)
         warnings += found.warnings
@@ -274,39 +259,27 @@ class Moments(JoiningStrategy, LinearStrategy):
         warnings += stationarity_warning(graph, agreement.n)  # none without lags
         return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
 
-    def _of_rows(
-        self, agreement: Agreement, masks: EdgeMasks, products: FloatArray
-    ) -> WeightedGraph:
+    def _of_rows(self, pooled: PooledMoments) -> WeightedGraph:
         """Find the graph of rows without time: by default the one of the best score."""
-        options, names, n = self.options, agreement.names, agreement.n
-        info: dict[str, Any] = {}
-        pooled: SecondMoments | Sequence[SecondMoments]
-        if agreement.targets:
-            pooled = moments_of_targets(agreement, products, names)
-            info = {"target sets": len(agreement.targets)}
-        else:
-            # Rows are centred at the parties: their mean is 0.
-            pooled = SecondMoments(n, np.zeros(len(names)), products.sum(axis=0), names)
-        solver = options.solver_of(n, len(names), bool(agreement.targets))
+        options, agreement, masks = self.options, pooled.agreement, pooled.masks
+        n, moments = agreement.n, pooled.moments
+        solver = options.solver_of(n, len(agreement.names), bool(agreement.targets))
         threshold, _ = options.thresholds(solver)
         if solver == "order":
-            search = search_orders(pooled, masks, least_effect=options.least_effect)
-            found = self._of_orders(pooled, masks, search, threshold)
+            search = search_orders(moments, masks, least_effect=options.least_effect)
+            found = self._of_orders(moments, masks, search, threshold)
         else:
-            folds = None
-            if options.sparsity == "held-out":
-                folds = held_out_folds(products, n, agreement.rows, names)
             found = by_penalty(
-                pooled,
+                moments,
                 masks,
-                folds,
+                pooled.design.moments_of_sets(pooled.products, n),
                 solver=solver,
                 sparsity=options.sparsity,
                 threshold=threshold,
                 refit=options.refit,
                 score=options.score if options.polish else None,
             )
-        return found._replace(info={**found.info, **info})
+        return found._replace(info={**found.info, **target_info(agreement)})
 
     def _of_orders(
         self,
@@ -334,15 +307,6 @@ class Moments(JoiningStrategy, LinearStrategy):
         weights = least_squares(pooled, edges)[0]
         graph = finish(pooled, weights, threshold=threshold, masks=masks, refit=True)
         return WeightedGraph(pooled, graph, search.strengths, masks, info, search, tuple(warnings))
-
-    @property
-    def _num_smaller(self) -> int:
-        """How many arrays of smaller orders follow those of the folds.
-
-        0 where columns differ: what is matched there are rows with all lags.
-        """
-        sent = self.options.select_order and not self._columns_differ
-        return self.options.order - 1 if sent else 0
 
     # What the method is for, what it needs and what it takes for granted.
 
@@ -499,10 +463,11 @@ class Moments(JoiningStrategy, LinearStrategy):
         """Return a linear system with each party's moments in the units of the data."""
         if self.options.compares_parties:
             return model  # run.targets and run.heterogeneity say how parties differ
-        scale, folds = self.scale(state.agreement), slice(None, -self._num_smaller or None)
+        design = design_of(state.agreement, self.options)
+        sets = slice(None, -self.options.fewer_lags or None)
         sent = {
-            party: arrays["moments"][folds].sum(axis=0)
+            party: arrays["moments"][sets].sum(axis=0)
             for party, arrays in replies.items()
             if "moments" in arrays
         }
-        return with_party_moments(model, state.agreement, sent, reports, self.options, scale)
+        return with_party_moments(model, state.agreement, sent, design)

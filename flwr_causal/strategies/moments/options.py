@@ -336,7 +336,9 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
 
     @property
     def num_folds(self) -> int:
-        """Number of folds whose moments series send; more than one to choose by held-out error."""
+        """The number of folds whose moments are sent: several to choose by held-out error."""
+        if not self.order:
+            return 2 if self.held_out else 1
         holds_out = (
             self.select_order
             or self.instantaneous == "auto"
@@ -346,6 +348,11 @@ class MomentsOptions(InterventionOptions, PrivateOptions, RowsOrSeriesOptions):
             or self.ranking != "weights"
         )
         return NUM_FOLDS if holds_out else 1
+
+    @property
+    def fewer_lags(self) -> int:
+        """The number of smaller orders, from 1, whose moments are sent: to choose among them."""
+        return self.order - 1 if self.select_order else 0
 
     @property
     def pools_rows(self) -> bool:

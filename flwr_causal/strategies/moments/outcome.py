@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.core.blocks.design import Design, functions_of
 from flwr_causal.core.interventions.moments import moments_by_variable
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.runtime.algorithm import Result
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.linear.order_search import OrderSolution
     from flwr_causal.core.series.model import LaggedModel
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +41,15 @@ class PooledMoments:
     agreement : Agreement
         Columns, rows, means and variances of these rows.
     masks : EdgeMasks
-        Background knowledge over the columns of the design.
-    products : ndarray of shape (folds, s, s)
-        Sums of products of the rows of each fold, divided by the number of all rows: the parties'
-        means in the exchange ``sums`` (:mod:`flwr_causal.protocol.moments`), or what takes their
-        place.
+        Background knowledge over the variables and their lags.
+    design : Design
+        What the rows z are.
+    products : ndarray of shape (sets, 1 + s, 1 + s)
+        Sums of products of the rows [1, z] of each fold, under interventions of each set of
+        targets, divided by the number of all rows: the parties' means in the exchange ``sums``
+        (:mod:`flwr_causal.protocol.moments`), or what takes their place.
+    of_fewer_lags : ndarray of shape (p - 1, 1 + s, 1 + s), optional
+        Those of the rows with 1, 2, ... lags, where the number of lags is chosen.
     info : mapping
         For the history.
     warnings : tuple of str
@@ -56,13 +63,15 @@ class PooledMoments:
         Why the training is over.
     heterogeneity : Heterogeneity, optional
         How parties differ.
-    parts : mapping of str to ndarray of shape (u, u)
+    parts : mapping of str to ndarray of shape (1 + s, 1 + s)
         By party (or group), its sums of products of the rows [1, z], where they are compared.
     """
 
     agreement: Agreement
     masks: EdgeMasks
+    design: Design
     products: FloatArray
+    of_fewer_lags: FloatArray | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     num_rows: int | None = None
@@ -71,6 +80,24 @@ class PooledMoments:
     reason: str = "the one exchange of sums is done"
     heterogeneity: Heterogeneity | None = None
     parts: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    @cached_property
+    def moments(self) -> Moments | list[Moments]:
+        """Moments of all rows; under interventions one for each variable.
+
+        Those are of the rows in which the variable is no target.
+
+        Raises
+        ------
+        DataError
+            If a variable is a target in all rows.
+        """
+        agreement, columns = self.agreement, self.design.columns
+        if not agreement.targets:
+            return self.design.moments(self.products.sum(axis=0), agreement.n)
+        acted, shifted = _acted(agreement)
+        names, n = agreement.names, agreement.n
+        return moments_by_variable(self.products, acted, n, columns, names, shifted)
 
     def result(self, outcome: Outcome, known: tuple[str, ...]) -> Result:
         """Return the result of the training; ``known`` are warnings that the run has already."""
@@ -152,18 +179,15 @@ class Outcome(NamedTuple):
     info: dict[str, Any]
 
 
-def moments_of_targets(
-    agreement: Agreement, products: FloatArray, columns: tuple[str, ...]
-) -> list[Moments]:
-    """Return each variable's moments, of the rows in which it is no target."""
-    acted, shifted = _acted(agreement)
-    return moments_by_variable(products, acted, agreement.n, columns, agreement.names, shifted)
-
-
 def changed_mechanisms(agreement: Agreement) -> BoolArray:
     """Return the variables that were acted on in the rows of each set of targets, (sets, d)."""
     acted, shifted = _acted(agreement)
     return np.asarray(acted | shifted)
+
+
+def target_info(agreement: Agreement) -> dict[str, Any]:
+    """Return what the history says of known interventions."""
+    return {"target sets": len(agreement.targets)} if agreement.targets else {}
 
 
 def _acted(agreement: Agreement) -> tuple[BoolArray, BoolArray]:
@@ -174,15 +198,34 @@ def _acted(agreement: Agreement) -> tuple[BoolArray, BoolArray]:
     return acted, acted_on(agreement.shifted, agreement.names)
 
 
-def products_with_ones(mean: FloatArray, second: FloatArray, ones: int = 1) -> FloatArray:
+def products_with_ones(mean: FloatArray, second: FloatArray) -> FloatArray:
     """Return the mean products of rows [1, z], given means and central second moments of z.
 
     Parameters
     ----------
-    mean : ndarray of shape (m,)
-    second : ndarray of shape (m, m)
-    ones : int, default 1
-        How many ones are before z.
+    mean : ndarray of shape (s,)
+    second : ndarray of shape (s, s)
     """
-    row = np.concatenate([np.ones(ones), mean])
-    return np.asarray(np.outer(row, row) + np.pad(second, (ones, 0)))
+    row = np.concatenate([np.ones(1), mean])
+    return np.asarray(np.outer(row, row) + np.pad(second, (1, 0)))
+
+
+def in_new_units(products: FloatArray, units: FloatArray) -> FloatArray:
+    """Return the products of rows [1, z * units] from those of [1, z], for units of shape (s,)."""
+    own = np.append(1.0, units)
+    return np.asarray(products * np.outer(own, own))
+
+
+def design_of(agreement: Agreement, options: MomentsOptions) -> Design:
+    """Return what a row becomes: numbers are in their units where the graph has weights of them."""
+    return Design.of(
+        agreement.names,
+        agreement.mean,
+        agreement.variance,
+        agreement.states,
+        agreement.values,
+        functions=functions_of(options.model),
+        standardized=options.standardize or options.takes_blocks or options.model == "additive",
+        order=options.order,
+        marked=options.center == "phase",
+    )

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flwr_causal.core.arrays import to_square
-from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.ges.linear_class import class_weights
 from flwr_causal.core.graphs.equivalence import informed_class
 from flwr_causal.core.interventions.local_graphs import fitted, polished
-from flwr_causal.core.series.design import lagged_names
 from flwr_causal.strategies.local_graphs import OwnSearch, local_graphs
-from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.classes import class_graph
 from flwr_causal.strategies.moments.series import allowed_now
 
@@ -46,17 +43,16 @@ def own_graphs(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions)
     if options.takes_blocks:
         kind = _of_blocks(pooled, outcome, options)
     elif options.finds_class:
-        kind = _of_class(pooled, outcome, options)
+        kind = _of_class(pooled, outcome)
     found = local_graphs(pooled.parts, outcome.graph, masks, kind)
     targets = None if pooled.heterogeneity is None else pooled.heterogeneity.targets
     return found._replace(targets=targets)
 
 
-def _of_class(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> OwnSearch:
+def _of_class(pooled: PooledMoments, outcome: Outcome) -> OwnSearch:
     """Return how a class of single columns is found."""
     names, masks = outcome.graph.names, pooled.masks
-    columns = lagged_names(names, options.order)
-    widths = [1] * len(columns)
+    columns, widths = pooled.design.columns, pooled.design.widths
 
     def graph(own: Moments, found: OwnMechanisms, turned: BoolArray) -> CausalGraph:
         dag = to_square(found.graph)
@@ -70,8 +66,7 @@ def _of_class(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) 
 
 def _of_blocks(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> OwnSearch:
     """Return how a class of blocks of columns is found."""
-    blocks = blocks_of(pooled.agreement, options.model, options.order)
-    widths, names = [block.width for block in blocks], outcome.graph.names
+    widths, names = pooled.design.widths, outcome.graph.names
 
     def problem(own: Moments, masks: EdgeMasks) -> BlockProblem:
         return BlockProblem.of(own, widths, names, masks, **options.block_limits)
@@ -83,4 +78,4 @@ def _of_blocks(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions)
         return replace(problem(own, pooled.masks), turned=turned).class_of(found.graph).graph
 
     weights = partial(fitted, outcome.moments, widths=widths)
-    return OwnSearch(column_names(blocks), widths, weights, search, graph)
+    return OwnSearch(pooled.design.columns, widths, weights, search, graph)

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from flwr_causal.core.folds import num_held_out
 from flwr_causal.core.linear.dagma import dagma
-from flwr_causal.core.linear.moments import Moments
 from flwr_causal.core.linear.notears import notears
 from flwr_causal.core.linear.polish import polish_graph
 from flwr_causal.core.linear.selection import (
@@ -20,17 +18,17 @@ from flwr_causal.core.linear.selection import (
 from flwr_causal.strategies.moments.outcome import WeightedGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.graph import CausalGraph
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.linear.moments import Moments
 
 
 def by_penalty(
     pooled: Moments | Sequence[Moments],
     masks: EdgeMasks,
-    folds: tuple[Moments, Moments] | None,
+    folds: Sequence[Moments],
     *,
     solver: Literal["dagma", "notears"],
     sparsity: float | Literal["auto", "bic", "held-out"],
@@ -46,8 +44,8 @@ def by_penalty(
         Of the centred and scaled rows; under interventions one for each variable.
     masks : EdgeMasks
         Background knowledge over the d columns.
-    folds : pair of Moments or None
-        Of the training rows and of those held out, with ``sparsity="held-out"``.
+    folds : sequence of Moments
+        With ``sparsity="held-out"`` of the training rows and of those held out.
     solver, sparsity, threshold, refit
         The options.
     score : str or None
@@ -63,36 +61,11 @@ def by_penalty(
     elif sparsity == "bic":
         sparsity = select_by_bic(pooled, default_grid(pooled), solve)
     elif sparsity == "held-out":
-        assert folds is not None
-        sparsity = select_by_held_out(*folds, default_grid(folds[0]), solve)
+        train, held_out = folds
+        sparsity = select_by_held_out(train, held_out, default_grid(train), solve)
     graph = solve(pooled, sparsity)
     assert graph.raw_weights is not None
     scores = np.abs(graph.raw_weights)
     if score is not None:
         graph = polish_graph(pooled, graph, score=score, knowledge=masks)
     return WeightedGraph(pooled, graph, scores, masks, {"sparsity": sparsity})
-
-
-def held_out_folds(
-    products: FloatArray, n: int, rows: Mapping[str, int], names: tuple[str, ...]
-) -> tuple[Moments, Moments]:
-    """Return the moments of the training rows and of those held out.
-
-    Parameters
-    ----------
-    products : ndarray of shape (2, d, d)
-        Of each fold, divided by the number of all rows.
-    n : int
-        That number.
-    rows : mapping of str to int
-        By party.
-    names : tuple of str
-    """
-    zeros = np.zeros(len(names))
-    held_out = int(num_held_out(np.array(list(rows.values()))).sum())
-    sizes = (n - held_out, held_out)
-    train, validation = (
-        Moments(size, zeros, own * (n / size), names)
-        for size, own in zip(sizes, products, strict=True)
-    )
-    return train, validation

@@ -68,7 +68,7 @@ def by_likelihood(
     fits: Fits = {}
     incomplete, num_rows = options.incomplete, pooled.agreement.n
     if not incomplete:
-        problem, _ = block_problem(pooled.agreement, pooled.masks, outcome.moments, options)
+        problem = block_problem(pooled, options)
         fits, outcome = yield from _compared(problem, outcome, result_of(outcome), num_rows)
     model, result = outcome.model, result_of(outcome)
     assert isinstance(model, BlockModel)

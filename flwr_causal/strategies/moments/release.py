@@ -14,18 +14,22 @@ from flwr_causal.core.words import some
 from flwr_causal.protocol.release import OCTAVES, RELEASE
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.secure.neighbours import least_parties
-from flwr_causal.strategies.linear import divisors
-from flwr_causal.strategies.moments.outcome import PooledMoments, products_with_ones
+from flwr_causal.strategies.moments.outcome import (
+    PooledMoments,
+    design_of,
+    in_new_units,
+    products_with_ones,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray
+    from flwr_causal.core.arrays import BoolArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.privacy.release import Released
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.privacy import PrivateOptions
+    from flwr_causal.strategies.moments.options import MomentsOptions
 
 #: A column fits where its mean is at most so many scales from the centre, and its standard
 #: deviation is between these many scales.
@@ -33,7 +37,7 @@ FAR, LEAST_SPREAD = 2.0, 0.25
 
 
 def released_moments(
-    agreement: Agreement, masks: EdgeMasks, options: PrivateOptions
+    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
 ) -> Generator[Step, Any, PooledMoments]:
     """Ask for a release of second moments with noise; before it for scales that are not stated.
 
@@ -42,7 +46,7 @@ def released_moments(
     agreement : Agreement
         Of the columns names are known, and the states that the dictionary lists.
     masks : EdgeMasks
-    options : PrivateOptions
+    options : MomentsOptions
         The budget, the stated scales and the guarantee.
     """
     names, states = agreement.names, tuple(map(len, agreement.states))
@@ -65,6 +69,10 @@ def released_moments(
     released = read(replies["products"], noise, *scaling, names=names)
     numbers = number_columns(states, w)
     own = _with_moments(agreement, released, numbers)
+    design = design_of(own, options)
+    # Numbers are about their means.
+    mean = np.where(numbers, 0.0, released.mean)
+    products = products_with_ones(mean, released.second)[None]
     rows = whole(released.rows)
     shown = [name for k, name in enumerate(names) if not (states and states[k])]
     used = zip(
@@ -73,7 +81,8 @@ def released_moments(
     return PooledMoments(
         own,
         masks,
-        _products(own, released, numbers, standardize=options.standardize),
+        design,
+        in_new_units(products, 1 / np.repeat(design.scale, design.widths)),
         info={"rows": rows, "effective_rows": own.n},
         warnings=tuple(scale_warning(shown, scaling, released, numbers)),
         num_rows=rows,
@@ -96,19 +105,6 @@ def _with_moments(agreement: Agreement, released: Released, numbers: BoolArray) 
     mean[is_number] = released.mean[numbers]
     variance[is_number] = np.diagonal(released.second)[numbers]
     return replace(agreement, mean=mean, variance=variance, total=whole(released.effective_rows))
-
-
-def _products(
-    own: Agreement, released: Released, numbers: BoolArray, *, standardize: bool
-) -> FloatArray:
-    """Return the mean products of the rows that the solver takes, see ``Moments.solve``."""
-    if not own.states:
-        scale = divisors(own.variance, standardize)
-        return (released.second / np.outer(scale, scale))[None]
-    # Blocks of columns: standardised numbers, and the columns of states.
-    scale = np.where(numbers, np.sqrt(np.diagonal(released.second)), 1.0)
-    mean = np.where(numbers, 0.0, released.mean)
-    return products_with_ones(mean, released.second / np.outer(scale, scale))[None]
 
 
 def scale_warning(

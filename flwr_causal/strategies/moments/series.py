@@ -8,19 +8,19 @@ import numpy as np
 
 from flwr_causal.core.graphs.knowledge import EdgeMasks
 from flwr_causal.core.linear.polish import polish_graph
-from flwr_causal.core.series.design import knowledge_masks, lagged_graph, lagged_names
+from flwr_causal.core.series.design import knowledge_masks, lagged_graph
 from flwr_causal.core.series.solution import LaggedProblem
 from flwr_causal.errors import ConfigError
-from flwr_causal.strategies.moments.outcome import WeightedGraph, moments_of_targets
-from flwr_causal.strategies.series import by_block, series_moments
+from flwr_causal.strategies.moments.outcome import WeightedGraph
+from flwr_causal.strategies.series import by_block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from flwr_causal.core.arrays import FloatArray
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
 def masks_of_series(
@@ -50,47 +50,27 @@ def allowed_now(masks: EdgeMasks, options: MomentsOptions, d: int) -> EdgeMasks:
 
 
 def solve_series(
-    agreement: Agreement,
-    masks: EdgeMasks,
-    products: FloatArray,
-    options: MomentsOptions,
-    *,
-    select_order: bool | int,
-    num_smaller: int,
+    pooled: PooledMoments, options: MomentsOptions, *, select_order: bool | int
 ) -> WeightedGraph:
     """Find the graph of time series with lags.
 
     Parameters
     ----------
-    agreement : Agreement
-        Columns, rows, means and variances.
-    masks : EdgeMasks
-        Background knowledge over the m = d (1 + p) columns.
-    products : ndarray of shape (folds + orders, 2 + m, 2 + m)
-        Products of the rows [1, g, z] with z centred and scaled, and g = 1 for rows that are
-        centred by the agreed mean, summed over each fold and divided by n; then the products of all
-        rows with the lags of each smaller order. With interventions those of the rows [1, z] of
-        each set of targets of x_t, shape (sets, 1 + m, 1 + m).
+    pooled : PooledMoments
     options : MomentsOptions
         p is the ``order``.
     select_order : bool or int
         Whether the number of lags is chosen by held-out error; a number is the one to take.
-    num_smaller : int
-        The number of smaller orders.
     """
-    problem = _problem(agreement, masks, options, select_order)
+    agreement, design = pooled.agreement, pooled.design
+    problem = _problem(agreement, pooled.masks, options, select_order)
     d = len(agreement.names)
-    columns = lagged_names(agreement.names, options.order)
     if agreement.targets:
-        own = moments_of_targets(agreement, products, columns)
-        found = problem.search(own, d, with_now=bool(problem.instantaneous))
+        found = problem.search(pooled.moments, d, with_now=bool(problem.instantaneous))
     else:
-        num_folds = len(products) - num_smaller
-        folds = series_moments(products[:num_folds], agreement.n, columns)
-        by_order = {
-            1 + k: series_moments(part[None], agreement.n, columns)[0]
-            for k, part in enumerate(products[num_folds:])
-        }
+        folds = design.moments_of_sets(pooled.products, agreement.n)
+        fewer = () if pooled.of_fewer_lags is None else pooled.of_fewer_lags
+        by_order = {k: design.moments(own, agreement.n) for k, own in enumerate(fewer, 1)}
         found = problem.solve(folds, d, by_order=by_order)
     over_columns = problem.cut(found.moments, found.raw, refit=options.refit)
     masks = problem.masks.first(len(found.raw))

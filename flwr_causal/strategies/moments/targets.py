@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.core.blocks.design import column_names
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -16,21 +15,20 @@ from flwr_causal.core.interventions.kept import kept_mechanisms
 from flwr_causal.core.interventions.moments import distinguished_pairs, moments_by_variable
 from flwr_causal.core.interventions.targets import find_targets, told_directions
 from flwr_causal.core.linear.order_search import search_orders
-from flwr_causal.core.series.design import lagged_names, stacked_edges
+from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.protocol.moments import PARTS
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.local_graphs import LEAST_PARTS, sums_by_party
-from flwr_causal.strategies.moments.blocks import blocks_of
 from flwr_causal.strategies.moments.classes import class_of, for_lags
 from flwr_causal.strategies.moments.determined import without_determined
-from flwr_causal.strategies.moments.outcome import PooledMoments
+from flwr_causal.strategies.moments.outcome import PooledMoments, design_of
 from flwr_causal.strategies.moments.series import allowed_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.linear.moments import Moments
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.data.interventions import Targets
@@ -60,16 +58,19 @@ def compared_moments(
     masks : EdgeMasks
         Background knowledge over the variables and their lags.
     options : MomentsOptions
+
+    Raises
+    ------
+    FederationError
+        If there are the moments of one party, or group of parties, only.
     """
-    d = len(agreement.names)
-    places: IntArray | slice = slice(None)
-    if not options.takes_blocks:
-        # Without lags the rows are x, with lags [1, g, z], all centred by the agreed means.
-        m = d * (1 + options.order)
-        places = np.r_[0, 0 : 1 + m] if options.order else np.arange(1, 1 + d)
-    pooled = yield from _moments_of_parts(
-        agreement, masks, lambda products: products[None, places][..., places]
-    )
+    replies = yield Ask(PARTS)
+    parts = sums_by_party(replies, agreement)
+    total = np.sum([*parts.values()], axis=0)
+    agreement = agreement.with_rows(replies.rows)
+    design = design_of(agreement, options)
+    # Where no targets are found, the result is that of a run that asks for one sum.
+    pooled = PooledMoments(agreement, masks, design, total[None] / total[0, 0], parts=parts)
     pooled = without_determined(pooled, options)
     return _with_targets(pooled, options) if options.unknown_targets else pooled
 
@@ -97,9 +98,8 @@ class _TargetSearch(NamedTuple):
     ) -> _TargetSearch:
         """Return the search of a run; with ``classes`` directions may be open in its graphs."""
         agreement, masks, d = pooled.agreement, pooled.masks, len(pooled.agreement.names)
+        columns, widths = pooled.design.columns, pooled.design.widths
         if options.takes_blocks:
-            blocks = blocks_of(agreement, options.model, options.order)
-            widths = [block.width for block in blocks]
 
             def of_blocks(own: Sequence[Moments], acted: BoolArray) -> BoolArray:
                 names, limits = agreement.names, options.block_limits
@@ -108,21 +108,20 @@ class _TargetSearch(NamedTuple):
                 found = problem.best()
                 return stacked_edges(found.graph) if classes else found.dag[:, :d]
 
-            return cls(column_names(blocks), widths, of_blocks)
-        columns = lagged_names(agreement.names, options.order)
+            return cls(columns, widths, of_blocks)
         if classes and options.finds_class:
 
             def of_class(own: Sequence[Moments], acted: BoolArray) -> BoolArray:
                 return class_of(for_lags(own), masks, acted, options).marks[:, :d]
 
-            return cls(columns, [1] * len(columns), of_class)
+            return cls(columns, widths, of_class)
         search = partial(
             search_orders,
             masks=allowed_now(masks, options, d),
             num_targets=d,
             least_effect=options.least_effect,
         )
-        return cls(columns, [1] * len(columns), lambda own, _: search(own).best.adjacency[:, :d])
+        return cls(columns, widths, lambda own, _: search(own).best.adjacency[:, :d])
 
     def given(
         self, products: FloatArray, num_rows: int, names: tuple[str, ...]
@@ -134,32 +133,6 @@ class _TargetSearch(NamedTuple):
             return self.graph(own, replaced | shifted)
 
         return graph_of
-
-
-def _moments_of_parts(
-    agreement: Agreement, masks: EdgeMasks, without: Callable[[FloatArray], FloatArray]
-) -> Generator[Step, Any, PooledMoments]:
-    """Ask for each party's moments, which add up to those of all.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    masks : EdgeMasks
-        Background knowledge over the variables and their lags.
-    without : callable
-        Given the mean products of the rows [1, z] of all parties, returns what a run without
-        interventions has: nothing of its result differs then where no targets are found.
-
-    Raises
-    ------
-    FederationError
-        If there are the moments of one party, or group of parties, only.
-    """
-    replies = yield Ask(PARTS)
-    parts = sums_by_party(replies, agreement)
-    total = np.sum([*parts.values()], axis=0)
-    agreement = agreement.with_rows(replies.rows)
-    return PooledMoments(agreement, masks, without(total / total[0, 0]), parts=parts)
 
 
 def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMoments:

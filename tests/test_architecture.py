@@ -32,6 +32,7 @@ FLOORS = (
     "data",
     "doubts solvers compat interoperability",
     "protocol",
+    "contracts",
     "runtime party",
     "reports",
     "clients strategies",

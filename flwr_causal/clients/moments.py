@@ -18,6 +18,16 @@ from flwr_causal.clients.privacy import (
     drawn_products,
     numbers,
 )
+from flwr_causal.contracts.moments import (
+    CONTRACT,
+    EXPECTED,
+    OWN,
+    PARTS,
+    REGRESSIONS,
+    SEEN,
+    SUMS,
+    regressed,
+)
 from flwr_causal.core.blocks.design import Category
 from flwr_causal.core.blocks.logistic import expected_sums_of_rows, sums_of_rows
 from flwr_causal.core.blocks.missing import (
@@ -35,16 +45,6 @@ from flwr_causal.data.read.pieces import pieces
 from flwr_causal.data.series.levels import centered_rows
 from flwr_causal.data.series.series import value_columns
 from flwr_causal.errors import FederationError
-from flwr_causal.protocol.moments import (
-    CONTRACT,
-    EXPECTED,
-    OWN,
-    PARTS,
-    REGRESSIONS,
-    SEEN,
-    SUMS,
-    regressed,
-)
 from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, sharing, unscaled
 from flwr_causal.protocol.second_moments import design_of
 
@@ -53,19 +53,19 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flwr_causal.contracts.moments import MomentsPartyOptions
     from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Design
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
     from flwr_causal.data.series.levels import Centering
     from flwr_causal.protocol.contract import Contract
-    from flwr_causal.protocol.moments import MomentsPartyOptions
 
 
 class MomentsClient(ColumnsClient, InterventionClient, SeriesClient):
     """Sends one array, the second moments of the party's centred and scaled rows.
 
-    **What leaves the party**: :mod:`flwr_causal.protocol.moments` declares it.
+    **What leaves the party**: :mod:`flwr_causal.contracts.moments` declares it.
     """
 
     contract: ClassVar[Contract] = CONTRACT

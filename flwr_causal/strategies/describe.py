@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.contracts.describe import (
+    CONTRACT,
+    FEWEST_BINS,
+    MOST_BINS,
+    TABLES,
+    scaling_of,
+)
 from flwr_causal.core.description.description import DescribedColumn, Description
 from flwr_causal.core.description.differences import (
     NumberSums,
@@ -19,13 +26,6 @@ from flwr_causal.core.description.grids import QUANTILES, StepGrid, grid_of, pla
 from flwr_causal.core.options import Mode, bounded
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.describe import (
-    CONTRACT,
-    FEWEST_BINS,
-    MOST_BINS,
-    TABLES,
-    scaling_of,
-)
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.runtime.options import OF_GRAPHS, CausalOptions
 from flwr_causal.strategies.base import CausalStrategy

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from flwr_causal.contract.steps import step
+from flwr_causal.contracts import consensus
 from flwr_causal.core.consensus import admm, perceptrons
 from flwr_causal.core.consensus.schedules import (
     TUNED,
@@ -22,7 +23,6 @@ from flwr_causal.core.nonlinear.notears_mlp import strength_graph
 from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.options import Mode, bounded, number_or_none, only, require
 from flwr_causal.doubts.graphs import plausible
-from flwr_causal.protocol import consensus
 from flwr_causal.runtime.algorithm import Ask, Note, Result
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.linear import (

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from flwr_causal.contracts.consensus import TWO_DBN
 from flwr_causal.core.consensus.schedules import TUNED_LAGGED, Tuning
 from flwr_causal.core.graphs.knowledge import Knowledge
 from flwr_causal.core.options import Mode, number_or_none, only, require
 from flwr_causal.core.series.design import knowledge_masks, lagged_names
 from flwr_causal.data.kinds import DataKind
-from flwr_causal.protocol.consensus import TWO_DBN
 from flwr_causal.strategies.notears_admm import OF_ADMM, ADMMOptions, LinearADMM
 from flwr_causal.strategies.series import (
     SeriesOptions,

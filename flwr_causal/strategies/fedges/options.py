@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
-from flwr_causal.core.options import Mode, bounded, only
-from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
-from flwr_causal.protocol.fedges import (
+from flwr_causal.contracts.fedges import (
     CONTINUES,
     DRIVES,
     EXACT,
@@ -19,6 +16,9 @@ from flwr_causal.protocol.fedges import (
     REFINES,
     SCORES_EDGES,
 )
+from flwr_causal.core.graphs.knowledge import Knowledge, as_knowledge
+from flwr_causal.core.options import Mode, bounded, only
+from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.runtime.options import CausalOptions
 from flwr_causal.strategies.variant import VariantOptions
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contracts.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
 from flwr_causal.core.circuits.circuit import unpacked
 from flwr_causal.core.circuits.composed import joint_leaves
 from flwr_causal.core.circuits.composed.composition import factors_of
@@ -35,7 +36,6 @@ from flwr_causal.core.circuits.learners.trees.pair_sums import UNIT
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
-from flwr_causal.protocol.fedpc import DEPENDENCE, JOINT_PRODUCTS, JOINT_START, JOINT_TREES
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
 from flwr_causal.strategies.fedpc.paper import check_answers, trained_locally

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contracts.moments import EXPECTED, OWN, SEEN
 from flwr_causal.core.blocks.lacking import (
     UnderGraph,
     column_sets,
@@ -40,7 +41,6 @@ from flwr_causal.core.linear.moments import columns_of, mean_and_second
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
 from flwr_causal.errors import DataError
-from flwr_causal.protocol.moments import EXPECTED, OWN, SEEN
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.moments.outcome import PooledMoments, design_of, in_new_units
 

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flwr_causal.contracts.moments import (
+    CONTRACT,
+    SUMS,
+)
 from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
@@ -23,10 +27,6 @@ from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
-from flwr_causal.protocol.moments import (
-    CONTRACT,
-    SUMS,
-)
 from flwr_causal.runtime.algorithm import Ask, Choice, Note
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from flwr_causal.contracts.moments import takes_blocks
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT, ROWS_FOR_ORDERS
 from flwr_causal.core.linear.stability import LEAST_SHARE
 from flwr_causal.core.options import MOST, Mode, changed, only, require
 from flwr_causal.data.check.policy import AutoDropKeep  # noqa: TC001 (checked by type)
 from flwr_causal.errors import ConfigError
-from flwr_causal.protocol.moments import takes_blocks
 from flwr_causal.strategies.linear import OF_LINEAR, InterventionOptions
 from flwr_causal.strategies.options import require_fitting
 from flwr_causal.strategies.privacy import PrivateOptions

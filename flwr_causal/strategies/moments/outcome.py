@@ -47,7 +47,7 @@ class PooledMoments:
     products : ndarray of shape (sets, 1 + s, 1 + s)
         Sums of products of the rows [1, z] of each fold, under interventions of each set of
         targets, divided by the number of all rows: the parties' means in the exchange ``sums``
-        (:mod:`flwr_causal.protocol.moments`), or what takes their place.
+        (:mod:`flwr_causal.contracts.moments`), or what takes their place.
     of_fewer_lags : ndarray of shape (p - 1, 1 + s, 1 + s), optional
         Those of the rows with 1, 2, ... lags, where the number of lags is chosen.
     info : mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from flwr_causal.contracts.moments import PARTS
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -17,7 +18,6 @@ from flwr_causal.core.interventions.targets import find_targets, told_directions
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.protocol.moments import PARTS
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.strategies.local_graphs import LEAST_PARTS, sums_by_party
 from flwr_causal.strategies.moments.classes import class_of, for_lags

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import When
+from flwr_causal.contracts.moments import PARTS as COMPARED
 from flwr_causal.protocol.contract import Contract
-from flwr_causal.protocol.moments import PARTS as COMPARED
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
     PerceptronPartyOptions,

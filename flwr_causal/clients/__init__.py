@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flwr_causal.lazy import lazily
 
 if TYPE_CHECKING:
-    from flwr_causal.clients.base import Asked, CausalClient, Source, answers
+    from flwr_causal.clients.base import CausalClient, Source
     from flwr_causal.clients.bridge import client_app
     from flwr_causal.clients.consensus import NotearsADMMClient, TwoDBNClient
     from flwr_causal.clients.describe import DescribeClient
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flwr_causal.clients.linear import LinearClient
     from flwr_causal.clients.lingam import LingamClient
     from flwr_causal.clients.moments import MomentsClient
+    from flwr_causal.contract.answers import Asked, answers
 
 __all__ = [
     "Asked",
@@ -35,8 +36,8 @@ __all__ = [
 
 _HOMES = {
     "CausalClient": "flwr_causal.clients.base",
-    "Asked": "flwr_causal.clients.base",
-    "answers": "flwr_causal.clients.base",
+    "Asked": "flwr_causal.contract.answers",
+    "answers": "flwr_causal.contract.answers",
     "DescribeClient": "flwr_causal.clients.describe",
     "FedCausalClient": "flwr_causal.clients.fedcausal",
     "FedGESClient": "flwr_causal.clients.fedges",

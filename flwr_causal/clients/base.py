@@ -11,8 +11,7 @@ import pandas as pd
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.client import NumPyClient
 
-from flwr_causal.clients.privacy import public_report
-from flwr_causal.contract.exchange import Exchange
+from flwr_causal.contract.answers import Asked
 from flwr_causal.core.arguments import (
     TEXT,
     Form,
@@ -20,7 +19,6 @@ from flwr_causal.core.arguments import (
     check_fields,
     instance,
     or_none,
-    tuple_of,
 )
 from flwr_causal.data.check.party_table import complete_rows, describe, prepare, prepare_states
 from flwr_causal.data.check.row_ids import name_of_ids
@@ -33,6 +31,7 @@ from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.cache import cached
 from flwr_causal.party.identifiers import identifiers
 from flwr_causal.party.node_config import NodeConfig
+from flwr_causal.party.noise import public_report
 from flwr_causal.protocol import records
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import PartyOptions
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from flwr.app import Context
     from numpy.typing import NDArray
 
+    from flwr_causal.contract.exchange import Exchange
     from flwr_causal.core.arrays import Arrays, IntArray
     from flwr_causal.data.check.policy import Policy
     from flwr_causal.data.check.report import TableReport
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Handler = TypeVar("Handler", bound="Callable[..., Any]")
 
 SETUP = "setup"
 MEMORY = "memory"
@@ -171,52 +170,6 @@ class Memory:
 
     arrays: Arrays
     numbers: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the server has sent in one exchange.
-
-    Parameters
-    ----------
-    exchange : Exchange
-    number : int
-        Of the exchange in this run, from 1 on.
-    values : mapping of str to ndarray, number or text
-        By the names of ``exchange.sends``, with the further values of ``start(train_config=...)``.
-    """
-
-    exchange: Exchange
-    number: int
-    values: Mapping[str, Any]
-
-    def __getitem__(self, name: str) -> Any:
-        """Return one of the values."""
-        return self.values[name]
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether a value was sent."""
-        return name in self.values
-
-
-def answers(*exchanges: Exchange) -> Callable[[Handler], Handler]:
-    """Mark the method of a client that answers these exchanges.
-
-    The method takes an :class:`Asked` and returns a dict of arrays, by the names that the exchange
-    declares.
-
-    Raises
-    ------
-    ConfigError
-        If something else than exchanges is given.
-    """
-    check_argument("@answers", "exchanges", exchanges, tuple_of(Exchange, "Exchange"))
-
-    def mark(method: Handler) -> Handler:
-        method.answers = tuple(one.name for one in exchanges)  # type: ignore[attr-defined]
-        return method
-
-    return mark
 
 
 class CausalClient(NumPyClient):

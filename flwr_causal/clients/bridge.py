@@ -13,10 +13,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
-from flwr_causal.clients import privacy
 from flwr_causal.clients.base import MEMORIES, SETUP, CausalClient, Source
 from flwr_causal.clients.mods import Answer, accepted_report, probed, through
-from flwr_causal.clients.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.contract.steps import check_steps
 from flwr_causal.core.arguments import Form, check_argument
 from flwr_causal.core.limits import noting
@@ -34,12 +32,14 @@ from flwr_causal.errors import (
     ForgottenError,
     IncompleteError,
 )
+from flwr_causal.party import noise as privacy
 from flwr_causal.party.asked import ASKED, note_question
 from flwr_causal.party.dictionary import log_faults, reading_at
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.node_config import without_directories
 from flwr_causal.party.record import SCHEMA
 from flwr_causal.party.releases import OF_RELEASE
+from flwr_causal.party.table_digest import TABLE, check_digest, digest, keep_digest
 from flwr_causal.protocol import door, records
 from flwr_causal.protocol.bundle import (
     MAIN,

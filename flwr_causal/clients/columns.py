@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.clients.base import CausalClient
+from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.data.check.row_ids import (
     checked_ids,
     hashed_ids,

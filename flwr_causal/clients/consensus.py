@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
 from flwr_causal.clients.linear import SeriesClient
-from flwr_causal.clients.privacy import public_report, released
+from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.contracts import consensus
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.consensus import admm, perceptrons
@@ -25,6 +24,7 @@ from flwr_causal.core.series import personalised
 from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.check.report import TableReport
 from flwr_causal.data.interventions import acted_on
+from flwr_causal.party.noise import public_report, released
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays, FloatArray

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from flwr_causal.clients.base import Asked, CausalClient, answers
+from flwr_causal.clients.base import CausalClient
+from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.contracts.describe import (
     CONTRACT,
     OVERVIEW,

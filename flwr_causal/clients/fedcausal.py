@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.interventions import InterventionClient
+from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.contracts.fedcausal import (
     CONTRACT,
     EVIDENCE,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.columns import ColumnsClient
+from flwr_causal.contract.answers import Asked, answers
 from flwr_causal.contracts.fedpc import (
     CLASSES,
     CONTRACT,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from flwr_causal.clients.base import Asked, answers
 from flwr_causal.clients.linear import SeriesClient
-from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS, SUMS
+from flwr_causal.contract.answers import Asked, answers
+from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS
 from flwr_causal.core.linear.negentropy import mean_functions
+from flwr_causal.sources.sums import sums_of_products
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -25,10 +26,7 @@ class LingamClient(SeriesClient):
 
     contract: ClassVar[Contract] = CONTRACT
 
-    @answers(SUMS)
-    def second_moments(self, asked: Asked) -> Arrays:
-        """Return the second moments of the rows."""
-        return {"moments": self.mean_products(self.sum_rows())[None]}
+    sums_of_products = sums_of_products
 
     @answers(RESIDUALS)
     def functions_of_residuals(self, asked: Asked) -> Arrays:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.contract.when import When
-from flwr_causal.contracts.moments import PARTS as COMPARED
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import (
     InterventionPartyOptions,
@@ -23,6 +22,7 @@ from flwr_causal.protocol.second_moments import (
 )
 from flwr_causal.secure.totals import TOTALS
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
+from flwr_causal.sources.by_party import PARTS as COMPARED
 
 if TYPE_CHECKING:
     from flwr_causal.protocol.setup import Setup

@@ -9,7 +9,8 @@ import numpy as np
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.protocol.contract import Contract
 from flwr_causal.protocol.options import SeriesPartyOptions
-from flwr_causal.protocol.second_moments import impossible_products, largest_sums, num_columns
+from flwr_causal.protocol.second_moments import num_columns
+from flwr_causal.sources.sums import SUMS
 
 if TYPE_CHECKING:
     from flwr_causal.core.arrays import Arrays
@@ -18,26 +19,6 @@ if TYPE_CHECKING:
 
 # The largest value of u exp(-u^2 / 2), and what rounding may add.
 LARGEST_SKEW = float(np.exp(-0.5)) + 1e-5
-
-SUMS = Exchange(
-    "sums",
-    "the second moments of the parties' rows, from which the residuals of all regressions follow",
-    returns=(
-        Disclosure(
-            "moments",
-            "X_k^T X_k / n_k of the rows [1, z], where z are the centred and scaled columns; of "
-            "time series with their lags, with center='phase' after a mark of the rows that are "
-            "not perturbed",
-            (1, "s", "s"),
-            "second-moments",
-            "mean",
-            bound=largest_sums,
-        ),
-    ),
-    most=1,
-    same_parties=True,
-    contradiction=impossible_products,
-)
 
 
 def impossible_means(arrays: Arrays, known: ReplyContext) -> str:
@@ -95,8 +76,8 @@ RESIDUALS = Exchange(
 
 
 def dimensions(setup: Setup) -> dict[str, int]:
-    """Return s, the number of columns of the rows [1, z]."""
-    return {"s": 1 + num_columns(setup)}
+    """Return s, the number of columns of the rows [1, z]; they are one set."""
+    return {"s": 1 + num_columns(setup), "folds": 1}
 
 
 CONTRACT = Contract(

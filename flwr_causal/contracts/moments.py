@@ -12,30 +12,20 @@ from flwr_causal.contract.when import DIFFERENT, POOLED, When
 from flwr_causal.core.blocks.design import Category, functions_of
 from flwr_causal.core.blocks.logistic import diagonals, families
 from flwr_causal.core.blocks.logistic import sizes as logistic_sizes
-from flwr_causal.core.blocks.missing import MOST_STEPS
 from flwr_causal.core.folds import NUM_FOLDS
 from flwr_causal.core.options import within
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import FederationError
 from flwr_causal.protocol.columns import MASKED_TABLES, PRODUCTS
 from flwr_causal.protocol.contract import Contract
-from flwr_causal.protocol.options import (
-    InterventionPartyOptions,
-    PrivatePartyOptions,
-    SeriesPartyOptions,
-    derived,
-)
+from flwr_causal.protocol.options import DesignPartyOptions, derived
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.protocol.release import OCTAVES, PRIVATE, RELEASE, private_dimensions
-from flwr_causal.protocol.second_moments import (
-    design_of,
-    impossible_products,
-    largest_sums,
-    num_columns,
-    num_sets,
-    other_sums,
-)
+from flwr_causal.protocol.second_moments import design_of, num_columns, num_sets
 from flwr_causal.secure.unmasking import CONFIRMATION, UNMASKING
+from flwr_causal.sources.by_party import PARTS
+from flwr_causal.sources.completed import ESTIMATE, EXPECTED, OWN, SEEN
+from flwr_causal.sources.sums import SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesPartyOptions):
+class MomentsPartyOptions(DesignPartyOptions):
     """How the parties prepare their rows, and what they sum.
 
     Parameters
@@ -70,6 +60,11 @@ class MomentsPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesP
     select_order: bool
 
     @property
+    def fewer_lags(self) -> int:
+        """The number of smaller orders, from 1, whose moments are sent: to choose among them."""
+        return self.order - 1 if self.select_order else 0
+
+    @property
     def functions(self) -> int:
         """The number of functions of each number."""
         return functions_of(self.model)
@@ -87,139 +82,11 @@ _COMPARES = When(unknown_targets=True) | When(local_graphs=True)
 # ... and of rows with missing cells.
 _INCOMPLETE = When(missing_values="em")
 
-SUMS = Exchange(
-    "sums",
-    "the second moments of the parties' rows, from which the server solves for the graph",
-    returns=(
-        Disclosure(
-            "moments",
-            "X_k^T X_k / n_k of the rows [1, z] of each fold, under known interventions of each "
-            "set of targets. z has a column for each number, centred and scaled, and with "
-            "model='additive' or 'curved' further functions of it; with text_columns='keep' a "
-            "column for each state of a category but one, 1 in its rows and 0 in the others, so "
-            "that products count the rows of pairs of states; and of time series their lags, with "
-            "center='phase' after a mark of the rows that are not perturbed",
-            ("folds", "s", "s"),
-            "second-moments",
-            "mean",
-            bound=largest_sums,
-        ),
-    ),
-    most=1,
-    only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE,
-    same_parties=True,
-    contradiction=impossible_products,
-)
-
-
-PARTS = Exchange(
-    "sums by party",
-    "the same of each party: the server looks for how the party differs from the others",
-    returns=(
-        Disclosure(
-            "moments",
-            "X_k^T X_k / n_k of the rows [1, z], see the exchange 'sums'; of groups that add up "
-            "securely the group's",
-            ("s", "s"),
-            "second-moments",
-            "mean",
-            bound=largest_sums,
-        ),
-    ),
-    when="in place of 'sums'",
-    most=1,
-    only=_OF_ROWS & _COMPARES,
-    single_means=True,
-    same_parties=True,
-    contradiction=impossible_products,
-)
-
-
-SEEN = Exchange(
-    "seen",
-    "sums over the rows in which two cells are seen, for the first estimate",
-    returns=(
-        Disclosure(
-            "counts",
-            "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
-            "interventions those of each set of targets",
-            ("folds", "w", "w"),
-            "probability",
-            "mean",
-        ),
-        Disclosure(
-            "sums",
-            "at [i, j] the sum of the column i over these rows, over n_k; numbers are centred and "
-            "scaled, and a category has a column for each state but one",
-            ("folds", "w", "w"),
-            "finite",
-            "mean",
-        ),
-        Disclosure(
-            "products",
-            "at [i, j] the sum of products of the columns i and j over these rows, over n_k",
-            ("folds", "w", "w"),
-            "finite",
-            "mean",
-        ),
-    ),
-    most=1,
-    only=_OF_ROWS & ~_COMPARES & _INCOMPLETE,
-    same_parties=True,
-    contradiction=other_sums,
-)
-
-_ESTIMATE = (
-    Sent(
-        "mean",
-        "estimated means of the columns; under known interventions of each set of targets",
-        ("folds", "w"),
-        exact=True,
-    ),
-    Sent(
-        "second",
-        "estimated central second moments of the columns, likewise",
-        ("folds", "w", "w"),
-        exact=True,
-    ),
-)
-OWN = Exchange(
-    "own",
-    "each party's second moments by its own estimate, as parties may lack columns",
-    sends=_ESTIMATE,
-    returns=(
-        Disclosure(
-            "expected",
-            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by an estimate from the party's "
-            "own rows; 0 at columns that it lacks",
-            ("s", "s"),
-            "second-moments",
-        ),
-    ),
-    most=1,
-    only=SEEN.only & When(unshared_columns="keep", order=0) & ~POOLED,
-    same_parties=True,
-)
-
-EXPECTED = Exchange(
-    "expected",
-    "second moments of the parties' rows, with missing cells as expected from the seen ones",
-    sends=_ESTIMATE,
-    returns=(
-        Disclosure(
-            "expected",
-            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by the estimate; under known "
-            "interventions of each set of targets; rows without a seen cell are left out",
-            ("folds", "s", "s"),
-            "second-moments",
-            "mean",
-        ),
-    ),
-    when="3 to 15 times",
-    most=MOST_STEPS,
-    only=SEEN.only,
-    same_parties=True,
-)
+_SUMS = replace(SUMS, only=_OF_ROWS & ~_COMPARES & ~_INCOMPLETE)
+_PARTS = replace(PARTS, only=_OF_ROWS & _COMPARES)
+_SEEN = replace(SEEN, only=_OF_ROWS & ~_COMPARES & _INCOMPLETE)
+_OWN = replace(OWN, only=_SEEN.only & When(unshared_columns="keep", order=0) & ~POOLED)
+_EXPECTED = replace(EXPECTED, only=_SEEN.only)
 
 
 def regressed(sent: Mapping[str, Any], setup: Setup) -> list[Family]:
@@ -288,7 +155,7 @@ REGRESSIONS = Exchange(
             parts="sizes",
         ),
         Sent("weights", "its coefficients, regression after regression", ("b",), exact=True),
-        *(replace(one, optional=True) for one in _ESTIMATE),
+        *(replace(one, optional=True) for one in ESTIMATE),
     ),
     returns=(
         Disclosure(
@@ -336,8 +203,7 @@ def dimensions(setup: Setup) -> dict[str, int]:
     if options.guarantee:
         return private_dimensions(setup)
     w = num_columns(setup)
-    smaller = options.order - 1 if options.select_order else 0
-    return {"w": w, "s": 1 + w, "folds": num_sets(setup) + smaller}
+    return {"w": w, "s": 1 + w, "folds": num_sets(setup) + options.fewer_lags}
 
 
 def takes_blocks(options: Any, text_columns: str) -> bool:
@@ -361,11 +227,11 @@ def _completed(options: Any, policy: Policy) -> Policy:
 CONTRACT = Contract(
     "moments",
     (
-        SUMS,
-        PARTS,
-        SEEN,
-        OWN,
-        EXPECTED,
+        _SUMS,
+        _PARTS,
+        _SEEN,
+        _OWN,
+        _EXPECTED,
         REGRESSIONS,
         OCTAVES,
         RELEASE,

@@ -291,6 +291,11 @@ class LinearPartyOptions(PartyOptions):
         """The number of folds of the rows: two where some are held out."""
         return 2 if self.held_out else 1
 
+    @property
+    def fewer_lags(self) -> int:
+        """The number of smaller orders, from 1, whose sums are sent: to choose among them."""
+        return 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesPartyOptions(LinearPartyOptions):
@@ -381,3 +386,8 @@ class PerceptronPartyOptions(KnowledgePartyOptions):
     inner_steps: int = field(metadata=within(least=1, most=MOST))
     device: str
     arithmetic: Literal["float64", "float32"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignPartyOptions(PrivatePartyOptions, InterventionPartyOptions, SeriesPartyOptions):
+    """How the parties make the rows of a design, see :mod:`core.blocks.design`."""

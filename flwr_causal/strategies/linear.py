@@ -21,6 +21,7 @@ from flwr_causal.data.check.agreement import Agreement, pool
 from flwr_causal.data.check.party_table import prepare
 from flwr_causal.data.interventions import by_party
 from flwr_causal.data.kinds import DataKind
+from flwr_causal.data.series.levels import OWN_LEVELS
 from flwr_causal.doubts.graphs import UNEQUAL_IMPLIED, UNEQUAL_NOISE, direction_warning
 from flwr_causal.doubts.tables import SAME_UNITS, Expected, left_out_text, reported_relations
 from flwr_causal.errors import ConfigError, DataError
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
     from flwr_causal.protocol.options import PartyOptions
     from flwr_causal.runtime.algorithm import Progress
     from flwr_causal.strategies.base import RunAlone
-
-
-# Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
-OWN_LEVELS = {"party": "party", "series": "series"}
 
 
 @dataclass(frozen=True, kw_only=True)

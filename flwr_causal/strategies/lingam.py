@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS, SUMS
+from flwr_causal.contracts.lingam import CONTRACT, RESIDUALS
 from flwr_causal.core.arrays import to_square
 from flwr_causal.core.blocks.design import Design
 from flwr_causal.core.graphs.acyclicity import topological_order
@@ -26,6 +26,7 @@ from flwr_causal.doubts.graphs import (
     plausible,
 )
 from flwr_causal.runtime.algorithm import Ask, Note, Result
+from flwr_causal.sources.sums import SUMS
 from flwr_causal.strategies.base import CausalStrategy
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.series import (

@@ -25,7 +25,8 @@ from flwr_causal.core.series.design import (
     stacked_edges,
     stacked_weights,
 )
-from flwr_causal.errors import ConfigError, FederationError
+from flwr_causal.errors import ConfigError
+from flwr_causal.sources.by_party import LEAST_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
     from flwr_causal.core.arrays import BoolArray, FloatArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.interventions.local_graphs import OwnMechanisms, Search
-    from flwr_causal.data.check.agreement import Agreement
-    from flwr_causal.protocol.replies import Replies
-
-
-#: Fewest parties, or groups, between which mechanisms can differ.
-LEAST_PARTS = 2
 
 
 def require_several(option: str, parties: Collection[str]) -> None:
@@ -55,29 +50,6 @@ def require_several(option: str, parties: Collection[str]) -> None:
             "differs shows in comparison with others. Leave the option out, or connect more "
             "parties."
         )
-
-
-def sums_by_party(replies: Replies, agreement: Agreement) -> dict[str, FloatArray]:
-    """Return the sums of products of each party, or group, from mean ``moments``.
-
-    Raises
-    ------
-    FederationError
-        If there are the moments of one party, or group of parties, only.
-    """
-    means = replies.of("moments")
-    if len(means) < LEAST_PARTS:
-        raise FederationError(
-            "unknown_targets=True and local_graphs=True compare parties, and there are the moments "
-            f"of {', '.join(means)} only: start the run again once others can answer, or leave the "
-            "option out."
-        )
-
-    def rows(name: str) -> int:
-        # Of a group the rows of those parties that are in its sum.
-        return replies.sums[name].rows if name in replies.sums else agreement.rows[name]
-
-    return {name: rows(name) * own for name, own in means.items()}
 
 
 class OwnSearch(NamedTuple):

@@ -24,6 +24,7 @@ from flwr_causal.core.nonlinear.perceptrons import Network
 from flwr_causal.core.options import Mode, bounded, number_or_none, only, require
 from flwr_causal.doubts.graphs import plausible
 from flwr_causal.runtime.algorithm import Ask, Note, Result
+from flwr_causal.sources.by_party import sums_by_party
 from flwr_causal.strategies.admm_fit import AdmmFit, FitCandidate
 from flwr_causal.strategies.linear import (
     OF_LINEAR,
@@ -32,7 +33,7 @@ from flwr_causal.strategies.linear import (
     LinearStrategy,
     PerceptronOptions,
 )
-from flwr_causal.strategies.local_graphs import local_graphs, require_several, sums_by_party
+from flwr_causal.strategies.local_graphs import local_graphs, require_several
 from flwr_causal.strategies.options import require_fitting, takes
 from flwr_causal.strategies.privacy import NOT_PRIVATE, PrivateOptions
 from flwr_causal.strategies.variant import AVERAGED, OURS, OfPaper, PaperVariant, VariantOptions

@@ -13,13 +13,14 @@ from flwr.app import Context, RecordDict
 
 from flwr_causal.app.methods import CLIENTS
 from flwr_causal.app.sources import source_of
-from flwr_causal.clients import Source, client_app, privacy
+from flwr_causal.clients import Source, client_app
 from flwr_causal.core.privacy import release
 from flwr_causal.core.privacy.release import STEPS
 from flwr_causal.core.privacy.scales import Scaling
 from flwr_causal.data.read import pieces as reading
 from flwr_causal.data.read.pieces import open_table, pieces
 from flwr_causal.errors import DataError
+from flwr_causal.party import noise as privacy
 from flwr_causal.protocol import records
 from flwr_causal.simulations import LocalGrid, simulate
 from flwr_causal.simulations.relay import Relay

@@ -6,9 +6,10 @@ import pytest
 from federations import ask, make_federation, setup_for
 from flwr.app import RecordDict
 
-from flwr_causal.clients import NotearsADMMClient, Source, client_app, table_digest
-from flwr_causal.clients.table_digest import check_digest, digest, keep_digest
+from flwr_causal.clients import NotearsADMMClient, Source, client_app
 from flwr_causal.errors import TableChangedError
+from flwr_causal.party import table_digest
+from flwr_causal.party.table_digest import check_digest, digest, keep_digest
 from flwr_causal.runtime.schema import exchange_schema
 from flwr_causal.simulations import LocalGrid
 from flwr_causal.strategies import NotearsADMM

@@ -11,13 +11,14 @@ from federations import app_of, ask, make_federation, question, question_of, set
 from tampering import Tampering, guarded, recorded, sent
 
 from flwr_causal.app.methods import METHODS, OWN_METHODS
-from flwr_causal.clients import CausalClient, answers, privacy
+from flwr_causal.clients import CausalClient, answers
 from flwr_causal.contract.exchange import Disclosure, Exchange
 from flwr_causal.contracts.consensus import REFIT, ROUND
 from flwr_causal.core.options import to_plain
 from flwr_causal.core.privacy.calibration import epsilon_of, rho_of
 from flwr_causal.data.check.policy import Policy
 from flwr_causal.errors import CausalError, ConfigError
+from flwr_causal.party import noise as privacy
 from flwr_causal.party import releases
 from flwr_causal.party.door import PartyDoor
 from flwr_causal.party.policy import PartyPolicy

@@ -7,12 +7,12 @@ from flwr.serverapp.strategy import FedAvg
 from server_states import states_of
 
 from flwr_causal.app.methods import build
-from flwr_causal.contracts.moments import SUMS
 from flwr_causal.core.consensus import admm as admm_core
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol import records
 from flwr_causal.runtime.algorithm import Ask, Result
+from flwr_causal.sources.sums import SUMS
 from flwr_causal.strategies import CausalStrategy, Moments, NotearsADMM, run
 
 FED = make_federation(d=5, n=240, parties=3)

@@ -6,9 +6,9 @@ from federations import ShufflingGrid, SpyGrid, app_of, make_federation, spy
 from flwr.app import Message
 
 from flwr_causal.clients import NotearsADMMClient, Source, bridge, client_app
-from flwr_causal.clients.table_digest import TABLE
 from flwr_causal.core.words import as_seen
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party.table_digest import TABLE
 from flwr_causal.protocol import records
 from flwr_causal.runtime import schema
 from flwr_causal.runtime.schema import exchange_schema

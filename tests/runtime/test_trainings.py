@@ -10,7 +10,6 @@ import pytest
 from federations import app_of
 
 from flwr_causal.clients import CausalClient, answers
-from flwr_causal.clients.table_digest import digest
 from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.graphs.knowledge import Knowledge
@@ -22,6 +21,7 @@ from flwr_causal.data.synthetic.discrete import federated_discrete
 from flwr_causal.data.synthetic.linear import federated_linear
 from flwr_causal.data.synthetic.series import federated_dynamic
 from flwr_causal.errors import ConfigError
+from flwr_causal.party.table_digest import digest
 from flwr_causal.protocol import records
 from flwr_causal.protocol.bundle import BundlePart, Training, bundle_of, exchange_of, parts_of
 from flwr_causal.protocol.contract import Contract

@@ -12,9 +12,10 @@ from sweeps import sweep
 
 from flwr_causal.app.comparison import baselines
 from flwr_causal.app.methods import CLIENTS, find
-from flwr_causal.clients import Source, client_app, privacy
+from flwr_causal.clients import Source, client_app
 from flwr_causal.core.privacy.release import products_of, read, steps_of_noise
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party import noise as privacy
 from flwr_causal.party import releases
 from flwr_causal.party.record import PartyRecord, epsilon_spent
 from flwr_causal.protocol import records

@@ -9,8 +9,8 @@ from category_federations import alike, coded, in_order, make_tables
 from federations import spy
 from sweeps import sweep
 
-from flwr_causal.clients.base import answers
 from flwr_causal.clients.fedges import FedGESClient
+from flwr_causal.contract.answers import answers
 from flwr_causal.contracts.fedges import FIT, GRAPH, GRAPHS, JUDGED_GRAPH
 from flwr_causal.core.discrete.contingency_tables import ContingencyCounts, sets_of
 from flwr_causal.core.discrete.scores import TableGains

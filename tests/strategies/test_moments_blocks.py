@@ -9,8 +9,8 @@ from agreed import agreed
 from worlds_of_blocks import curved_table, mixed_table
 
 from flwr_causal import Knowledge, simulate
-from flwr_causal.clients.base import Asked
 from flwr_causal.clients.moments import MomentsClient
+from flwr_causal.contract.answers import Asked
 from flwr_causal.contracts.moments import REGRESSIONS
 from flwr_causal.core.linear.order_search import LEAST_EFFECT
 from flwr_causal.data.check.report import ColumnReport, TableReport

@@ -14,9 +14,9 @@ from flwr_causal.core.blocks.design import Category, Number
 from flwr_causal.core.blocks.missing import MOST_STEPS, change, stepped
 from flwr_causal.data.check.report import ColumnReport, TableReport
 from flwr_causal.protocol.second_moments import other_sums
+from flwr_causal.sources.completed import _never_together
 from flwr_causal.strategies import Moments
 from flwr_causal.strategies.moments import missing
-from flwr_causal.strategies.moments.missing import _never_together
 
 NAMES = list("abcdef")
 WEIGHTS = np.zeros((6, 6))

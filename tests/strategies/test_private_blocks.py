@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from worlds_of_blocks import mixed_table
 
-from flwr_causal.clients import privacy
 from flwr_causal.core.graphs.graph import CausalGraph
 from flwr_causal.core.privacy.release import clipping_norm, sensitivity
 from flwr_causal.errors import ConfigError, DataError, FederationError
+from flwr_causal.party import noise as privacy
 from flwr_causal.simulations import simulate
 from flwr_causal.simulations.relay import Relay
 from flwr_causal.strategies import Moments, NotearsADMM
@@ -91,7 +91,7 @@ def test_the_class_is_found_under_noise(secure, file):
 
 def test_without_noise_it_is_the_class_of_the_pooled_rows(file, monkeypatch):
     monkeypatch.setattr(privacy, "noise_of", without_noise)
-    monkeypatch.setattr("flwr_causal.strategies.moments.release.steps_of_noise", lambda *given: 0)
+    monkeypatch.setattr("flwr_causal.sources.released.steps_of_noise", lambda *given: 0)
     options = {"dictionary": file, "text_columns": "keep"}
     exact = simulate("moments", PARTIES, **options)
     # With these no row is shortened.

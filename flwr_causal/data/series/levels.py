@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from flwr_causal.data.series.series import Series, SeriesLayout
 
 
+#: Values of ``center`` that subtract the means of units of their own, with the name of such a unit.
+OWN_LEVELS = {"party": "party", "series": "series"}
 #: Centring by one mean of all parties, by each series' mean, or by phase: see `centered_rows`.
 Centering = Literal["global", "series", "phase"]
 

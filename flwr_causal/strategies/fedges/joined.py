@@ -23,7 +23,7 @@ from flwr_causal.errors import ConfigError, DataError
 from flwr_causal.protocol.products.plan import ProductPlan
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Choice
-from flwr_causal.strategies.columns import MatchedRows, matched_rows, summed_products
+from flwr_causal.sources.joined import MatchedRows, matched_rows, summed_products
 from flwr_causal.strategies.fedges.results import Fitted
 from flwr_causal.strategies.fedges.searches_on_sums import family_sets
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.discrete.joint_states import Members
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.columns import Holders, JoinedMoments
+    from flwr_causal.sources.joined import Holders, JoinedMoments
     from flwr_causal.strategies.fedges.results import Found
     from flwr_causal.strategies.fedges.searches_on_sums import Problem
 

@@ -19,7 +19,7 @@ from flwr_causal.core.circuits.learners.trees.triple_tables import Joints
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.errors import DataError
 from flwr_causal.runtime.algorithm import Note, relayed
-from flwr_causal.strategies.columns import Holders, joined_sums
+from flwr_causal.sources.joined import Holders, joined_sums
 from flwr_causal.strategies.fedpc.plan import plan_of_classes, plan_of_trees
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flwr_causal.core.circuits.learners.training_by_sums import TrainingPlan
     from flwr_causal.protocol.products.plan import PlanColumns
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.columns import JoinedMoments
+    from flwr_causal.sources.joined import JoinedMoments
     from flwr_causal.strategies.fedpc.losses import Remarks
     from flwr_causal.strategies.fedpc.options import FedPCOptions
     from flwr_causal.strategies.fedpc.plan import CircuitPlan

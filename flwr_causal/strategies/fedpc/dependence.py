@@ -38,8 +38,8 @@ from flwr_causal.core.circuits.presence import common_rows
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.protocol.products.row_ids import ALIGN
 from flwr_causal.runtime.algorithm import Ask, Note
+from flwr_causal.sources.row_ids import hashes_of, problem_of_secret
 from flwr_causal.strategies.fedpc.paper import check_answers, trained_locally
-from flwr_causal.strategies.row_ids import hashes_of, problem_of_secret
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -11,7 +11,7 @@ import numpy as np
 from flwr_causal.core.circuits.presence import setting_of
 from flwr_causal.core.words import some
 from flwr_causal.data.check.checks import letters
-from flwr_causal.strategies.row_ids import check_ids
+from flwr_causal.sources.row_ids import check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ from flwr_causal.core.circuits.composed.composition import one_pass, tasks_of
 from flwr_causal.core.circuits.composed.federated_circuit import FederatedCircuit
 from flwr_causal.core.circuits.model import CircuitModel
 from flwr_causal.runtime.algorithm import Ask, Note
-from flwr_causal.strategies.row_ids import check_all
+from flwr_causal.sources.row_ids import check_all
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -13,11 +13,11 @@ from flwr_causal.doubts.graphs import plausible
 from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
-def solve_additive(pooled: PooledMoments, options: MomentsOptions) -> Outcome:
+def solve_additive(pooled: Products, options: MomentsOptions) -> Outcome:
     """Find the graph of additive effects: z has five functions of each variable."""
     agreement, masks = pooled.agreement, pooled.masks
     spread = np.ones(len(agreement.names))
@@ -26,7 +26,7 @@ def solve_additive(pooled: PooledMoments, options: MomentsOptions) -> Outcome:
     # The first function of a variable, its value, is in its units.
     units = np.ones(pooled.design.size)
     units[::SIZE] = spread
-    moments = pooled.design.moments(pooled.products[0], agreement.n).scaled(1 / units)
+    moments = pooled.design.moments(pooled.values[0], agreement.n).scaled(1 / units)
     graph = additive(
         moments,
         len(agreement.names),

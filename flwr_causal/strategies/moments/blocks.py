@@ -10,18 +10,19 @@ from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.moments import Moments
 from flwr_causal.doubts.graphs import curved_warning
-from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, target_info
+from flwr_causal.sources.products import changed_mechanisms, target_info
+from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.graphs.graph import CausalGraph
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
-def block_problem(pooled: PooledMoments, options: MomentsOptions) -> BlockProblem:
+def block_problem(pooled: Products, options: MomentsOptions) -> BlockProblem:
     """Return the search for the class of blocks of columns."""
     apart = None
     if pooled.agreement.targets:
@@ -36,7 +37,7 @@ def block_problem(pooled: PooledMoments, options: MomentsOptions) -> BlockProble
     )
 
 
-def solve_blocks(pooled: PooledMoments, options: MomentsOptions) -> Outcome:
+def solve_blocks(pooled: Products, options: MomentsOptions) -> Outcome:
     """Find the equivalence class of numbers and categories, with lags or without.
 
     There is no fitted system of lags under interventions; nor with ``epsilon``, whose noise its

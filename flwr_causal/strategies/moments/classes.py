@@ -13,8 +13,9 @@ from flwr_causal.core.interventions.moments import distinguished_pairs
 from flwr_causal.core.linear.model import fit
 from flwr_causal.core.linear.moments import Moments, moments_of_variables
 from flwr_causal.core.series.design import split_blocks
+from flwr_causal.sources.products import changed_mechanisms, target_info
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms, target_info
+from flwr_causal.strategies.moments.outcome import Outcome
 from flwr_causal.strategies.series import stationarity_warning, system_of_series
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.linear.model import LinearModel
     from flwr_causal.core.series.model import LaggedModel
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
-def solve_class(pooled: PooledMoments, options: MomentsOptions) -> Outcome:
+def solve_class(pooled: Products, options: MomentsOptions) -> Outcome:
     """Find the equivalence class of the columns, with lags or without.
 
     The lags are not modelled themselves: there are no edges among them, and their edges into the

@@ -11,21 +11,21 @@ from flwr_causal.core.linear.moments import mean_and_second
 from flwr_causal.doubts.graphs import determined_warning
 
 if TYPE_CHECKING:
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 #: With missing cells variances are completed by estimates, in which :data:`RIDGE` has a part.
 EM_SHARE = 10 * RIDGE
 
 
 def without_determined(
-    pooled: PooledMoments, options: MomentsOptions, *, joined: bool = False
-) -> PooledMoments:
+    pooled: Products, options: MomentsOptions, *, joined: bool = False
+) -> Products:
     """Return pooled moments by which a search goes, and name the columns that leave it.
 
     Parameters
     ----------
-    pooled : PooledMoments
+    pooled : Products
         With the products of the rows, and with those of each party where parties are compared.
     options : MomentsOptions
     joined : bool, default False
@@ -35,7 +35,7 @@ def without_determined(
     # Of additive effects the first function of a variable is its value.
     numbers = [isinstance(one, Number) for one in design.variables]
     own = separation(
-        mean_and_second(design.without_mark(pooled.products.sum(axis=0)))[1],
+        mean_and_second(design.without_mark(pooled.values.sum(axis=0)))[1],
         agreement.n,
         agreement.names,
         required=pooled.masks.required,
@@ -49,7 +49,7 @@ def without_determined(
     said = determined_warning(own.found, agreement.names, rows, numbers)
     return replace(
         pooled,
-        products=own.of(pooled.products),
+        values=own.of(pooled.values),
         of_fewer_lags=None if pooled.of_fewer_lags is None else own.of(pooled.of_fewer_lags),
         parts={name: own.of(part) for name, part in pooled.parts.items()},
         masks=own.masks(pooled.masks),

@@ -17,25 +17,26 @@ from flwr_causal.core.linear.moments import Moments, distinct
 from flwr_causal.core.linear.regression import given_others
 from flwr_causal.core.ties import whole
 from flwr_causal.doubts.graphs import hidden_warning
+from flwr_causal.sources.products import changed_mechanisms
 from flwr_causal.strategies.linear import in_units
-from flwr_causal.strategies.moments.outcome import Outcome, changed_mechanisms
+from flwr_causal.strategies.moments.outcome import Outcome
 
 if TYPE_CHECKING:
     from flwr_causal.core.ges.ancestral_search import PagSource
     from flwr_causal.core.graphs.knowledge import Knowledge
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 # The check is made with so many rows for each column.
 FEWEST_ROWS = 5
 
 
-def solve_hidden(pooled: PooledMoments, knowledge: Knowledge | None, confirm: bool) -> Outcome:
+def solve_hidden(pooled: Products, knowledge: Knowledge | None, confirm: bool) -> Outcome:
     """Find the partial ancestral graph of the columns.
 
     Parameters
     ----------
-    pooled : PooledMoments
+    pooled : Products
     knowledge : Knowledge, optional
     confirm : bool
         Whether marks are circles that other samples might contradict. If not, all marks of the
@@ -48,7 +49,7 @@ def solve_hidden(pooled: PooledMoments, knowledge: Knowledge | None, confirm: bo
     return Outcome(moments, graph, AncestralModel(graph, own), np.abs(graph.weights), (), {})
 
 
-def solve_hidden_blocks(pooled: PooledMoments, knowledge: Knowledge | None) -> Outcome:
+def solve_hidden_blocks(pooled: Products, knowledge: Knowledge | None) -> Outcome:
     """Find the partial ancestral graph of numbers and categories."""
     moments, blocks = pooled.moments, pooled.design.blocks
     assert isinstance(moments, Moments)
@@ -58,13 +59,13 @@ def solve_hidden_blocks(pooled: PooledMoments, knowledge: Knowledge | None) -> O
 
 
 def with_doubts(
-    pooled: PooledMoments, outcome: Outcome, knowledge: Knowledge | None, options: MomentsOptions
+    pooled: Products, outcome: Outcome, knowledge: Knowledge | None, options: MomentsOptions
 ) -> Outcome:
     """Return the outcome with what speaks for hidden common causes against its graph, if anything.
 
     Parameters
     ----------
-    pooled : PooledMoments
+    pooled : Products
     outcome : Outcome
         Of a search by the BIC. With lags its graph within a step is checked, given the past; under
         interventions on the rows on which nothing acted.
@@ -97,13 +98,13 @@ def with_doubts(
     return outcome._replace(warnings=(*warnings, *outcome.warnings), info=info)
 
 
-def _checked_moments(pooled: PooledMoments, outcome: Outcome) -> Moments | None:
+def _checked_moments(pooled: Products, outcome: Outcome) -> Moments | None:
     """Return the moments of the rows on which nothing acted; None where there are none."""
     agreement = pooled.agreement
     if isinstance(outcome.moments, Moments):
         return outcome.moments
     undisturbed = ~changed_mechanisms(agreement).any(axis=1)
-    products = pooled.products[undisturbed].sum(axis=0)
+    products = pooled.values[undisturbed].sum(axis=0)
     rows = whole(agreement.n * float(products[0, 0]))
     if rows < 1:
         return None

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flwr_causal.contracts.moments import (
-    CONTRACT,
-    SUMS,
-)
+from flwr_causal.contracts.moments import CONTRACT
 from flwr_causal.core.blocks.design import functions_of
 from flwr_causal.core.linear.moments import Moments as SecondMoments
 from flwr_causal.core.linear.order_search import search_orders
@@ -27,29 +24,29 @@ from flwr_causal.core.series.design import lagged_names
 from flwr_causal.data.kinds import DataKind
 from flwr_causal.doubts.graphs import plausible, unstable_warning
 from flwr_causal.doubts.tables import OTHER_MECHANISMS
-from flwr_causal.runtime.algorithm import Ask, Choice, Note
+from flwr_causal.runtime.algorithm import Choice, Note
+from flwr_causal.sources.completed import completed_products
+from flwr_causal.sources.joined import joined_products
+from flwr_causal.sources.products import Products, design_of, target_info
+from flwr_causal.sources.released import released_products
+from flwr_causal.sources.sums import exact_products
 from flwr_causal.strategies.columns import JoiningStrategy, joined_rows
 from flwr_causal.strategies.linear import LinearStrategy
 from flwr_causal.strategies.local_graphs import require_several
 from flwr_causal.strategies.moments.additive import solve_additive
 from flwr_causal.strategies.moments.blocks import solve_blocks
 from flwr_causal.strategies.moments.classes import solve_class
-from flwr_causal.strategies.moments.columns import joined_moments
 from flwr_causal.strategies.moments.determined import without_determined
 from flwr_causal.strategies.moments.hidden import solve_hidden, solve_hidden_blocks, with_doubts
-from flwr_causal.strategies.moments.missing import completed_moments
 from flwr_causal.strategies.moments.options import MomentsOptions
 from flwr_causal.strategies.moments.outcome import (
     Outcome,
-    PooledMoments,
     WeightedGraph,
-    design_of,
-    target_info,
+    result_of,
 )
 from flwr_causal.strategies.moments.own_graphs import own_graphs
 from flwr_causal.strategies.moments.penalised import by_penalty
 from flwr_causal.strategies.moments.regressions import by_likelihood
-from flwr_causal.strategies.moments.release import released_moments
 from flwr_causal.strategies.moments.series import masks_of_series, solve_series
 from flwr_causal.strategies.moments.targets import (
     compared_moments,
@@ -78,8 +75,8 @@ if TYPE_CHECKING:
     from flwr_causal.doubts.tables import Expected
     from flwr_causal.protocol.contract import Contract
     from flwr_causal.runtime.algorithm import Progress, Step, Training
+    from flwr_causal.sources.joined import Holders
     from flwr_causal.strategies.base import Baselines, RunAlone
-    from flwr_causal.strategies.columns import Holders
     from flwr_causal.strategies.options import takes
 
 
@@ -157,28 +154,26 @@ class Moments(JoiningStrategy, LinearStrategy):
         if self.options.tells_hidden and not replicate:
             outcome = with_doubts(pooled, outcome, self._knowledge_or_none, self.options)
         yield Note({**outcome.info, **pooled.info})
-        result_of = partial(pooled.result, known=agreement.warnings)
+        final = partial(result_of, pooled, known=agreement.warnings)
         if self.options.local_graphs and not replicate:
-            return replace(
-                result_of(outcome), heterogeneity=own_graphs(pooled, outcome, self.options)
-            )
+            return replace(final(outcome), heterogeneity=own_graphs(pooled, outcome, self.options))
         if self.options.parameters != "likelihood":
-            return result_of(outcome)
+            return final(outcome)
         # Categories have likelihoods of their own, which choose among graphs near the best.
-        return (yield from by_likelihood(pooled, outcome, self.options, result_of))
+        return (yield from by_likelihood(pooled, outcome, self.options, final))
 
     def _pooled(
         self, agreement: Agreement, masks: EdgeMasks, replicate: int
-    ) -> Generator[Step, Any, PooledMoments]:
+    ) -> Generator[Step, Any, Products]:
         """Ask for the second moments of all rows, in the way that options and parties need."""
         options = self.options
         if options.private:
-            pooled = yield from released_moments(agreement, masks, options)
+            pooled = yield from released_products(agreement, masks, options)
             return without_determined(pooled, options)
         if options.compares_parties:
             return (yield from compared_moments(agreement, masks, options))
         if self._columns_differ:
-            joined = joined_moments(
+            joined = joined_products(
                 agreement,
                 masks,
                 self._holders(agreement),
@@ -188,21 +183,17 @@ class Moments(JoiningStrategy, LinearStrategy):
             )
             return without_determined((yield from joined), options, joined=True)
         if options.incomplete:
-            pooled = yield from completed_moments(agreement, masks, options)
+            pooled = yield from completed_products(agreement, masks, options)
             return without_determined(pooled, options)
-        replies = yield Ask(SUMS)
-        # The rows are those in the sum: a secure one may lack parties.
-        agreement, products = agreement.with_rows(replies.rows), replies["moments"]
-        sets = len(products) - options.fewer_lags
         design = design_of(agreement, options)
-        pooled = PooledMoments(agreement, masks, design, products[:sets], products[sets:])
+        pooled = yield from exact_products(agreement, masks, design, options.fewer_lags)
         pooled = without_determined(pooled, options)
         # Regressions of categories leave out the rows of the stated targets.
         if not agreement.targets or options.parameters == "likelihood":
             return pooled
         return with_kept_mechanisms(pooled, options)
 
-    def _solved(self, pooled: PooledMoments) -> Generator[Choice, Any, Outcome]:
+    def _solved(self, pooled: Products) -> Generator[Choice, Any, Outcome]:
         """Find the graph; a replicate takes over penalties and the like from the main training."""
         agreement = pooled.agreement
 
@@ -225,7 +216,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         found: tuple[Outcome, dict[str, Any]] = yield Choice(first, again)
         return found[0]
 
-    def solve(self, pooled: PooledMoments) -> Outcome:
+    def solve(self, pooled: Products) -> Outcome:
         """Find the graph from products of the rows, by the solver of these options."""
         options, known = self.options, self._knowledge_or_none
         if options.takes_blocks and options.hidden_causes:
@@ -259,7 +250,7 @@ class Moments(JoiningStrategy, LinearStrategy):
         warnings += stationarity_warning(graph, agreement.n)  # none without lags
         return Outcome(found.moments, graph, model, found.scores, tuple(warnings), found.info)
 
-    def _of_rows(self, pooled: PooledMoments) -> WeightedGraph:
+    def _of_rows(self, pooled: Products) -> WeightedGraph:
         """Find the graph of rows without time: by default the one of the best score."""
         options, agreement, masks = self.options, pooled.agreement, pooled.masks
         n, moments = agreement.n, pooled.moments
@@ -272,7 +263,7 @@ class Moments(JoiningStrategy, LinearStrategy):
             found = by_penalty(
                 moments,
                 masks,
-                pooled.design.moments_of_sets(pooled.products, n),
+                pooled.design.moments_of_sets(pooled.values, n),
                 solver=solver,
                 sparsity=options.sparsity,
                 threshold=threshold,

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.core.interventions.local_graphs import OwnMechanisms
     from flwr_causal.core.linear.moments import Moments
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import Outcome, PooledMoments
+    from flwr_causal.strategies.moments.outcome import Outcome
 
 
-def own_graphs(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> Heterogeneity:
+def own_graphs(pooled: Products, outcome: Outcome, options: MomentsOptions) -> Heterogeneity:
     """Return each party's own graph beside the common one, and what parties act on.
 
     Parameters
     ----------
-    pooled : PooledMoments
+    pooled : Products
         With those of each party.
     outcome : Outcome
         With the common graph.
@@ -49,7 +50,7 @@ def own_graphs(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions)
     return found._replace(targets=targets)
 
 
-def _of_class(pooled: PooledMoments, outcome: Outcome) -> OwnSearch:
+def _of_class(pooled: Products, outcome: Outcome) -> OwnSearch:
     """Return how a class of single columns is found."""
     names, masks = outcome.graph.names, pooled.masks
     columns, widths = pooled.design.columns, pooled.design.widths
@@ -64,7 +65,7 @@ def _of_class(pooled: PooledMoments, outcome: Outcome) -> OwnSearch:
     )
 
 
-def _of_blocks(pooled: PooledMoments, outcome: Outcome, options: MomentsOptions) -> OwnSearch:
+def _of_blocks(pooled: Products, outcome: Outcome, options: MomentsOptions) -> OwnSearch:
     """Return how a class of blocks of columns is found."""
     widths, names = pooled.design.widths, outcome.graph.names
 

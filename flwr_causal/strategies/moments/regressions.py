@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from flwr_causal.core.blocks.search import BlockProblem
     from flwr_causal.protocol.replies import Replies
     from flwr_causal.runtime.algorithm import Result, Training
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import Outcome, PooledMoments
+    from flwr_causal.strategies.moments.outcome import Outcome
 
     Fits = dict[Members, Ascent]
 
@@ -45,7 +46,7 @@ MOST_COMPARED = 4
 
 
 def by_likelihood(
-    pooled: PooledMoments,
+    pooled: Products,
     outcome: Outcome,
     options: MomentsOptions,
     result_of: Callable[[Outcome], Result],
@@ -58,7 +59,7 @@ def by_likelihood(
 
     Parameters
     ----------
-    pooled : PooledMoments
+    pooled : Products
     outcome : Outcome
         Of the best Gaussian score.
     options : MomentsOptions

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from flwr_causal.core.graphs.knowledge import Knowledge
     from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.sources.products import Products
     from flwr_causal.strategies.moments.options import MomentsOptions
-    from flwr_causal.strategies.moments.outcome import PooledMoments
 
 
 def masks_of_series(
@@ -50,13 +50,13 @@ def allowed_now(masks: EdgeMasks, options: MomentsOptions, d: int) -> EdgeMasks:
 
 
 def solve_series(
-    pooled: PooledMoments, options: MomentsOptions, *, select_order: bool | int
+    pooled: Products, options: MomentsOptions, *, select_order: bool | int
 ) -> WeightedGraph:
     """Find the graph of time series with lags.
 
     Parameters
     ----------
-    pooled : PooledMoments
+    pooled : Products
     options : MomentsOptions
         p is the ``order``.
     select_order : bool or int
@@ -68,7 +68,7 @@ def solve_series(
     if agreement.targets:
         found = problem.search(pooled.moments, d, with_now=bool(problem.instantaneous))
     else:
-        folds = design.moments_of_sets(pooled.products, agreement.n)
+        folds = design.moments_of_sets(pooled.values, agreement.n)
         fewer = () if pooled.of_fewer_lags is None else pooled.of_fewer_lags
         by_order = {k: design.moments(own, agreement.n) for k, own in enumerate(fewer, 1)}
         found = problem.solve(folds, d, by_order=by_order)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flwr_causal.contracts.moments import PARTS
 from flwr_causal.core.blocks.search import BlockProblem
 from flwr_causal.core.fedcausal.heterogeneity import Heterogeneity
 from flwr_causal.core.graphs.knowledge import EdgeMasks
@@ -18,11 +17,10 @@ from flwr_causal.core.interventions.targets import find_targets, told_directions
 from flwr_causal.core.linear.order_search import search_orders
 from flwr_causal.core.series.design import stacked_edges
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.strategies.local_graphs import LEAST_PARTS, sums_by_party
+from flwr_causal.sources.by_party import LEAST_PARTS, products_by_party
+from flwr_causal.sources.products import Products, design_of
 from flwr_causal.strategies.moments.classes import class_of, for_lags
 from flwr_causal.strategies.moments.determined import without_determined
-from flwr_causal.strategies.moments.outcome import PooledMoments, design_of
 from flwr_causal.strategies.moments.series import allowed_now
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ STILL_ACT = (
 
 def compared_moments(
     agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
-) -> Generator[Step, Any, PooledMoments]:
+) -> Generator[Step, Any, Products]:
     """Ask for each party's second moments; find which party acts on which variable.
 
     Parameters
@@ -64,13 +62,8 @@ def compared_moments(
     FederationError
         If there are the moments of one party, or group of parties, only.
     """
-    replies = yield Ask(PARTS)
-    parts = sums_by_party(replies, agreement)
-    total = np.sum([*parts.values()], axis=0)
-    agreement = agreement.with_rows(replies.rows)
-    design = design_of(agreement, options)
+    pooled = yield from products_by_party(agreement, masks, design_of(agreement, options))
     # Where no targets are found, the result is that of a run that asks for one sum.
-    pooled = PooledMoments(agreement, masks, design, total[None] / total[0, 0], parts=parts)
     pooled = without_determined(pooled, options)
     return _with_targets(pooled, options) if options.unknown_targets else pooled
 
@@ -94,7 +87,7 @@ class _TargetSearch(NamedTuple):
 
     @classmethod
     def of(
-        cls, pooled: PooledMoments, options: MomentsOptions, *, classes: bool = False
+        cls, pooled: Products, options: MomentsOptions, *, classes: bool = False
     ) -> _TargetSearch:
         """Return the search of a run; with ``classes`` directions may be open in its graphs."""
         agreement, masks, d = pooled.agreement, pooled.masks, len(pooled.agreement.names)
@@ -135,7 +128,7 @@ class _TargetSearch(NamedTuple):
         return graph_of
 
 
-def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMoments:
+def _with_targets(pooled: Products, options: MomentsOptions) -> Products:
     """Find which party acts on which variable; return the moments as under known interventions.
 
     ``pooled`` has the moments of each party.
@@ -165,18 +158,18 @@ def _with_targets(pooled: PooledMoments, options: MomentsOptions) -> PooledMomen
             targets=_named(found.replaced, names),
             shifted=_named(shifted, names),
         ),
-        products=products / n,
+        values=products / n,
         warnings=(*pooled.warnings, *([TWO_PARTS] if len(parties) == LEAST_PARTS else [])),
     )
 
 
-def with_kept_mechanisms(pooled: PooledMoments, options: MomentsOptions) -> PooledMoments:
+def with_kept_mechanisms(pooled: Products, options: MomentsOptions) -> Products:
     """Find the stated targets whose causes still act; their rows count, with their level.
 
     ``pooled`` has the moments of each set of stated targets.
     """
     search = _TargetSearch.of(pooled, options)
-    agreement, products = pooled.agreement, pooled.products
+    agreement, products = pooled.agreement, pooled.values
     names, n = agreement.names, agreement.n
     stated = acted_on(agreement.targets, names)
     graph_of = search.given(products, n, names)

@@ -16,7 +16,6 @@ import sqlalchemy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flwr_causal.clients.table_digest import digest
 from flwr_causal.data.check.columns import kind_of
 from flwr_causal.data.check.party_table import describe
 from flwr_causal.data.dictionary.entries import Dictionary
@@ -29,6 +28,7 @@ from flwr_causal.data.read.pieces import LargeFile, open_table, pieces, whole
 from flwr_causal.data.read.reading import Reading, of_cells
 from flwr_causal.data.read.tables import read_table, texts_of_missing
 from flwr_causal.errors import DataError
+from flwr_causal.party.table_digest import digest
 from flwr_causal.simulations import simulate
 
 SEXES = ["male", "female"]

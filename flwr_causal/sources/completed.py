@@ -1,4 +1,4 @@
-"""Second moments of rows with missing cells: Moments with ``missing_values="em"``.
+"""Products of rows with missing cells: ``missing_values="em"``.
 
 The estimate is that of :mod:`core.blocks.missing`.
 """
@@ -6,11 +6,13 @@ The estimate is that of :mod:`core.blocks.missing`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from flwr_causal.contracts.moments import EXPECTED, OWN, SEEN
+from flwr_causal.contract.answers import answers
+from flwr_causal.contract.exchange import Disclosure, Exchange, Sent
 from flwr_causal.core.blocks.lacking import (
     UnderGraph,
     column_sets,
@@ -30,30 +32,119 @@ from flwr_causal.core.blocks.missing import (
     change,
     depends_on,
     effective_rows,
+    expected_sums,
     few_together,
     first_estimate,
     narrowing,
+    own_sums,
     regular,
+    seen_sums,
 )
 from flwr_causal.core.blocks.missing_interventions import UnderTargets
 from flwr_causal.core.interventions.moments import rows_by_variable
 from flwr_causal.core.linear.moments import columns_of, mean_and_second
 from flwr_causal.core.words import some
 from flwr_causal.data.interventions import acted_on
-from flwr_causal.errors import DataError
+from flwr_causal.errors import DataError, FederationError
+from flwr_causal.protocol.second_moments import other_sums
 from flwr_causal.runtime.algorithm import Ask
-from flwr_causal.strategies.moments.outcome import PooledMoments, design_of, in_new_units
+from flwr_causal.sources.products import DesignOptions, Products, design_of, in_new_units
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.contract.answers import Asked
+    from flwr_causal.core.arrays import Arrays, BoolArray, FloatArray, IntArray
     from flwr_causal.core.blocks.design import Variable
     from flwr_causal.core.blocks.missing import Maximisation
     from flwr_causal.core.graphs.knowledge import EdgeMasks
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.sources.rows import DesignRows
+
+SEEN = Exchange(
+    "seen",
+    "sums over the rows in which two cells are seen, for the first estimate",
+    returns=(
+        Disclosure(
+            "counts",
+            "at [i, j] the rows in which the columns i and j are seen, over n_k; under known "
+            "interventions those of each set of targets",
+            ("folds", "w", "w"),
+            "probability",
+            "mean",
+        ),
+        Disclosure(
+            "sums",
+            "at [i, j] the sum of the column i over these rows, over n_k; numbers are centred and "
+            "scaled, and a category has a column for each state but one",
+            ("folds", "w", "w"),
+            "finite",
+            "mean",
+        ),
+        Disclosure(
+            "products",
+            "at [i, j] the sum of products of the columns i and j over these rows, over n_k",
+            ("folds", "w", "w"),
+            "finite",
+            "mean",
+        ),
+    ),
+    most=1,
+    same_parties=True,
+    contradiction=other_sums,
+)
+
+ESTIMATE = (
+    Sent(
+        "mean",
+        "estimated means of the columns; under known interventions of each set of targets",
+        ("folds", "w"),
+        exact=True,
+    ),
+    Sent(
+        "second",
+        "estimated central second moments of the columns, likewise",
+        ("folds", "w", "w"),
+        exact=True,
+    ),
+)
+OWN = Exchange(
+    "own",
+    "each party's second moments by its own estimate, as parties may lack columns",
+    sends=ESTIMATE,
+    returns=(
+        Disclosure(
+            "expected",
+            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by an estimate from the party's "
+            "own rows; 0 at columns that it lacks",
+            ("s", "s"),
+            "second-moments",
+        ),
+    ),
+    most=1,
+    same_parties=True,
+)
+
+EXPECTED = Exchange(
+    "expected",
+    "second moments of the parties' rows, with missing cells as expected from the seen ones",
+    sends=ESTIMATE,
+    returns=(
+        Disclosure(
+            "expected",
+            "E[X_k^T X_k | seen cells] / n_k of the rows [1, x], by the estimate; under known "
+            "interventions of each set of targets; rows without a seen cell are left out",
+            ("folds", "s", "s"),
+            "second-moments",
+            "mean",
+        ),
+    ),
+    when="3 to 15 times",
+    most=MOST_STEPS,
+    same_parties=True,
+)
+
 
 #: How many pairs of columns a warning names.
 NAMED_PAIRS = 3
@@ -91,9 +182,17 @@ class EstimatedMoments(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def completed_moments(
-    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
-) -> Generator[Step, Any, PooledMoments]:
+class CompletedOptions(DesignOptions, Protocol):
+    """The options that say how missing cells are expected."""
+
+    @property
+    def by_party(self) -> bool:
+        """Whether parties send estimates of the columns that they have, which are no sum."""
+
+
+def completed_products(
+    agreement: Agreement, masks: EdgeMasks, options: CompletedOptions
+) -> Generator[Step, Any, Products]:
     """Estimate the second moments of rows with missing cells, an exchange a step.
 
     Parameters
@@ -101,7 +200,7 @@ def completed_moments(
     agreement : Agreement
     masks : EdgeMasks
         Edges between variables that too few rows have together are taken out.
-    options : MomentsOptions
+    options : CompletedOptions
     """
     design = design_of(agreement, options)
     found = yield from expected_moments(agreement, design.blocks, masks, by_party=options.by_party)
@@ -112,7 +211,7 @@ def completed_moments(
         # Columns arrive in the standard deviations that the parties reported.
         units = np.tile(np.sqrt(agreement.variance) / design.scale, 1 + options.order)
         products = in_new_units(products, units)
-    return PooledMoments(
+    return Products(
         own,
         masks._replace(allowed=masks.allowed & ~found.few_together | masks.required),
         design,
@@ -289,3 +388,55 @@ def _depending(seen: SeenSums, blocks: Sequence[Variable]) -> list[str]:
         f"Whether a cell is missing depends on seen columns: {listed}. The estimate allows for "
         "that, and 'drop' does not; where it depends on the missing value itself, neither does."
     ]
+
+
+@answers(SEEN)
+def sums_of_seen(rows: DesignRows, asked: Asked) -> Arrays:
+    """Return sums over a party's rows in which two cells are seen."""
+    sums = np.sum([[seen_sums(one) for one in own] for own in rows.rows_by_targets()], axis=0)
+    return SeenSums(*np.swapaxes(sums / rows.num_rows, 0, 1))._asdict()
+
+
+@answers(OWN)
+def own_products(rows: DesignRows, asked: Asked) -> Arrays:
+    """Return a party's products by an estimate from its own rows.
+
+    Raises
+    ------
+    FederationError
+        As of :func:`estimate_of`.
+    """
+    own = np.concatenate(list(rows.sum_rows()))
+    return {"expected": own_sums(own, estimate_of(asked).of_set(0)) / rows.num_rows}
+
+
+@answers(EXPECTED)
+def expected_products(rows: DesignRows, asked: Asked) -> Arrays:
+    """Return a party's products with missing cells as expected by the estimate.
+
+    Raises
+    ------
+    FederationError
+        As of :func:`estimate_of`.
+    """
+    estimate = estimate_of(asked)
+    parts = (
+        np.array([expected_sums(one, estimate.of_set(k)) for k, one in enumerate(own)])
+        for own in rows.rows_by_targets()
+    )
+    return {"expected": reduce(np.add, parts) / rows.num_rows}
+
+
+def estimate_of(asked: Asked) -> MomentEstimate:
+    """Return the estimate that the server sent.
+
+    Raises
+    ------
+    FederationError
+        If it is none: its second moments are not positive definite.
+    """
+    estimate = MomentEstimate(asked["mean"], asked["second"])
+    second = estimate.second
+    if not (np.linalg.eigvalsh(second) > 0).all() or (second != second.swapaxes(1, 2)).any():
+        raise FederationError("The second moments that the server sent are none of any rows.")
+    return estimate

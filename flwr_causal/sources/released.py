@@ -1,21 +1,35 @@
-"""Second moments with the noise of differential privacy: Moments with ``epsilon``."""
+"""Products with the noise of differential privacy: ``epsilon``."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from flwr_causal.contract.answers import answers
 from flwr_causal.core.privacy.release import read, scales_of, steps_of_noise, variance_of_counts
-from flwr_causal.core.privacy.scales import Scaling, lacking_scales, number_columns
+from flwr_causal.core.privacy.scales import (
+    Scaling,
+    lacking_scales,
+    number_columns,
+    scales_by_column,
+)
 from flwr_causal.core.ties import whole
 from flwr_causal.core.words import some
-from flwr_causal.protocol.release import OCTAVES, RELEASE
+from flwr_causal.party.noise import (
+    about_centers,
+    budget,
+    drawn_octaves,
+    drawn_products,
+    numbers,
+)
+from flwr_causal.protocol.release import OCTAVES, RELEASE, num_states, unscaled
 from flwr_causal.runtime.algorithm import Ask
 from flwr_causal.secure.neighbours import least_parties
-from flwr_causal.strategies.moments.outcome import (
-    PooledMoments,
+from flwr_causal.sources.products import (
+    DesignOptions,
+    Products,
     design_of,
     in_new_units,
     products_with_ones,
@@ -24,21 +38,48 @@ from flwr_causal.strategies.moments.outcome import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from flwr_causal.core.arrays import BoolArray
+    from flwr_causal.contract.answers import Asked
+    from flwr_causal.core.arrays import Arrays, BoolArray
     from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.core.privacy.budget import Budget
     from flwr_causal.core.privacy.release import Released
+    from flwr_causal.core.privacy.scales import Scales
     from flwr_causal.data.check.agreement import Agreement
     from flwr_causal.runtime.algorithm import Step
-    from flwr_causal.strategies.moments.options import MomentsOptions
+    from flwr_causal.sources.rows import DesignRows
 
 #: A column fits where its mean is at most so many scales from the centre, and its standard
 #: deviation is between these many scales.
 FAR, LEAST_SPREAD = 2.0, 0.25
 
 
-def released_moments(
-    agreement: Agreement, masks: EdgeMasks, options: MomentsOptions
-) -> Generator[Step, Any, PooledMoments]:
+class ReleasedOptions(DesignOptions, Protocol):
+    """The options of a release."""
+
+    @property
+    def stated_scales(self) -> Scales:
+        """The scales that are known beforehand, by column."""
+
+    @property
+    def secure_aggregation(self) -> bool:
+        """Whether the noise is shared among the parties of a secure sum."""
+
+    @property
+    def quorum(self) -> float:
+        """The least share of the parties in a sum."""
+
+    def budget(self, names: Sequence[str], states: Sequence[int] = ()) -> Budget:
+        """Return the noise that epsilon and delta need with these columns."""
+
+    def guarantee(
+        self, names: Sequence[str], sharing: int, states: Sequence[int] = (), **further: Any
+    ) -> dict[str, Any]:
+        """Return the guarantee in plain values, for the results."""
+
+
+def released_products(
+    agreement: Agreement, masks: EdgeMasks, options: ReleasedOptions
+) -> Generator[Step, Any, Products]:
     """Ask for a release of second moments with noise; before it for scales that are not stated.
 
     Parameters
@@ -46,51 +87,49 @@ def released_moments(
     agreement : Agreement
         Of the columns names are known, and the states that the dictionary lists.
     masks : EdgeMasks
-    options : MomentsOptions
+    options : ReleasedOptions
         The budget, the stated scales and the guarantee.
     """
     names, states = agreement.names, tuple(map(len, agreement.states))
-    budget = options.budget(names, states)
+    needed = options.budget(names, states)
     stated, parties = options.stated_scales, len(agreement.rows)
     # Among how many parties the noise is shared: the fewest of a secure sum.
-    sharing = least_parties(parties, options.quorum) if options.secure_aggregation else 1
+    shared = least_parties(parties, options.quorum) if options.secure_aggregation else 1
     scaling = Scaling.of(names, stated, None, states)
     if scaling is None:
         replies = yield Ask(OCTAVES)
-        assert budget.scales is not None
+        assert needed.scales is not None
         lacking = lacking_scales(names, stated, states)
-        noise = variance_of_counts(len(lacking), budget.scales, sharing)
+        noise = variance_of_counts(len(lacking), needed.scales, shared)
         scales = scales_of(replies["counts"], len(replies.parties) * noise, lacking)
         scaling = Scaling.of(names, stated, scales, states)
         assert scaling is not None
     replies = yield Ask(RELEASE, {"centers": scaling.centers, "scales": scaling.scales})
     w = len(scaling.centers)
-    noise = len(replies.parties) * steps_of_noise(w, budget.release, sharing)
+    noise = len(replies.parties) * steps_of_noise(w, needed.release, shared)
     released = read(replies["products"], noise, *scaling, names=names)
-    numbers = number_columns(states, w)
-    own = _with_moments(agreement, released, numbers)
+    of_numbers = number_columns(states, w)
+    own = _with_moments(agreement, released, of_numbers)
     design = design_of(own, options)
     # Numbers are about their means.
-    mean = np.where(numbers, 0.0, released.mean)
+    mean = np.where(of_numbers, 0.0, released.mean)
     products = products_with_ones(mean, released.second)[None]
     rows = whole(released.rows)
     shown = [name for k, name in enumerate(names) if not (states and states[k])]
-    used = zip(
-        shown, scaling.centers[numbers].tolist(), scaling.scales[numbers].tolist(), strict=True
-    )
-    return PooledMoments(
+    centers, scales = (one[of_numbers].tolist() for one in scaling[:2])
+    return Products(
         own,
         masks,
         design,
         in_new_units(products, 1 / np.repeat(design.scale, design.widths)),
         info={"rows": rows, "effective_rows": own.n},
-        warnings=tuple(scale_warning(shown, scaling, released, numbers)),
+        warnings=tuple(scale_warning(shown, scaling, released, of_numbers)),
         num_rows=rows,
         privacy=options.guarantee(
             names,
-            sharing=sharing,
+            sharing=shared,
             states=states,
-            scales={name: [center, size] for name, center, size in used},
+            scales={name: [*own] for name, *own in zip(shown, centers, scales, strict=True)},
             effective_rows=own.n,
         ),
         # Standard errors and tests by rows know nothing of the noise.
@@ -135,3 +174,34 @@ def scale_warning(
         "noise. Give their usual values and deviations, from public knowledge, by the option "
         "'scales' ('x=10:2' for a centre of 10 and a scale of 2)."
     ]
+
+
+@answers(OCTAVES)
+def octaves(rows: DesignRows, asked: Asked) -> Arrays:
+    """Return noisy histograms of a party's columns whose scale is estimated."""
+    columns = unscaled(rows.setup)
+    noise = budget(rows.options, estimates=bool(columns))
+    values = about_centers(rows.table(), columns, scales_by_column(rows.options.scales))
+    about = _asked_by(rows, columns, asked.number)
+    return {"counts": drawn_octaves(rows.context, values, noise, rows.sharing, about)}
+
+
+@answers(RELEASE)
+def release(rows: DesignRows, asked: Asked) -> Arrays:
+    """Return the noisy products of a party's clipped rows."""
+    names = rows.setup.names
+    noise = budget(rows.options, estimates=bool(unscaled(rows.setup)))
+    scaling = Scaling(asked["centers"], asked["scales"], num_states(rows.setup))
+    values = numbers(rows.table(), names)
+    about = _asked_by(rows, names, asked.number)
+    return {"products": drawn_products(rows.context, values, scaling, noise, rows.sharing, about)}
+
+
+def _asked_by(rows: DesignRows, columns: tuple[str, ...], number: int) -> str:
+    """Return the columns of a question; where the noise is shared also the sum that it is for.
+
+    The difference of two sums of different parties would be a party's numbers with no more than
+    its own part of the noise.
+    """
+    shared = f" {number} {' '.join(rows.setup.keys)}" if rows.sharing > 1 else ""
+    return f"{columns}{shared}"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from flwr.app import ConfigRecord
 
-from flwr_causal.clients.table_digest import TABLE
 from flwr_causal.core.privacy.budget import budget_of
 from flwr_causal.core.privacy.discrete_gaussian import discrete_gaussian
 from flwr_causal.core.privacy.release import (
@@ -42,6 +41,7 @@ from flwr_causal.data.read.pieces import pieces
 from flwr_causal.errors import ConfigError, DataError, FederationError
 from flwr_causal.party.node_config import NodeConfig
 from flwr_causal.party.releases import OF_RELEASE, RHO, ReleaseFile
+from flwr_causal.party.table_digest import TABLE
 from flwr_causal.protocol.options import Guarantee
 from flwr_causal.protocol.schema import party_name
 

@@ -1,0 +1,90 @@
+"""The base of the clients that send sums over the rows z of a design."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flwr_causal.clients.interventions import InterventionClient
+from flwr_causal.clients.linear import SeriesClient
+from flwr_causal.core.blocks.design import Category
+from flwr_causal.data.check.party_table import prepare_columns
+from flwr_causal.data.interventions import acted_on
+from flwr_causal.data.read.pieces import pieces
+from flwr_causal.data.series.series import value_columns
+from flwr_causal.protocol.second_moments import design_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from flwr_causal.core.arrays import BoolArray, FloatArray, IntArray
+    from flwr_causal.core.blocks.design import Design
+    from flwr_causal.protocol.options import DesignPartyOptions
+
+
+class DesignClient(InterventionClient, SeriesClient):
+    """Base of the clients whose rows z are blocks of columns: see :mod:`core.blocks.design`."""
+
+    options: DesignPartyOptions
+
+    def sum_rows(self, order: int | None = None) -> Iterator[FloatArray]:
+        """Yield the rows z in pieces: also of functions of numbers, and of categories.
+
+        Missing cells are NaN, and so are all of a variable that the party lacks.
+        """
+        design, complete = design_of(self.setup), self.setup.policy.missing_values != "em"
+        complete = complete and len(self.held_names) == len(self.setup.names)
+        if self.order and design.single and complete:
+            yield from super().sum_rows(order)
+        elif self.order:
+            steps = self.kept_rows(self.setup.policy)
+            used, places = np.unique(steps, return_inverse=True)
+            columns = self._columns_of(design, value_columns(self.frame(), self.layout).iloc[used])
+            yield columns[places.reshape(steps.shape)].reshape(len(steps), -1)
+        elif design.numbers and complete:
+            own = self.options.center == "party"
+            design = design.with_means(self.once("mean", self._mean)) if own else design
+            yield from map(design.rows_of, self.row_pieces())
+        else:
+            for piece in pieces(self.table()):
+                yield self._columns_of(design, piece)
+
+    def _columns_of(self, design: Design, piece: pd.DataFrame) -> FloatArray:
+        """Return the columns at t of the variables of a part of the table."""
+        held, policy = self.held_names, self.setup.policy
+        own = [one for one in design.variables if one.name in held]
+        states = [one.states if isinstance(one, Category) else () for one in own]
+        columns = prepare_columns(piece, [one.name for one in own], states, policy)
+        known = dict(zip([one.name for one in own], columns, strict=True))
+        missing = np.full(len(columns[0]), np.nan)
+        return np.column_stack(
+            [
+                one.columns(known[one.name])
+                if one.name in known
+                else np.tile(missing[:, None], one.width)
+                for one in design.variables
+            ]
+        )
+
+    def rows_with_sets(self) -> Iterator[tuple[FloatArray, IntArray | None]]:
+        """Yield the columns of the variables in pieces, and each row's set of targets if any."""
+        sets, start = self.strata(), 0
+        for rows in self.sum_rows():
+            end = start + len(rows)
+            yield rows, None if sets is None else sets[start:end]
+            start = end
+
+    def rows_by_targets(self) -> Iterator[list[FloatArray]]:
+        """Yield the rows of each set of targets, in pieces; without interventions all rows."""
+        for rows, sets in self.rows_with_sets():
+            several = range(len(self.setup.targets))
+            yield [rows] if sets is None else [rows[sets == k] for k in several]
+
+    def rows_with_targets(self) -> Iterator[tuple[FloatArray, BoolArray | None]]:
+        """Yield the columns of the variables in pieces, and which each row's targets are if any."""
+        acted = acted_on(self.setup.targets, self.setup.names)
+        for rows, sets in self.rows_with_sets():
+            yield rows, None if sets is None else acted[sets]

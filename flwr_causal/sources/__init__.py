@@ -1,0 +1,1 @@
+"""How sums over the parties' rows reach the server: a file a source, with both sides."""

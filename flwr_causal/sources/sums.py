@@ -1,0 +1,99 @@
+"""Exact sums: the products of all rows in one exchange (Ng & Zhang 2022, section 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flwr_causal.contract.answers import answers
+from flwr_causal.contract.exchange import Disclosure, Exchange
+from flwr_causal.core.folds import stretches
+from flwr_causal.protocol.second_moments import impossible_products, largest_sums
+from flwr_causal.runtime.algorithm import Ask
+from flwr_causal.sources.products import Products
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from flwr_causal.contract.answers import Asked
+    from flwr_causal.core.arrays import Arrays, FloatArray, IntArray
+    from flwr_causal.core.blocks.design import Design
+    from flwr_causal.core.graphs.knowledge import EdgeMasks
+    from flwr_causal.data.check.agreement import Agreement
+    from flwr_causal.runtime.algorithm import Step
+    from flwr_causal.sources.rows import DesignRows
+
+SUMS = Exchange(
+    "sums",
+    "the second moments of the parties' rows, from which the server solves for the graph",
+    returns=(
+        Disclosure(
+            "moments",
+            "X_k^T X_k / n_k of the rows [1, z] of each fold, under known interventions of each "
+            "set of targets. z has a column for each number, centred and scaled (in moments with "
+            "model='additive' or 'curved' further functions of it), for each state of a category "
+            "but one, 1 in its rows and 0 in the others, so that products count the rows of pairs "
+            "of states; and of time series their lags, with center='phase' after a mark of the "
+            "rows that are not perturbed",
+            ("folds", "s", "s"),
+            "second-moments",
+            "mean",
+            bound=largest_sums,
+        ),
+    ),
+    most=1,
+    same_parties=True,
+    contradiction=impossible_products,
+)
+
+
+def exact_products(
+    agreement: Agreement, masks: EdgeMasks, design: Design, fewer_lags: int = 0
+) -> Generator[Step, Any, Products]:
+    """Add up the products of the parties' rows.
+
+    Parameters
+    ----------
+    agreement : Agreement
+    masks : EdgeMasks
+    design : Design
+    fewer_lags : int, default 0
+        The number of smaller orders whose products are sent, too.
+    """
+    replies = yield Ask(SUMS)
+    values = replies["moments"]
+    sets = len(values) - fewer_lags
+    # The rows are those in the sum: a secure one may lack parties.
+    agreement = agreement.with_rows(replies.rows)
+    return Products(agreement, masks, design, values[:sets], values[sets:])
+
+
+@answers(SUMS)
+def sums_of_products(rows: DesignRows, asked: Asked) -> Arrays:
+    """Return the mean products of a party's rows [1, z], by set of targets or by fold."""
+    if rows.setup.targets:
+        return {"moments": rows.products_by_targets(rows.sum_rows()) / rows.num_rows}
+    sums = rows.products_by_set(rows.sum_rows(), _folds(rows), rows.options.folds)
+    return {"moments": np.concatenate([sums, *_of_fewer_lags(rows, sums)]) / rows.num_rows}
+
+
+def _folds(rows: DesignRows) -> IntArray | None:
+    """Return each row's fold, where there are several: stretches of series, or at random."""
+    count = rows.options.folds
+    if count == 1:
+        return None
+    if not rows.order:
+        return rows.held_out_rows()
+    return stretches([len(one.values) - rows.order for one in rows.series()], count)
+
+
+def _of_fewer_lags(rows: DesignRows, sums: FloatArray) -> Iterator[FloatArray]:
+    """Yield the products with 1, 2, ... lags, in the upper left of arrays as those of all lags.
+
+    They have further rows: steps with fewer than p steps before them.
+    """
+    for lags in range(1, 1 + rows.options.fewer_lags):
+        products = rows.products_by_set(rows.sum_rows(lags))
+        missing = sums.shape[-1] - products.shape[-1]
+        yield np.pad(products, ((0, 0), (0, missing), (0, missing)))

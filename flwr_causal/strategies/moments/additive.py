@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flwr_causal.core.linear.moments import Moments
-from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, function_names
+from flwr_causal.core.nonlinear.additive import THRESHOLD, additive, function_names, turning_loss
 from flwr_causal.core.options import number_or_none
 from flwr_causal.doubts.graphs import plausible
 from flwr_causal.strategies.moments.outcome import Outcome
@@ -54,4 +55,6 @@ def solve_additive(
     scores = np.abs(graph.raw_weights)
     # Strengths are in the units of what is explained.
     graph, warnings = plausible(graph, 1 / (np.sqrt(agreement.variance) / scale), masks)
+    loss = turning_loss(pooled, graph.adjacency, masks.allowed, graph.names)
+    graph = replace(graph, turning_loss=loss)
     return Outcome(pooled, graph, None, scores, tuple(warnings), {})

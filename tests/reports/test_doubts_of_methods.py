@@ -39,8 +39,8 @@ SAID = {
     "moments": ("moments", normal, {}, "one noise variance"),
     "notears-admm": ("notears-admm", normal, {}, "one noise variance"),
     "class": ("moments", normal, {"solver": "class"}, "both directions"),
-    "additive": ("moments", normal, {"model": "additive"}, "so do the curves"),
-    "evidence": ("fedcausal", normal, {}, "so do the curves"),
+    "additive": ("moments", normal, {"model": "additive"}, "no curve"),
+    "evidence": ("fedcausal", normal, {}, "no curve"),
     "perceptrons": ("notears-admm", normal, {"model": "mlp", "max_rounds": 6}, "been tested"),
     "group": ("fedcausal", normal, {"refine": "none"}, "been tested"),
 }

@@ -67,7 +67,9 @@ UNDECIDED = 10.0
 # than OPEN_LOSS nats, or by less than OPEN_BY_ROOT times the root of the number of rows: the
 # evidence is a sum over parts of the rows. Of chains of four variables with linear Gaussian effects
 # at three parties they differ by at most 18.7 (n = 300), 13.7 (900), 19.9 (3,000) and 40.2 (9,000);
-# of curved effects nine in ten by at least 17.7, 70, 166 and 387 (12, 12, 12 and 4 seeds).
+# of curved effects nine in ten by at least 17.7, 70, 166 and 387 (12, 12, 12 and 4 seeds). Of 55
+# open edges of other linear Gaussian graphs (d = 7, n = 1,500 and 6,000) 53 passed for open, of 46
+# edges with curved effects none.
 OPEN_LOSS, OPEN_BY_ROOT = 20.0, 0.45
 # Value of a variable for which no known set of parents comes before it.
 _IMPOSSIBLE = -1e12

@@ -213,8 +213,8 @@ def turning_loss(
     -------
     ndarray of shape (d, d)
         To a thousandth; 0 where the independencies, or what is allowed, decide the direction, where
-        there is no edge, and where no likelihood of a turned edge is known. Below 0 the rows are
-        likelier with the edge turned.
+        there is no edge, and where the likelihood of the graph of the same independencies is not
+        known. Below 0 the rows are likelier with the edge turned.
     """
     found = np.zeros(adjacency.shape)
     marks, order = informed_class(adjacency, allowed), topological_order(adjacency, names)
@@ -228,11 +228,13 @@ def turning_loss(
         return float(np.sum(present) - np.sum(turned))
 
     for cause, effect in np.argwhere(adjacency & marks.T).tolist():
-        others = [with_edge_turned(adjacency, marks, cause, effect, order), adjacency.copy()]
-        others[1][[cause, effect], [effect, cause]] = False, True
-        losses = [loss(other) for other in others if is_acyclic(other)]
-        known = [one for one in losses if not np.isnan(one)]
-        found[cause, effect] = round(min(known, default=0.0), 3)
+        equivalent = loss(with_edge_turned(adjacency, marks, cause, effect, order))
+        if np.isnan(equivalent):
+            equivalent = 0.0  # other independencies alone may make the second graph less likely
+        alone = adjacency.copy()
+        alone[[cause, effect], [effect, cause]] = False, True
+        other = loss(alone) if is_acyclic(alone) else np.nan
+        found[cause, effect] = round(float(np.fmin(equivalent, other)), 3)
     return found
 
 
@@ -268,8 +270,10 @@ def _about_direction(
         less = "less" if loss > 0 else "more"
         reason = f"the other direction makes the rows {less} likely by {abs(loss):.3g} nats"
         if loss == 0:
-            same = "so do the curves of effects" if evidence == "curves" else "so does their noise"
-            reason = f"the rows agree with both directions, and {same}"
+            same = ", and so does their noise"
+            if evidence == "curves":
+                same = ": no curve of an effect that was compared tells them apart"
+            reason = f"the rows agree with both directions{same}"
         doubt = float(1 / (1 + np.exp(np.clip(loss, -500.0, 500.0))))
         found.append((doubt, "direction", reason))
     elif either:
